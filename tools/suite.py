@@ -75,6 +75,8 @@ So one of their tests may last several times as long as alone.
 """
 APART = {"kubectl", "helm", "web"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""
+PROGRAMS = {"kubectl": ["kubectl"], "helm": ["kubectl", "helm"]}
+"""What a stage builds before its tests, whose deadlines are not for a build."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
 REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm", "web"}
 AUDITED = {"integration", "restart"}
@@ -159,6 +161,9 @@ def run(stage: str, say: Callable[[str], None] | None = None, *, audit: str = ""
     """
     begin = time.monotonic()
     failed, words = False, ""
+    for name in PROGRAMS.get(stage, ()):
+        if once([sys.executable, "-m", "tests.support.goprograms", name], say)[0]:
+            return Result(stage, ok=False, words=f"{name} not built", seconds=_since(begin))
     for command in STAGES[stage]:
         code, summary = (
             twice(command, forgiving=not strict(), audit=audit)
@@ -169,7 +174,11 @@ def run(stage: str, say: Callable[[str], None] | None = None, *, audit: str = ""
         words = summary or words
         if code and not words:
             words = f"{Path(command[0]).name} found something"
-    return Result(stage, not failed, words, time.monotonic() - begin)
+    return Result(stage, not failed, words, _since(begin))
+
+
+def _since(begin: float) -> float:
+    return time.monotonic() - begin
 
 
 def run_beside(stage: str) -> Result:

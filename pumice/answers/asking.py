@@ -34,6 +34,8 @@ WATCH_S: Final = 300
 """Length of one watch."""
 _ROOT: Final = f"/apis/{API_VERSION}"
 _INSTALL: Final = "the service visibility of Pumice is not installed: docs/deployment.md says how"
+_STRICT: Final = (("fieldValidation", "Strict"),)
+"""As kubectl asks: a field that is misspelt would be answered about as if it were not there."""
 _WAITING: Final = "pendingjobs"
 _CLUSTER: Final = "at the cluster scope"
 _TO_ALL: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
@@ -181,10 +183,10 @@ class Asker:
             raise AnswerError(self._words(error)) from error
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
-        """Ask a question that is an object. Raises AnswerError."""
+        """Ask a question that is an object. Raises AnswerError, for an unknown field as well."""
         path = collection(plural, self.namespace or "default")
         try:
-            return await self._ask("POST", path, body=body)
+            return await self._ask("POST", path, query=_STRICT, body=body)
         except _Unknown as unknown:
             raise AnswerError(str(unknown)) from unknown
 

@@ -38,10 +38,14 @@ def add_place(parser: argparse.ArgumentParser, *, everywhere: str = "") -> None:
     parser.add_argument("--context", default=None, help="of the kubeconfig, default: the current")
 
 
-def add_output(parser: argparse.ArgumentParser, *, watch: bool = True) -> None:
-    """Add the flags that say how an answer is shown."""
-    parser.add_argument("-o", "--output", choices=FORMS, default="text")
-    if watch:
+def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
+    """Add the flags that say how an answer is shown: one that is not `stored` stays the same.
+
+    Such an answer has no name either.
+    """
+    forms = FORMS if stored else FORMS[:-1]
+    parser.add_argument("-o", "--output", choices=forms, default="text")
+    if stored:
         parser.add_argument(
             "-w", "--watch", action="store_true", help="go on, and print each answer that is new"
         )

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="with N nodes more")
     parser.add_argument("--like", default="", metavar="NODE", help="which those are like")
     add_place(parser)
-    add_output(parser, watch=False)
+    add_output(parser, stored=False)
 
 
 async def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
 """Programs of others for tests that do what a person does at a terminal, built once per user.
 
-Each comes from a pinned Go module beside this file and is kept in the cache: what is on the
-machine's PATH may be of any age, and serves only where there is no Go.
+`python -m tests.support.goprograms kubectl` builds one before the tests that take it. Each comes
+from a pinned Go module beside this file and is kept in the cache: what is on the machine's PATH may
+be of any age, and serves only where there is no Go.
 """
 
 import fcntl
@@ -123,3 +124,7 @@ def _go() -> Path | None:
         return find_go().path
     except LocalError:
         return None
+
+
+if __name__ == "__main__":
+    {"kubectl": kubectl, "helm": helm}[sys.argv[1]]()

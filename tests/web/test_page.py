@@ -63,7 +63,7 @@ def test_heads_stand_above_their_columns_in_lists_that_scroll_and_in_short_ones(
         page.shows(words)
         until(lambda: page.all(".rows .row"), "the list")
         lefts, scrolls[place] = page.run("""
-            const lefts = (row) => [...row.children].map((each) => each.getBoundingClientRect().left);
+            const lefts = (row) => [...row.children].map((at) => at.getBoundingClientRect().left);
             const rows = document.querySelector('.rows');
             return [[lefts(document.querySelector('.row.head')), lefts(rows.querySelector('.row'))],
                     rows.scrollHeight > rows.clientHeight];

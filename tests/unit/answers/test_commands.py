@@ -154,7 +154,14 @@ def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersWay, tmp_path)
     assert run("what-if", "-f", str(tmp_path / "job.yaml")) == (0, WHAT_IF, "")
     (request,) = way.asked
     assert (request.method, request.path) == ("POST", f"{ROOT}/namespaces/team/whatifs")
+    assert ("fieldValidation", "Strict") in request.query
     assert json.loads(request.body)["spec"] == {"job": yaml.safe_load(JOB)}
+
+
+def test_the_answer_of_what_if_has_no_name(run: Run, way: AnswersWay) -> None:
+    code, out, err = run("what-if", "--drain", "n1", "-o", "name")
+    assert (code, out, way.asked) == (2, "", [])
+    assert "invalid choice: 'name'" in err
 
 
 def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersWay) -> None:

@@ -63,6 +63,23 @@ def test_the_fast_stage_looks_into_each_folder_that_may_have_fast_tests():
     assert {f"tests/{folder}" for folder in folders - MARKS.keys()} == set(suite.SERVERLESS)
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_program_is_built_before_the_tests_that_take_it(monkeypatch, code):
+    ran: list[list[str]] = []
+
+    def tee(command, *_, **__):
+        ran.append(command[1:])
+        return code, "1 passed"
+
+    monkeypatch.setattr(suite, "tee", tee)
+    result = suite.run("kubectl")
+    assert ran[0] == ["-m", "tests.support.goprograms", "kubectl"]
+    assert len(ran) == (1 if code else 2)
+    assert (result.ok, result.words) == (
+        (False, "kubectl not built") if code else (True, "1 passed")
+    )
+
+
 @pytest.mark.parametrize(
     ("environ", "strict"),
     [

@@ -72,7 +72,8 @@ export class WhatIf {
       const spec = await this.#spec();
       const namespace = spec.job?.metadata?.namespace || this.#value("namespace") || "default";
       const body = { apiVersion: "visibility.pumice.dev/v1alpha1", kind: "WhatIf", metadata: { namespace }, spec };
-      const { status } = await post(path("whatifs", namespace), body);
+      // A field that is misspelt would be answered about as if it were not there.
+      const { status } = await post(`${path("whatifs", namespace)}?fieldValidation=Strict`, body);
       this.answer.replaceChildren(...answered(status ?? {}).filter(Boolean));
     } catch (error) {
       this.answer.replaceChildren(h("p", { class: "note bad" }, error.message));
