@@ -76,7 +76,7 @@ So one of their tests may last several times as long as alone.
 APART = {"kubectl", "helm", "web"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""
 PROGRAMS = {"kubectl": ["kubectl"], "helm": ["kubectl", "helm"]}
-"""What a stage builds before its tests, whose deadlines are not for a build."""
+"""Built before the tests of a stage, whose deadlines are not for a build."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
 REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm", "web"}
 AUDITED = {"integration", "restart"}
