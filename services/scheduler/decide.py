@@ -39,7 +39,7 @@ from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugi
 from services.scheduler.policy.patience import judges_alike
 from services.scheduler.policy.states.queue_gates import QueueGates
 
-_STATUS: Final = "judge"
+_STATUS: Final = "status"
 
 
 class Part(enum.Enum):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pumice.plugins import Arguments, Plugin
 from services.scheduler.engine.session.session import Session
@@ -56,7 +56,7 @@ from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
 
-Action = Callable[[Session, Mapping[str, Any]], None]
+Action = Callable[[Session, Arguments], None]
 """An action: a session and the action's arguments (K07)."""
 
 ACTIONS: Final[Mapping[str, Action]] = {
@@ -70,7 +70,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "gangreclaim": gangreclaim.execute,
 }
 
-ARGUMENTS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
+ARGUMENTS: Final[Mapping[str, Callable[[Arguments], object]]] = {
     "enqueue": enqueue.inqueue_timeout_s,
     "preempt": Options.read,
     "reclaim": reclaim.spares,

@@ -8,9 +8,9 @@ A job that is ready with tasks left gets further turns, one task each.
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from pumice.plugins import Arguments
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import JobHeap, by_queue
 from services.scheduler.engine.session.session import Session
@@ -23,7 +23,7 @@ _OF_ITS_OWNER: Final = frozenset({"gang", "binder"})
 """Gates of jobs that lack what the cluster cannot give: pods without gates, binds that succeed."""
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see below
+def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see below
     """Place pending tasks that ask for resources.
 
     `predicateErrorCacheEnable` (K07) changes no decision: equal tasks are looked at once anyway.

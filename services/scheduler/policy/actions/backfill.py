@@ -5,9 +5,9 @@ is allocated for the job (SS11).
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from pumice.plugins import Arguments
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.ordering import by_queue
@@ -18,7 +18,7 @@ from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.status import TaskStatus
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - not read here
+def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - not read here
     """Place pending best-effort tasks of valid jobs, in the order queue, job, task.
 
     Those that wait on a node for an eviction are looked at anew (A04).

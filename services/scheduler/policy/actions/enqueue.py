@@ -4,10 +4,9 @@ Only then does the job controller create their pods. A refused job does not bloc
 """
 
 import heapq
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from pumice.plugins import Vote
+from pumice.plugins import Arguments, Vote
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.session.ordering import by_queue
@@ -18,7 +17,7 @@ from services.scheduler.policy.arguments import seconds
 _TIMEOUT_S: Final = 300.0
 
 
-def inqueue_timeout_s(arguments: Mapping[str, Any]) -> float:
+def inqueue_timeout_s(arguments: Arguments) -> float:
     """Return `inqueueTimeout`: how long a group reserves without pods; 0 = for ever.
 
     The scheduler's worker reads it, not the action (`engine.jobs.reservation_timeouts`).
@@ -26,7 +25,7 @@ def inqueue_timeout_s(arguments: Mapping[str, Any]) -> float:
     return seconds(arguments, "inqueueTimeout", _TIMEOUT_S)
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - see above
+def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see above
     """Move every pending job that may enter to phase Inqueue, best queue and job first."""
     hooks = session.hooks
     queues, jobs = by_queue(session, (job for job in session.jobs if job.is_pending))

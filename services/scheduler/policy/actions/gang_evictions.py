@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pumice.plugins import BoolArray, EvictionContext, EvictionKind, IntArray
+from pumice.plugins import Arguments, BoolArray, EvictionContext, EvictionKind, IntArray
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.nodes.hypernodes import TOP
@@ -49,7 +49,7 @@ class GangOptions(NamedTuple):
     for a node that predicates refuse."""
 
     @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> Self:
+    def read(cls, arguments: Arguments) -> Self:
         """Return the options; a number of domains below 1 counts as the default."""
         domains = integer(arguments, "maxDomains", _DOMAINS)
         return cls(
@@ -384,7 +384,7 @@ def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session
         change.taker = takers[turn % len(takers)]
 
 
-def ranks(keys: Mapping[str, Any], *, reverse: bool = False) -> dict[str, int]:
+def ranks(keys: Mapping[str, tuple[Any, ...]], *, reverse: bool = False) -> dict[str, int]:
     """Return name → rank by its key."""
     ordered = sorted(keys, key=keys.__getitem__, reverse=reverse)
     return {name: rank for rank, name in enumerate(ordered)}

@@ -3,10 +3,7 @@
 Surplus goes before whole gangs, and what belongs to the least important job goes first.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from pumice.plugins import EvictionKind, IntArray
+from pumice.plugins import Arguments, EvictionKind, IntArray
 from services.scheduler.engine.jobs.holders import MAY_GO
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.session.ordering import Orders
@@ -23,7 +20,7 @@ from services.scheduler.policy.actions.gang_evictions import (
 from services.scheduler.policy.bundles import Bundle
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+def execute(session: Session, arguments: Arguments) -> None:
     """Evict for starving jobs, best queue and job first.
 
     ⚠ Jobs of equal priority never take from each other, whatever plugins say.

@@ -4,10 +4,7 @@ Surplus goes before whole gangs; then VictimQueueOrder says whose turn it is, an
 what frees most for what is lost.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from pumice.plugins import EvictionKind, IntArray
+from pumice.plugins import Arguments, EvictionKind, IntArray
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -24,7 +21,7 @@ from services.scheduler.policy.bundles import Bundle
 from shared.model.status import TaskStatus
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+def execute(session: Session, arguments: Arguments) -> None:
     """Evict from other queues for starving jobs, best queue and job first."""
     round_ = Round(
         session,

@@ -9,11 +9,11 @@ each node looked at, victims go until the task fits; then, most important first,
 the task fits all the same. Of the nodes with victims the one is taken whose loss is smallest.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from pumice.plugins import BoolArray
+from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.holders import MAY_GO
 from services.scheduler.engine.jobs.parking import Asking, Demand, Needs
 from services.scheduler.engine.jobs.records import Job, Queue
@@ -56,7 +56,7 @@ class Options(NamedTuple):
     maximum: int
 
     @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> Self:
+    def read(cls, arguments: Arguments) -> Self:
         """Return the options. `topologyAwarePreemptWorkerNum` has no effect: one thread."""
         return cls(
             spare=boolean(arguments, "spareVictims", default=False),
@@ -72,7 +72,7 @@ class Options(NamedTuple):
         return min(wanted, self.maximum, nodes)
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+def execute(session: Session, arguments: Arguments) -> None:
     """Evict for starving jobs, best queue and job first.
 
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.

@@ -7,10 +7,10 @@ takes the first node where enough can be had: which it is, is not weighed.
 puts the queue back once per job, but its turn has served them all by then).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
-from pumice.plugins import BoolArray
+from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -36,7 +36,7 @@ _IN_VAIN: Final = 32
 """Nodes that are searched before plugins are asked where victims are at all."""
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:
+def execute(session: Session, arguments: Arguments) -> None:
     """Evict from other queues for starving jobs, best queue and job first.
 
     With Pumice's own `spareVictims` (default false) victims that turn out not to be needed stay, no
@@ -57,7 +57,7 @@ def execute(session: Session, arguments: Mapping[str, Any]) -> None:
                 _Reclaimer(session, orders, queue, job, reclaimable, spare=spare).run(unschedulable)
 
 
-def spares(arguments: Mapping[str, Any]) -> bool:
+def spares(arguments: Arguments) -> bool:
     """Return the argument `spareVictims`. Raises `BadArgument`."""
     return boolean(arguments, "spareVictims", default=False)
 

@@ -1,14 +1,12 @@
 """shuffle (A10): evicts the running tasks that plugins name, though no task needs their place."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from pumice.plugins import Arguments
 from pumice.plugins.points import Points
 from services.scheduler.engine.session.session import Session
 from shared.model.status import TaskStatus
 
 
-def execute(session: Session, arguments: Mapping[str, Any]) -> None:  # noqa: ARG001 - it has none
+def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - it has none
     """Evict at once: no trial, no commit rule. Walks the jobs only if a plugin names victims."""
     if not session.hooks.of(Points.victim_tasks):
         return

@@ -4,8 +4,11 @@ A kind of card adds how it is registered, how it is asked for and which card com
 (`vgpu_cards`, `npu_cards`). Memory is in MiB, cores in the unit of the card's device plugin.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from services.scheduler.engine.resources.amounts import POD_MOST
+from shared.model.quantity import BadQuantity, units
 
 SCORE: Final = 100.0
 """Points of a card that is full, or that no other pod has."""
@@ -115,3 +118,13 @@ def show_shares(containers: Shares) -> str:
 def is_number(text: str) -> bool:
     """Tell whether a text is digits, and not absurdly many."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
+def amount_of(stated: Mapping[str, str | float], key: str, default: int) -> int:
+    """Return what a container asks for of a resource. Raises `BadQuantity`."""
+    if key not in stated:
+        return default
+    amount = units(stated[key])
+    if amount < 0:
+        raise BadQuantity(f"{key}: {stated[key]} is below 0")
+    return min(amount, POD_MOST)

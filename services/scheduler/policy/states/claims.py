@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 from typing_extensions import override
 
+from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.classes import device_claims
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
@@ -394,22 +395,21 @@ class Devices(PolicyState):
     # --- memory ------------------------------------------------------------------------------
 
     @override
-    def begin(self, journal: Any) -> None:
+    def begin(self, journal: Journal) -> None:
         """Begin a session, without allocations unless a plugin asks for them."""
         super().begin(journal)
         self._attributes = None
         self.fits.begin()
 
     @override
-    def dump(self) -> Any:
+    def dump(self) -> dict[str, Decided]:
         """Return what published binds allocate."""
-        return {key: (node, found) for key, (node, found) in sorted(self._promised.items())}
+        return dict(sorted(self._promised.items()))
 
     @override
     def restore(self, kept: Any) -> None:
         """Take over what published binds allocate."""
-        found = msgspec.convert(kept, dict[str, tuple[str, AllocationResult]])
-        self._promised = {key: Decided(*each) for key, each in found.items()}
+        self._promised = msgspec.convert(kept, dict[str, Decided])
 
     # --- quotas ------------------------------------------------------------------------------
 

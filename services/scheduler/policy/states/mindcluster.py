@@ -5,11 +5,12 @@ says in ConfigMaps, each for many nodes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 from typing_extensions import override
 
+from pumice import plugins
 from services.scheduler.engine.tasks.policy_state import Fold
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.states.cards import CardUsage, Choice, Shares, each
@@ -33,6 +34,8 @@ _DEVICES: Final = "cluster-info-device-"
 _STATUSES: Final = "cluster-info-node-cm"
 _OF_DEVICES: Final = "mindx-dl-deviceinfo-"
 _OF_NODES: Final = "mindx-dl-nodeinfo-"
+
+_T = TypeVar("_T")
 
 
 class MindclusterNpus(SharedCards[ChipWant]):
@@ -138,7 +141,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
     # --- choice ------------------------------------------------------------------------------
 
     @override
-    def key_of(self, task_class: Any) -> None:
+    def key_of(self, task_class: plugins.TaskClass) -> None:
         """Return none: what goes on at a node decides as well, and no answer holds for two."""
 
     @override
@@ -165,7 +168,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
         return Going(templates, unsteady, {uuid: len(of - {""}) for uuid, of in groups.items()})
 
 
-def _read(text: str, prefix: str, form: type[Any]) -> Iterator[tuple[str, Any]]:
+def _read(text: str, prefix: str, form: type[_T]) -> Iterator[tuple[str, _T]]:
     """Yield node and entry of a JSON object; what cannot be read is left out."""
     try:
         listed = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from services.scheduler.engine.resources.amounts import POD_MOST
 from services.scheduler.policy.states.cards import (
     SCORE,
     Card,
@@ -21,6 +20,7 @@ from services.scheduler.policy.states.cards import (
     Choice,
     Share,
     Shares,
+    amount_of,
     fits,
     read_shares,
     show,
@@ -101,9 +101,9 @@ def requests_of(spec: PodSpec) -> tuple[NpuRequest, ...]:
             resource = HUAWEI + chip
             request = NpuRequest(
                 chip=chip,
-                number=_amount(stated, resource, 1),
-                memory=_amount(stated, resource + MEMORY_SUFFIX, 0),
-                cores=_amount(stated, resource + CORES_SUFFIX, 0),
+                number=amount_of(stated, resource, 1),
+                memory=amount_of(stated, resource + MEMORY_SUFFIX, 0),
+                cores=amount_of(stated, resource + CORES_SUFFIX, 0),
                 counted=resource in stated,
             )
             if request.number:
@@ -116,15 +116,6 @@ def _chips_in(names: Sequence[str]) -> set[str]:
     whole = {name for name in names if not is_part(name)}
     memory = {name.removesuffix(MEMORY_SUFFIX) for name in names if name.endswith(MEMORY_SUFFIX)}
     return {name.removeprefix(HUAWEI) for name in whole | memory}
-
-
-def _amount(stated: Mapping[str, Any], key: str, default: int) -> int:
-    if key not in stated:
-        return default
-    amount = units(stated[key])
-    if amount < 0:
-        raise BadQuantity(f"{key}: {stated[key]} is below 0")
-    return min(amount, POD_MOST)
 
 
 # --- choice --------------------------------------------------------------------------------------

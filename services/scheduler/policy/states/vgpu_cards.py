@@ -5,22 +5,21 @@ Memory is in MiB and cores in percent of a card, as the device plugin counts the
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from services.scheduler.engine.resources.amounts import POD_MOST
 from services.scheduler.policy.states.cards import (
     SCORE,
     Card,
     CardUsage,
     Choice,
     Share,
+    amount_of,
     fits,
     is_number,
 )
 from shared.api import keys
 from shared.api.core import Pod, PodSpec
 from shared.model.numbers import parse_bool
-from shared.model.quantity import BadQuantity, units
 
 NUMBER: Final = "volcano.sh/vgpu-number"
 MEMORY: Final = "volcano.sh/vgpu-memory"
@@ -60,26 +59,17 @@ def requests_of(spec: PodSpec) -> tuple[VGpuRequest, ...]:
     for container in spec.containers:
         stated = {**container.resources.requests, **container.resources.limits}
         if NUMBER in stated or MEMORY in stated:
-            memory = _amount(stated, MEMORY, 0)
-            percent = _amount(stated, PERCENT, 0)
+            memory = amount_of(stated, MEMORY, 0)
+            percent = amount_of(stated, PERCENT, 0)
             found.append(
                 VGpuRequest(
-                    number=_amount(stated, NUMBER, 1),
+                    number=amount_of(stated, NUMBER, 1),
                     memory=memory,
                     percent=percent or _WHOLE,
-                    cores=_amount(stated, CORES, 0),
+                    cores=amount_of(stated, CORES, 0),
                 )
             )
     return tuple(found)
-
-
-def _amount(stated: Mapping[str, Any], key: str, default: int) -> int:
-    if key not in stated:
-        return default
-    amount = units(stated[key])
-    if amount < 0:
-        raise BadQuantity(f"{key}: {stated[key]} is below 0")
-    return min(amount, POD_MOST)
 
 
 class Want(NamedTuple):
