@@ -10,7 +10,7 @@ import sys
 
 import structlog
 
-from services.visibility.app import _answers
+from services.visibility.app import answering
 from services.visibility.settings import VisibilitySettings
 from shared.bus.service import bus_of
 from shared.runtime.clock import SystemClock
@@ -49,7 +49,7 @@ async def main() -> None:
     given = context()
     settings = load(VisibilitySettings, service="visibility", argv=sys.argv[1:], environ=os.environ)
     bus = bus_of(settings, given)
-    _, _, parts = _answers(settings, given, bus)
+    _, _, parts = answering(settings, given, bus)
     collect_rarely()
     gate = given.readiness.gate("state")
     async with TaskGroup() as tasks:

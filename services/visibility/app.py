@@ -21,9 +21,9 @@ from services.visibility.adapters.authentication import (
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory
 from services.visibility.adapters.forecasting import Forecasting
-from services.visibility.adapters.keeping import Keeper
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.registration import Address, Registration
+from services.visibility.adapters.replica_owner import ReplicaOwner
 from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
@@ -67,17 +67,17 @@ async def build(
     """Return the parts of visibility. Raises Rejected for settings that cannot work."""
     kube = await kube_of(settings, context)
     bus = bus_of(settings, context, dial)
-    answers, live, following = _answers(settings, context, bus)
+    answers, live, following = answering(settings, context, bus)
     return [*following, *await serving(settings, context, kube, answers, live)]
 
 
-def _answers(
+def answering(
     settings: VisibilitySettings, context: Context, bus: NatsBus
 ) -> tuple[Answers, LiveAnswers, Sequence[Part]]:
     """Return the answers, those of the live page, and the parts that keep them up to date."""
     needed = streams(settings.cluster)
     on_bus = BusParts(context, bus, streams=needed, settings=settings)
-    answers, keeper, following = following_parts(settings, context, bus, on_bus)
+    answers, owner, following = following_parts(settings, context, bus, on_bus)
     parts: list[Part] = [
         bus,
         on_bus.leases,
@@ -92,88 +92,122 @@ def _answers(
         on_bus.members(),
         *following,
     ]
-    live = Live(keeper, clock=context.clock, ends=answers.end_of)
-    parts.append(EventFeed(bus, needed.events, live, pace=keeper.pace, clock=context.clock))
+    live = Live(owner, clock=context.clock, ends=answers.end_of)
+    parts.append(EventFeed(bus, needed.events, live, pace=owner.pace, clock=context.clock))
     return answers, live, parts
 
 
 def following_parts(
     settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
-) -> tuple[Answering, Keeper, Sequence[Part]]:
-    """Return answers from a replica, its keeper, and what follows the bus for it."""
-    clock, log, needed = context.clock, context.log, streams(settings.cluster)
-    subjects = Subjects(cluster=settings.cluster)
-    inbox = Inbox()
-    plugins: Plugins = {
-        **PLUGINS,
-        **load_plugins(PLUGINS, note=PluginFailures(metrics=context.metrics, log=log)),
-    }
-    conf = ConfFile(
-        settings.scheduler_conf, clock=clock, log=log, changed=inbox.changed, plugins=plugins
-    )
-    replica = Replica(
-        scheduler_names=settings.scheduler_name,
-        plugins=plugins,
-        queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
-        csi_storage=settings.csi_storage,
-        mindcluster=settings.mindcluster_npus,
-        node_labels=node_labels(settings.node_selector),
-    )
-    pace = Pace(clock)
-    state = StateFeed(
-        on_bus.state(replica.kinds, pace=pace),
-        inbox,
-        tenure=Tenure(SCHEDULING, heed=False, clock=clock, log=log),
-        gate=context.readiness.gate("state"),
-        log=log,
-    )
-    outcomes = OutcomeFeed(
-        bus,
-        stream=needed.outcome.name,
-        subjects=subjects,
-        inbox=inbox,
-        clock=clock,
-        log=log,
-        pace=pace,
-    )
-    keeper = Keeper(
-        replica,
-        inbox=inbox,
-        state=state,
-        pace=pace,
-        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="replica"),
-        contain=Containment(context.set_aside, clock=clock, log=log),
-        clock=clock,
-        log=log,
-    )
-    sharding = Sharding(
-        mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
-    )
+) -> tuple[Answering, ReplicaOwner, Sequence[Part]]:
+    """Return answers from a replica, its owner, and what follows the bus for it."""
+    return _Following(settings, context, bus, on_bus).parts()
 
-    def policy() -> Policy:
-        return Policy(config=conf.config, plugins=plugins, seed=settings.seed, sharding=sharding)
 
-    decisions = Decisions(clock.monotonic)
-    forecasts = Forecasting(
-        keeper,
-        policy,
-        bus=bus,
-        stream=needed.events.name,
-        subjects=subjects,
-        scheduler_name=settings.scheduler_name[0],
-        contain=Containment(context.set_aside, clock=clock, log=log),
-        clock=clock,
-    )
-    answers = Answering(
-        keeper,
-        policy,
-        history=EventHistory(bus, stream=needed.events.name, subjects=subjects),
-        decisions=decisions,
-        starts=forecasts,
-        clock=clock,
-    )
-    heard = DecisionFeed(bus, decisions, stream=needed.waiting, pace=pace, log=log)
-    return answers, keeper, [conf, state, outcomes, keeper, heard, forecasts]
+class _Following:
+    """Makes the parts that follow the bus; lives only during `build`."""
+
+    def __init__(
+        self, settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._bus = bus
+        self._on_bus = on_bus
+        self._streams = streams(settings.cluster)
+        self._subjects = Subjects(cluster=settings.cluster)
+        self._pace = Pace(context.clock)
+        self._inbox = Inbox()
+        note = PluginFailures(metrics=context.metrics, log=context.log)
+        self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
+        self._conf = ConfFile(
+            settings.scheduler_conf,
+            clock=context.clock,
+            log=context.log,
+            changed=self._inbox.changed,
+            plugins=self._plugins,
+        )
+        self._sharding = Sharding(
+            mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+        )
+        self._replica = Replica(
+            scheduler_names=settings.scheduler_name,
+            plugins=self._plugins,
+            queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
+            csi_storage=settings.csi_storage,
+            mindcluster=settings.mindcluster_npus,
+            node_labels=node_labels(settings.node_selector),
+        )
+
+    def parts(self) -> tuple[Answering, ReplicaOwner, Sequence[Part]]:
+        """Return answers, the replica's owner, and everything that has to run."""
+        clock, log, events = self._context.clock, self._context.log, self._streams.events
+        state, outcomes = self._state(), self._outcomes()
+        owner = ReplicaOwner(
+            self._replica,
+            inbox=self._inbox,
+            state=state,
+            pace=self._pace,
+            executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="replica"),
+            contain=self._contain(),
+            clock=clock,
+            log=log,
+        )
+        forecasts = Forecasting(
+            owner,
+            self._policy,
+            bus=self._bus,
+            stream=events.name,
+            subjects=self._subjects,
+            scheduler_name=self._settings.scheduler_name[0],
+            contain=self._contain(),
+            clock=clock,
+        )
+        decisions = Decisions(clock.monotonic)
+        answers = Answering(
+            owner,
+            self._policy,
+            history=EventHistory(self._bus, stream=events.name, subjects=self._subjects),
+            decisions=decisions,
+            starts=forecasts,
+            clock=clock,
+        )
+        waits = self._streams.waiting
+        heard = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
+        return answers, owner, [self._conf, state, outcomes, owner, heard, forecasts]
+
+    def _policy(self) -> Policy:
+        return Policy(
+            config=self._conf.config,
+            plugins=self._plugins,
+            seed=self._settings.seed,
+            sharding=self._sharding,
+        )
+
+    def _state(self) -> StateFeed:
+        clock, log = self._context.clock, self._context.log
+        return StateFeed(
+            self._on_bus.state(self._replica.kinds, pace=self._pace),
+            self._inbox,
+            tenure=Tenure(SCHEDULING, heed=False, clock=clock, log=log),
+            gate=self._context.readiness.gate("state"),
+            log=log,
+        )
+
+    def _outcomes(self) -> OutcomeFeed:
+        return OutcomeFeed(
+            self._bus,
+            stream=self._streams.outcome.name,
+            subjects=self._subjects,
+            inbox=self._inbox,
+            clock=self._context.clock,
+            log=self._context.log,
+            pace=self._pace,
+        )
+
+    def _contain(self) -> Containment:
+        context = self._context
+        return Containment(context.set_aside, clock=context.clock, log=context.log)
 
 
 async def serving(

@@ -167,13 +167,10 @@ def costly(own: str, *others: str) -> WhatIfStatus:
     )
 
 
-@asynccontextmanager
-async def serving_api(
-    settings: VisibilitySettings, kube: Kube, answers: Told
-) -> AsyncIterator[Context]:
-    """Serve the API until the block ends; `kube` is closed then."""
-    metrics, set_aside = Metrics(), SetAside()
-    context = Context(
+def context_of_a_test() -> Context:
+    """Return what a process of visibility is given at its start."""
+    metrics = Metrics()
+    return Context(
         service="visibility",
         instance="visibility-of-a-test",
         clock=SystemClock(),
@@ -182,10 +179,18 @@ async def serving_api(
         readiness=Readiness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        set_aside=set_aside,
+        set_aside=SetAside(),
         faults=Faults("", ""),
         spans=NO_SPANS,
     )
+
+
+@asynccontextmanager
+async def serving_api(
+    settings: VisibilitySettings, kube: Kube, answers: Told
+) -> AsyncIterator[Context]:
+    """Serve the API until the block ends; `kube` is closed then."""
+    context = context_of_a_test()
     parts = await serving(settings, context, kube, answers, answers)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(part.run(), name=part.name) for part in parts]

@@ -16,7 +16,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.feeds import EventHistory
-from services.visibility.adapters.keeping import Keeper
+from services.visibility.adapters.replica_owner import ReplicaOwner
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
 from services.visibility.answers.pending import Decisions, as_decided
@@ -79,7 +79,7 @@ class Answering(Answers):
 
     def __init__(
         self,
-        keeper: Keeper,
+        owner: ReplicaOwner,
         policy: Callable[[], Policy],
         *,
         history: EventHistory,
@@ -87,7 +87,7 @@ class Answering(Answers):
         starts: Starts,
         clock: Clock,
     ) -> None:
-        self._keeper = keeper
+        self._owner = owner
         self._policy = policy
         self._history = history
         self._decisions = decisions
@@ -99,7 +99,7 @@ class Answering(Answers):
 
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
-        jobs = await self._keeper.ask(lambda replica: self._pending(replica, namespace, queue))
+        jobs = await self._owner.ask(lambda replica: self._pending(replica, namespace, queue))
         return [
             replace(
                 job,
@@ -115,7 +115,7 @@ class Answering(Answers):
     @override
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
         async with self._turn():
-            found = await self._keeper.ask(lambda replica: self._explain(replica, namespace, name))
+            found = await self._owner.ask(lambda replica: self._explain(replica, namespace, name))
         if found is None or not found.pod_group:
             return found
         return replace(
@@ -127,7 +127,7 @@ class Answering(Answers):
         begun = self._clock.monotonic()
         async with self._turn():
             try:
-                answer = await self._keeper.ask(
+                answer = await self._owner.ask(
                     lambda replica: self._imagine(replica, namespace, spec)
                 )
             except BadQuestion as error:
@@ -137,7 +137,7 @@ class Answering(Answers):
 
     @override
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
-        known = await self._keeper.ask(lambda replica: known_of(replica, namespace, name))
+        known = await self._owner.ask(lambda replica: known_of(replica, namespace, name))
         events = await self._history.of(namespace, name)
         return timeline(namespace, name, events, known)
 
@@ -207,7 +207,7 @@ class Answering(Answers):
     # --- turns -------------------------------------------------------------------------------
 
     async def _latest(self) -> Survey:
-        return await self._keeper.ask(self._make_survey)
+        return await self._owner.ask(self._make_survey)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

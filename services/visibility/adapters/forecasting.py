@@ -16,7 +16,7 @@ from pumice.events import CloudEvent, GangAdmitted, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.adapters.keeping import Keeper
+from services.visibility.adapters.replica_owner import ReplicaOwner
 from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
@@ -59,7 +59,7 @@ class Forecasting:
 
     def __init__(
         self,
-        keeper: Keeper,
+        owner: ReplicaOwner,
         policy: Callable[[], Policy],
         *,
         bus: Reading,
@@ -69,7 +69,7 @@ class Forecasting:
         contain: Containment,
         clock: Clock,
     ) -> None:
-        self._keeper = keeper
+        self._owner = owner
         self._policy = policy
         self._bus = bus
         self._stream = stream
@@ -123,7 +123,7 @@ class Forecasting:
         """Do `work` in the replica's thread; what was expected is void when it fails."""
         with self._contain.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
             try:
-                await self._keeper.look(work)
+                await self._owner.look(work)
             except Retryable:
                 self._expected = {}
         if isolated.error is not None:

@@ -35,8 +35,8 @@ _ECHO: Final = 2
 """So many looks after the last change lists are named once more: a list may be a second old."""
 
 
-class Keeper(Protocol):
-    """Owns the cluster state."""
+class ReplicaReader(Protocol):
+    """The replica's owner, as far as the live page needs it."""
 
     @property
     def version(self) -> int:
@@ -85,8 +85,8 @@ class _Reader:
 class Live(LiveAnswers):
     """The lists, the readers, and the latest entries of the feed."""
 
-    def __init__(self, keeper: Keeper, *, clock: Clock, ends: EndOf = stated_end) -> None:
-        self._keeper = keeper
+    def __init__(self, replica: ReplicaReader, *, clock: Clock, ends: EndOf = stated_end) -> None:
+        self._replica = replica
         self._ends = ends
         self._clock = clock
         self._lists: _Lists | None = None
@@ -99,13 +99,13 @@ class Live(LiveAnswers):
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         return [
             job
-            for job in (await self._keeper.ask(self._latest)).running
+            for job in (await self._replica.ask(self._latest)).running
             if namespace in ("", job.metadata.namespace)
         ]
 
     @override
     async def node_uses(self) -> Sequence[NodeUse]:
-        return (await self._keeper.ask(self._latest)).nodes
+        return (await self._replica.ask(self._latest)).nodes
 
     def _latest(self, replica: Replica) -> _Lists:
         """Return lists of now, or of a moment ago: several pages ask for them at once."""
@@ -140,7 +140,7 @@ class Live(LiveAnswers):
 
     @override
     async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
-        reader = _Reader(namespace, self._keeper.version)
+        reader = _Reader(namespace, self._replica.version)
         self._read()
         for entry in self._recent:
             reader.tell(entry)
@@ -148,8 +148,8 @@ class Live(LiveAnswers):
         told_s = self._clock.monotonic()
         try:
             while True:
-                self._keeper.heed()
-                news = list(reader.take(self._keeper.version))
+                self._replica.heed()
+                news = list(reader.take(self._replica.version))
                 if not news and self._clock.monotonic() - told_s >= QUIET_S:
                     news = [Change()]
                 for change in news:

@@ -2,30 +2,21 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-import structlog
 
 from pumice.local.nats import NatsServer
 from services.visibility.app import following_parts
 from services.visibility.interface import Answers
 from services.visibility.settings import VisibilitySettings
 from shared.bus.service import BusParts
-from shared.runtime.clock import SystemClock
-from shared.runtime.contain import SetAside
-from shared.runtime.faults import Faults
-from shared.runtime.health import Readiness
-from shared.runtime.metrics import Metrics
-from shared.runtime.service import Context
-from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
-from shared.runtime.workqueue import WorkQueueMetrics
 from tests.support.bus import admin_bus
 from tests.support.scheduler_stage import STREAMS, Stage, scheduler_stage
+from tests.support.visibility import context_of_a_test
 
 
 @pytest_asyncio.fixture
@@ -53,7 +44,7 @@ def instance(nats_server: NatsServer, stage: Stage) -> Instance:
 
 @contextlib.asynccontextmanager
 async def _instance(nats_server: NatsServer) -> AsyncIterator[Answers]:
-    settings, context = VisibilitySettings(), _context()
+    settings, context = VisibilitySettings(), context_of_a_test()
     async with admin_bus(nats_server, user="visibility") as bus, TaskGroup() as tasks:
         on_bus = BusParts(context, bus, streams=STREAMS, settings=settings)
         found, _, parts = following_parts(settings, context, bus, on_bus)
@@ -62,20 +53,3 @@ async def _instance(nats_server: NatsServer) -> AsyncIterator[Answers]:
         for each in running:
             each.cancel()
         await asyncio.wait(running)
-
-
-def _context() -> Context:
-    metrics = Metrics()
-    return Context(
-        service="visibility",
-        instance="a",
-        clock=SystemClock(),
-        rng=random.Random(0),
-        log=structlog.get_logger(),
-        readiness=Readiness(),
-        metrics=metrics,
-        work_queues=WorkQueueMetrics(metrics),
-        set_aside=SetAside(),
-        faults=Faults("", ""),
-        spans=NO_SPANS,
-    )

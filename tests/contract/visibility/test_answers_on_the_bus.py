@@ -51,7 +51,7 @@ async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
     await stage.cluster(nodes=1, cpu="4")
 
     def known() -> bool:
-        answers._keeper._must_know()  # asked otherwise, it would read as messages come
+        answers._owner._must_know()  # asked otherwise, it would read as messages come
         return True
 
     await until(known, deadline_s=20, describe="the state is folded")

@@ -50,7 +50,7 @@ class Stage:
         self.live.happened([event(bound(namespace, name), str(self.told))])
 
     async def ask(self, work):
-        """Ask the replica, as the keeper does in its thread."""
+        """Ask the replica, as the replica's owner does in its thread."""
         self.asked += 1
         return work(self.replica)
 

@@ -1,4 +1,4 @@
-"""The keeper: folds what the bus says into the replica, and lets one question at a time read it.
+"""The replica's owner: folds facts of the bus into it, and lets one question at a time read it.
 
 The replica belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
 answering take turns in it; a question that is imagined through is undone before its turn ends.
@@ -32,7 +32,7 @@ _AGAIN_S: Final = 1.0
 _STAGE: Final = "fold"
 
 
-class Keeper:
+class ReplicaOwner:
     """Owns the replica and its thread; a part of the service."""
 
     name: Final = "replica"
