@@ -23,7 +23,7 @@ from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
-from shared.serving.certification import Certification, Given, Made, Origin
+from shared.serving.certification import Certification, Close, Given, Made, Origin
 from shared.serving.connections import Limits
 from shared.serving.identity import ServingCertificate
 
@@ -63,16 +63,9 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         timeout_s=round(settings.webhook_timeout),
         log=context.log,
     )
-    certification = Certification(
-        _origin(settings, context, kube, address),
-        identity,
-        register=registration.ensure if settings.register else None,
-        unregister=registration.remove if settings.register and settings.unregister else None,
-        close=kube.close,
-        check_now=check_now,
-        gate=context.readiness.gate("certificate"),
-        clock=context.clock,
-        log=context.log,
+    origin = _origin(settings, context, kube, address)
+    certification = _certification(
+        settings, context, origin, identity, registration, close=kube.close, check_now=check_now
     )
     openapi = OpenApi(kube, clock=context.clock, log=context.log)
     server = WebhookServer(
@@ -93,6 +86,29 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     )
     await server.start(settings.bind_address, settings.port)
     return [server, configuration, certification, clients, openapi]
+
+
+def _certification(
+    settings: AdmissionSettings,
+    context: Context,
+    origin: Origin,
+    identity: ServingCertificate,
+    registration: Registration,
+    *,
+    close: Close,
+    check_now: asyncio.Event,
+) -> Certification:
+    return Certification(
+        origin,
+        identity,
+        register=registration.ensure if settings.register else None,
+        unregister=registration.remove if settings.register and settings.unregister else None,
+        close=close,
+        check_now=check_now,
+        gate=context.readiness.gate("certificate"),
+        clock=context.clock,
+        log=context.log,
+    )
 
 
 def _hooks(settings: AdmissionSettings) -> list[Hook]:

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
 from shared.api.base import DNS_LABEL, Count, DnsName, Int32, Name, Timestamp, View, default, doc
-from shared.api.meta import ObjectMeta
+from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.scheduling import DEFAULT_QUEUE, ONE_TIER, NetworkTopology
 
 DEFAULT_MAX_RETRY = 3
@@ -244,22 +244,12 @@ class Job(View, frozen=True, kw_only=True):
 # --- bus.volcano.sh: an order to a job or a queue, as `vcctl` writes it (C05, J05) ---
 
 
-class Target(View, frozen=True, kw_only=True):
-    """The object that a Command is for, in the form of an owner reference as `vcctl` writes it."""
+class Target(OwnerReference, frozen=True, kw_only=True):
+    """The object that a Command is for: an owner reference, whose UID `vcctl` may leave out."""
 
-    api_version: Annotated[str, doc("API version of the referent.")]
-    kind: Annotated[str, doc("Kind of the referent.")]
-    name: Annotated[str, doc("Name of the referent.")]
     uid: Annotated[str, doc("UID of the referent; without it any object of the name is meant.")] = (
         ""
     )
-    controller: Annotated[
-        bool | None, doc("True when the referent is the managing controller.")
-    ] = None
-    block_owner_deletion: Annotated[
-        bool | None,
-        doc("True when foreground deletion of the referent waits for this object."),
-    ] = None
 
 
 class Command(View, frozen=True, kw_only=True):

@@ -127,16 +127,10 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
     s = streams(cluster)
     prefix = subjects.prefix
 
-    def user(name: str, *publish: tuple[str, ...], hears: tuple[str, ...] = ()) -> Permissions:
-        granted = dict.fromkeys(
-            subject for group in (("$JS.API.INFO",), *publish) for subject in group
-        )
-        return Permissions(publish=tuple(granted), subscribe=(f"{inbox_prefix(name)}.>", *hears))
-
     def service(name: str, leases: tuple[str, ...], *publish: tuple[str, ...]) -> Permissions:
         presence = subjects.presences_of(name)
         own = (*leases, subjects.members_of(name), presence)
-        return user(name, _get(s.lease), own, *publish, hears=(presence,))
+        return _user(name, _get(s.lease), own, *publish, hears=(presence,))
 
     scheduler_leases = (subjects.lease("scheduler"), subjects.lease(SINGLE_PODS))
     job_leases = tuple(subjects.job_lease(partition) for partition in range(JOB_PARTITIONS))
@@ -166,19 +160,25 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.events),
             _follow(s.waiting),
         ),
-        DECLARER: user(DECLARER, _declare(cluster, namespaces)),
-        EVENTS: user(
-            EVENTS, _subscribe_to_events(s.events), hears=("_INBOX.>", f"{prefix}.events.>")
-        ),
+        DECLARER: _user(DECLARER, _declare(cluster, namespaces)),
+        EVENTS: _reader(EVENTS, s.events, f"{prefix}.events.>"),
         **{
-            subscriber(namespace): user(
-                subscriber(namespace),
-                _subscribe_to_events(events_of(cluster, namespace)),
-                hears=("_INBOX.>", subjects.events_of(namespace)),
+            subscriber(namespace): _reader(
+                subscriber(namespace), events_of(cluster, namespace), subjects.events_of(namespace)
             )
             for namespace in namespaces
         },
     }
+
+
+def _user(name: str, *publish: tuple[str, ...], hears: tuple[str, ...] = ()) -> Permissions:
+    granted = dict.fromkeys(subject for group in (("$JS.API.INFO",), *publish) for subject in group)
+    return Permissions(publish=tuple(granted), subscribe=(f"{inbox_prefix(name)}.>", *hears))
+
+
+def _reader(name: str, events: StreamSpec, subjects: str) -> Permissions:
+    """Return the rights of a subscriber: NATS clients choose the names of their inboxes."""
+    return _user(name, _subscribe_to_events(events), hears=("_INBOX.>", subjects))
 
 
 def _scheduler(s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:

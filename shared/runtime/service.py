@@ -149,25 +149,10 @@ async def serve(
     stop: asyncio.Event,
 ) -> Ended:
     """Run one service on the present loop until `stop` or its first failure, which sets `stop`."""
-    metrics = Metrics()
-    set_aside = SetAside()
-    metrics.registry.register(set_aside)
     clock = SystemClock()
     spans, sending = _spans(service, instance, settings.cluster, clock=clock, log=log)
     try:
-        context = Context(
-            service=service,
-            instance=instance,
-            clock=clock,
-            rng=rng,
-            log=log,
-            readiness=Readiness(),
-            metrics=metrics,
-            work_queues=WorkQueueMetrics(metrics),
-            set_aside=set_aside,
-            faults=Faults(settings.fault, settings.fault_dir),
-            spans=spans,
-        )
+        context = _context(service, instance, settings, clock=clock, rng=rng, log=log, spans=spans)
         servers = await _listen(settings, context)
     except Rejected as error:
         return WRONG_SETTINGS, str(error)
@@ -196,6 +181,34 @@ async def serve(
         return _explain(failure, log)
     log.info("service_stopped")
     return 0, ""
+
+
+def _context(
+    service: str,
+    instance: str,
+    settings: CommonSettings,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    log: Logger,
+    spans: Spans,
+) -> Context:
+    metrics = Metrics()
+    set_aside = SetAside()
+    metrics.registry.register(set_aside)
+    return Context(
+        service=service,
+        instance=instance,
+        clock=clock,
+        rng=rng,
+        log=log,
+        readiness=Readiness(),
+        metrics=metrics,
+        work_queues=WorkQueueMetrics(metrics),
+        set_aside=set_aside,
+        faults=Faults(settings.fault, settings.fault_dir),
+        spans=spans,
+    )
 
 
 def _spans(
