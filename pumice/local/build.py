@@ -255,7 +255,7 @@ async def _build_module(
     finally:
         process.kill()
     if process.exit_code:
-        raise LocalError(process.obituary())
+        raise LocalError(process.describe_end())
     await asyncio.to_thread(_move_into_place, draft, target, _programs(module))
     report(f"{module.name}: built in {_duration(time.monotonic() - begin)}")
 

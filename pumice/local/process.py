@@ -120,7 +120,7 @@ class Process:
         missing = "it was not asked yet"
         while True:
             if not self.pid:
-                raise LocalError(self.obituary())
+                raise LocalError(self.describe_end())
             try:
                 async with asyncio.timeout(2.0):
                     missing = await probe()
@@ -174,19 +174,19 @@ class Process:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child.pid, number)
 
-    def obituary(self) -> str:
-        """Return one line that says how the program ended, with its last words."""
+    def describe_end(self) -> str:
+        """Return one line that says how the program ended, with the last line that it wrote."""
         code = self.exit_code
         if code is None:
             return f"{self.name} is running"
         if code < 0:
             return f"{self.name} was killed by {_signal_name(-code)}{self._where()}"
-        return f"{self.name} exited with {code}: {self.last_words()}{self._where()}"
+        return f"{self.name} exited with {code}: {self.last_line()}{self._where()}"
 
     def _where(self) -> str:
         return f"; log: {self.spec.log}" if self.spec.log else ""
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """Return the last line that the program has written."""
         lines = tail(self.spec.log, lines=1) if self.spec.log else list(self._relayed)
         return lines[-1] if lines else "it wrote nothing"

@@ -228,7 +228,7 @@ async def all_ready(services: Iterable[Hosted], *, report: Report, patient: bool
         missing = {}
         for name, service in list(waiting.items()):
             if not service.process.pid:
-                raise LocalError(service.process.obituary())
+                raise LocalError(service.process.describe_end())
             if text := await service.probe():
                 missing[name] = text
             else:
@@ -296,7 +296,7 @@ class Supervisor:
             if time.monotonic() - begin > _STABLE_S:
                 backoff.reset()
             delay_s = backoff.next_s()
-            self._report(f"{entry.process.obituary()}; starting it again in {delay_s:.1f} s")
+            self._report(f"{entry.process.describe_end()}; starting it again in {delay_s:.1f} s")
             await asyncio.sleep(delay_s)
             try:
                 await entry.start()

@@ -139,7 +139,7 @@ class LocalStack:
             *self.plane.processes.values(),
             *(service.process for service in self.services.values()),
         ]
-        return [process.obituary() for process in processes if process.exit_code is not None]
+        return [process.describe_end() for process in processes if process.exit_code is not None]
 
 
 def _next_name(service: str, taken: Mapping[str, object]) -> str:

@@ -23,7 +23,7 @@ from services.cache.settings import CacheSettings, lease_times
 from shared.bus.client import Dial
 from shared.bus.leader import Leadership
 from shared.bus.nats import NatsBus
-from shared.bus.port import Lasting
+from shared.bus.port import FinalMessages
 from shared.bus.seal import Seal
 from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import CONTROL, SCHEDULING
@@ -97,20 +97,7 @@ class _Wiring:
         claims = self._claims()
         published = self._published()
         publisher = self._publisher(queue, published, renew, claims)
-        watchers += [
-            Watcher(
-                row,
-                kube=self._kube,
-                queue=queue,
-                changed=publisher.changed,
-                gate=context.readiness.gate(f"watch-{row.kind.token}"),
-                contain=self._contain,
-                metrics=self._metrics,
-                rng=context.rng,
-                log=context.log,
-            )
-            for row in self._rows
-        ]
+        watchers += self._watchers(queue, publisher)
         announcer = self._on_bus.announcer()
         return [
             self._bus,
@@ -139,6 +126,23 @@ class _Wiring:
                 clock=context.clock,
                 gate=context.readiness.gate("state"),
             ),
+        ]
+
+    def _watchers(self, queue: PublishQueue, publisher: StatePublisher) -> list[Watcher]:
+        context = self._context
+        return [
+            Watcher(
+                row,
+                kube=self._kube,
+                queue=queue,
+                changed=publisher.changed,
+                gate=context.readiness.gate(f"watch-{row.kind.token}"),
+                contain=self._contain,
+                metrics=self._metrics,
+                rng=context.rng,
+                log=context.log,
+            )
+            for row in self._rows
         ]
 
     def _claims(self) -> Claims:
@@ -224,7 +228,7 @@ class _Leader:
         publisher: StatePublisher,
         leadership: Leadership,
         claims: Claims,
-        bus: Lasting,
+        bus: FinalMessages,
     ) -> None:
         self._publisher = publisher
         self._leadership = leadership
@@ -233,7 +237,7 @@ class _Leader:
 
     async def run(self) -> None:
         """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
-        with self._bus.last_words():
+        with self._bus.final_messages():
             try:
                 await self._leadership.run(self._publisher.lead)
             finally:

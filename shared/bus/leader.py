@@ -97,8 +97,8 @@ class Leadership:
         while not ended:
             await self._lease.acquire()
             try:
-                with self._bus.last_words():
-                    ended = await apart(partial(self._reign, body), name="term")
+                with self._bus.final_messages():
+                    ended = await apart(partial(self._lead_term, body), name="term")
             except* LeaseLost as lost:
                 self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
             except* WrongSequence as refused:
@@ -107,7 +107,7 @@ class Leadership:
                 self._log.warning("leadership_interrupted", reason=str(leaves(trouble)[0]))
             await self._clock.sleep(RETRY_S)
 
-    async def _reign(self, body: Body) -> bool:
+    async def _lead_term(self, body: Body) -> bool:
         """Lead until the end of the term; return whether `body` ended of its own accord."""
         ended = False
 

@@ -25,7 +25,7 @@ from typing import Final, Never, Protocol
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Attending, Lasting, Message, Publishing, Reading
+from shared.bus.port import FinalMessages, Message, Presence, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import LeaseRecord
 from shared.contracts.versions import ContractError
@@ -50,7 +50,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How long the holder's presence subject must have had no listener."""
 
 
-class LeaseBus(Publishing, Reading, Lasting, Attending, Protocol):
+class LeaseBus(Publishing, Reading, FinalMessages, Presence, Protocol):
     """A lease's calls to the bus."""
 
 

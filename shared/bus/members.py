@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 
 from shared.bus.errors import NoAnswer, NotPermitted
 from shared.bus.lease import instance_of
-from shared.bus.port import Lasting, Message, Publishing, Reading
+from shared.bus.port import FinalMessages, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import Member
 from shared.contracts.subjects import Subjects
@@ -86,7 +86,7 @@ class _Seen(msgspec.Struct, frozen=True):
         return message.sequence > self.sequence or message.time > self.stored_at
 
 
-class MembersBus(Publishing, Reading, Lasting, Protocol):
+class MembersBus(Publishing, Reading, FinalMessages, Protocol):
     """Calls to the bus that announcements need."""
 
 
@@ -121,7 +121,7 @@ class Members:
         self._log = log
         self._storing = storing
         self._seen: dict[str, _Seen] = {}
-        self._buried: dict[str, int | None] = {}
+        self._dead: dict[str, int | None] = {}
         """Per dead instance, its last announcement; None until the members are read once more.
 
         It may have announced itself after they were read last, and before it died.
@@ -132,7 +132,7 @@ class Members:
 
     async def run(self) -> None:
         """Announce and read the announcements every second, for ever; withdraw at the end."""
-        with self._bus.last_words():
+        with self._bus.final_messages():
             try:
                 while True:
                     await self._round()
@@ -151,12 +151,12 @@ class Members:
             seen.member
             for seen in self._seen.values()
             if seen.at >= oldest
-            and self._buried.get(seen.member.instance, 0) not in (None, seen.sequence)
+            and self._dead.get(seen.member.instance, 0) not in (None, seen.sequence)
         ]
         chosen = [member for member in members if service in (None, member.service)]
         return sorted(chosen, key=lambda member: (member.service, member.instance))
 
-    def bury(self, holder: str, sequence: int) -> None:
+    def note_death(self, holder: str, sequence: int) -> None:
         """Count the member whose lease ran out as dead until it announces itself again.
 
         `sequence` is that of the lease's last message. A lease that has run out is seen as such
@@ -166,7 +166,7 @@ class Members:
         if name == self._instance or sequence <= self._lost.get(name, 0):
             return
         self._lost[name] = sequence
-        self._buried[name] = None
+        self._dead[name] = None
         if any(seen.member.instance == name for seen in self._seen.values()):
             self._log.info("member_dead", member=name, reason="its lease ran out")
 
@@ -182,7 +182,7 @@ class Members:
     async def _round(self) -> None:
         try:
             is_stored = await self._is_announced()
-            dead = [name for name, sequence in self._buried.items() if sequence is None]
+            dead = [name for name, sequence in self._dead.items() if sequence is None]
             found = await self._bus.snapshot(self._stream, [self._all])
         except NotPermitted:
             raise
@@ -232,10 +232,10 @@ class Members:
                 seen[message.subject] = _Seen(message.sequence, message.time, now, member)
         self._seen = seen
         last = {one.member.instance: one.sequence for one in seen.values()}
-        self._buried |= {name: last.get(name, 0) for name in dead}
-        self._buried = {
+        self._dead |= {name: last.get(name, 0) for name in dead}
+        self._dead = {
             name: sequence
-            for name, sequence in self._buried.items()
+            for name, sequence in self._dead.items()
             if sequence is None or sequence == last.get(name)
         }
 

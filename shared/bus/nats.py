@@ -180,8 +180,8 @@ class NatsBus:
                 raise
 
     @contextmanager
-    def last_words(self) -> Iterator[None]:
-        """See `port.Lasting`."""
+    def final_messages(self) -> Iterator[None]:
+        """See `port.FinalMessages`."""
         self._speakers += 1
         self._silent.clear()
         try:
@@ -290,13 +290,13 @@ class NatsBus:
             connection=self._connection,
             api=self._api,
             inboxes=self._feed_inbox,
-            last_words=self.last_words,
+            final_messages=self.final_messages,
             clock=self._clock,
             log=self._log,
         )
 
     async def listens(self, subject: str) -> bool:
-        """See `port.Attending`."""
+        """See `port.Presence`."""
         try:
             await (await self._replies.ask(subject, b"", timeout_s=LISTENS_S))
         except StreamMissing:
@@ -307,7 +307,7 @@ class NatsBus:
         return True
 
     async def away(self, for_s: float) -> None:
-        """See `port.Attending`."""
+        """See `port.Presence`."""
         await self._connection.away(for_s)
 
     async def _prepare(self, session: Session) -> None:

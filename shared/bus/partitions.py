@@ -65,7 +65,7 @@ class Partitions:
         """Own partitions for ever, running `body` for each."""
         await self._members.known()
         poll_s: Final = self._leases[0].timing.poll_s
-        with self._bus.last_words():
+        with self._bus.final_messages():
             await self._spread(body, poll_s=poll_s)
 
     async def _spread(self, body: Body, *, poll_s: float) -> None:
@@ -107,7 +107,7 @@ class Partitions:
             if lease.observe(message, unheard=lease.doubtful(message) in silent):
                 free[partition] = message
                 if message is not None and (dead := lease.dead_holder(message)):
-                    self._members.bury(dead, message.sequence)
+                    self._members.note_death(dead, message.sequence)
         return free
 
     async def _silent(self, subjects: set[str]) -> set[str]:

@@ -315,10 +315,10 @@ class Pulling(Protocol):
         ...
 
 
-class Lasting(Protocol):
+class FinalMessages(Protocol):
     """Stays connected until the parts that end with a message have sent it."""
 
-    def last_words(self) -> AbstractContextManager[None]:
+    def final_messages(self) -> AbstractContextManager[None]:
         """Keep the connection open while in the block, also when the process is ending.
 
         All parts of a service are cancelled at once; a lease that is given back, or a member's last
@@ -327,7 +327,7 @@ class Lasting(Protocol):
         ...
 
 
-class Attending(Protocol):
+class Presence(Protocol):
     """Tells whether others are connected, and whether this process is."""
 
     async def listens(self, subject: str) -> bool:
@@ -342,7 +342,7 @@ class Attending(Protocol):
         ...
 
 
-class Bus(Declaring, Checking, Publishing, Reading, Pulling, Lasting, Protocol):
+class Bus(Declaring, Checking, Publishing, Reading, Pulling, FinalMessages, Protocol):
     """Everything at once; functions should ask for the smaller protocol that they need."""
 
     async def connected(self) -> None:

@@ -78,11 +78,11 @@ class NatsPuller:
         connection: Connection,
         api: Api,
         inboxes: Callable[[], str],
-        last_words: Callable[[], AbstractContextManager[None]],
+        final_messages: Callable[[], AbstractContextManager[None]],
         clock: Clock,
         log: Logger,
     ) -> None:
-        self._last_words = last_words
+        self._final_messages = final_messages
         self._spec = spec
         self._batch = batch
         self._connection = connection
@@ -103,7 +103,7 @@ class NatsPuller:
 
     async def deliveries(self) -> AsyncGenerator[PullItem, None]:
         """See `port.Puller`."""
-        with self._last_words():
+        with self._final_messages():
             async with aclosing(self._endless()) as items:
                 async for item in items:
                     yield item

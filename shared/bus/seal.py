@@ -1,4 +1,4 @@
-"""Texts of users in jobs travel sealed: the cache closes them, the controller alone opens them.
+"""Encrypts the texts of users in jobs: the cache seals them, the controller alone opens them.
 
 A pod template holds whatever its author put into it: values of environment variables, arguments of
 plugins such as a private key. The controller needs it verbatim to make pods; no other reader of

@@ -1,4 +1,4 @@
-"""Following STATE: facts as they are, and the moments from which they are the whole world.
+"""Following STATE: facts as they come, and from when on they are the complete cluster state.
 
 The scheduler, the controller and the binder read STATE through this one class. A reader is synced
 at the first marker of the cache that lies beyond the stream's last sequence noted when it

@@ -90,7 +90,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
-    """The start of a leader's reign; its sequence on STATE or COMMAND is the fencing token."""
+    """The start of a leader's term; its sequence on STATE or COMMAND is the fencing token."""
 
     v: int = CURRENT
     service: str

@@ -1,7 +1,8 @@
 """Arguments of job plugins: flags in Go's style (`--port=22`, `-port 22`, `--x`).
 
-What a plugin does not know has no effect, as in Volcano, whose jobs carry such words; `unknown`
-tells them, so that a slip of the pen is no secret. A value that cannot be read is refused.
+A flag that a plugin does not know has no effect, as in Volcano, whose jobs carry such flags;
+`unknown` names them, so that the author of a job learns of a misspelt one. A value that cannot be
+read is refused.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Job plugins of other distributions, fenced in: what they do wrong is told on the job.
+"""Job plugins of other distributions, behind a guard: their errors are told on the job.
 
-A plugin that raises, or returns what is none, is a reason of that job and never of the process: as
+An error of a plugin, or a result of the wrong form, fails that job and never the process: as
 a problem of the spec where the job is checked, as `PluginFailed` where its objects are made.
 """
 

@@ -15,7 +15,7 @@ ANNOTATION: Final = "hccl/rankIndex"
 
 
 class HcclRank(JobPlugin):
-    """The job plugin `hcclrank`: makes nothing beside the pods, no name in the status."""
+    """The job plugin `hcclrank`: makes no objects beside the pods; the status does not name it."""
 
     name = "hcclrank"
     flags: ClassVar[Mapping[str, Value]] = {"master": "master", "worker": "worker"}

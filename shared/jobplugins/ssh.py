@@ -3,7 +3,7 @@
 One Secret holds a key pair, the public key as the only authorized one, and a client configuration
 that knows every pod. It is written once and left alone: pods that run have read its keys, so a
 controller that starts anew must not make others. The keys are the user's or made where the Secret
-is written, since chance has no place here.
+is written, since this package is pure and draws no random numbers.
 """
 
 import base64
@@ -35,7 +35,7 @@ _LABEL_MAX: Final = 63
 
 
 class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
-    """A key to log in with and the lock that it opens."""
+    """A private key, and the public key that belongs to it."""
 
     private: str
     """PEM."""

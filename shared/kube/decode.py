@@ -1,4 +1,4 @@
-"""Bytes of lists and watches to views, fast where all is well and patient where it is not.
+"""Decodes lists and watches into views: whole pages at once, or object by object where that fails.
 
 The usual case is one call into msgspec per page or block of lines, straight into the views
 (`benchmarks/kube_decode.py` has the figures). When that call fails, each object is decoded by

@@ -1,4 +1,4 @@
-"""The API server's refusals as one of the runtime's error kinds, with its own words.
+"""The API server's refusals as the runtime's kinds of errors, with the server's own words.
 
 Callers above catch the kinds of `shared.runtime.errors`; callers that need the detail (the
 reason, the fields that were refused) find it in `refusal`. No code above this package sees aiohttp.
@@ -67,7 +67,7 @@ class Refusal(PumiceError):  # noqa: N818 - a mix-in: its users are named by wha
 
 
 class Busy(Refusal, Retryable):
-    """429, 5xx or 401: the server is overloaded, ill, or does not know us at the moment.
+    """429, 5xx or 401: the server is overloaded, fails, or refuses our credential for now.
 
     401 is here because credentials rotate: it says something about us, nothing about the request.
     """
@@ -110,7 +110,7 @@ class Unreachable(Retryable):
 
 
 class Silence(Unreachable):
-    """No byte for too long on an open stream: perhaps nothing happened, perhaps it is dead."""
+    """No byte for too long on an open stream, which may be idle or dead."""
 
 
 _OTHER_UID: Final = re.compile(r"UID in (the )?precondition")

@@ -1,4 +1,4 @@
-"""The way of a `Kube` to its API server: requests, answers, answers that do not end.
+"""The transport between a `Kube` and its API server: requests, answers and streams.
 
 `transport` goes over HTTP. A program with an API server in the same process (the simulation) brings
 a transport of its own; credentials, proxies and connections are the transport's business.
@@ -76,7 +76,7 @@ class Transport(Protocol):
 
 
 class Guarded:
-    """A way that asks before each write; `check` raises what the writer shall get."""
+    """A transport that calls `check` before each write: an error of it goes to the writer."""
 
     def __init__(self, way: Transport, check: Callable[[], None]) -> None:
         self._way = way

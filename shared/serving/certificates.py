@@ -1,7 +1,7 @@
-"""Certificates: an authority of our own and what it signs. Time comes in; chance is the library's.
+"""Certificates: an authority of our own, and what it signs. The caller gives the time.
 
-Keys are elliptic (P-256), which are made in no time. Everything is PEM text; times are Unix
-seconds.
+Keys are elliptic (P-256), which are made quickly, with random numbers of the library. Everything is
+PEM text; times are Unix seconds.
 """
 
 import datetime as dt

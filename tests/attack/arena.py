@@ -120,7 +120,7 @@ class Arena:
     def ended(self) -> list[str]:
         """Return the processes that ended though no attack ended them."""
         return [
-            replica.process.obituary()
+            replica.process.describe_end()
             for replica in self.replicas
             if not replica.process.pid and not replica.may_end
         ]

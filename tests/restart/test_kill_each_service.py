@@ -28,7 +28,7 @@ async def test_a_burst_survives_a_kill_of_nats_which_loses_its_memory(scene: Sce
     await scene.plane.nats.restart(kill=True)
     await scene.all_running()
     for service in running.values():
-        assert service.process.pid, service.process.obituary()
+        assert service.process.pid, service.process.describe_end()
         await service.ready()
 
 
@@ -39,7 +39,7 @@ async def test_a_burst_survives_a_kill_of_the_api_server(scene: Scene):
     await scene.plane.restart("kube-apiserver", kill=True)
     await scene.all_running(deadline_s=90)
     for service in running.values():
-        assert service.process.pid, service.process.obituary()
+        assert service.process.pid, service.process.describe_end()
         await service.ready()
 
 
@@ -56,6 +56,6 @@ async def test_services_may_start_in_the_order(order, scene: Scene):
     for name in order:
         service = await scene.services.start(name, wait=False)
         alive = service.process
-        await until(lambda alive=alive: alive.pid, describe=alive.obituary)
+        await until(lambda alive=alive: alive.pid, describe=alive.describe_end)
     await scene.submit("late", 5)
     await scene.all_running()

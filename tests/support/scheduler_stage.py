@@ -162,7 +162,7 @@ class Stage:
                     await self.bus.purge(STREAMS.command.name, SUBJECTS.command(partition))
 
     def _logs(self) -> str:
-        return "\n".join(p.last_words() for p in self._services)
+        return "\n".join(p.last_line() for p in self._services)
 
     # --- a small world -------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class Installation:
 
     def ended(self) -> list[str]:
         """Return the processes that ended though nothing ended them."""
-        return [r.process.obituary() for r in self.replicas if not r.process.pid]
+        return [r.process.describe_end() for r in self.replicas if not r.process.pid]
 
     async def revive(self) -> None:
         """Do nothing: what an upgrade leaves has to go on by itself."""

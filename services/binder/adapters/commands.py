@@ -252,7 +252,9 @@ class Commands:
                 time=message.time,
             ),
         )
-        outcome = salvage(message.payload, reason, instance=self._instance, now=self._clock.now())
+        outcome = failed_outcome(
+            message.payload, reason, instance=self._instance, now=self._clock.now()
+        )
         if outcome is not None:
             await self._outcomes.publish(self._partition, outcome)
         await self._answer(delivery, poison=reason)
@@ -294,7 +296,7 @@ class _Loose(msgspec.Struct, frozen=True):
     victims: tuple[_LooseItem, ...] = ()
 
 
-def salvage(payload: bytes, reason: str, *, instance: str, now: float) -> Outcome | None:
+def failed_outcome(payload: bytes, reason: str, *, instance: str, now: float) -> Outcome | None:
     """Return the outcome `failed` of an unreadable command, or None if not even its id is clear.
 
     An id travels in a header, so that it must be one: those of schedulers are digits and dashes.

@@ -132,7 +132,7 @@ class QueueReconciler(SingletonReconciler):
         await apply(
             [
                 *(partial(self._create, body) for body in missing(self._informers.queues)),
-                *(partial(self._obey, command) for command in self._informers.queue_commands()),
+                *(partial(self._execute, command) for command in self._informers.queue_commands()),
             ],
             width=1,
         )
@@ -175,7 +175,7 @@ class QueueReconciler(SingletonReconciler):
 
     # Commands
 
-    async def _obey(self, command: Command) -> None:
+    async def _execute(self, command: Command) -> None:
         with self._contain.isolate(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
             await self._carry_out(command)
 

@@ -132,16 +132,16 @@ async def test_what_a_member_announced_before_its_death_does_not_make_it_alive_a
     one, two = process("a"), process("b")
     for each in (two, one, two):  # the second announcement of b comes after a has looked
         await each.members._round()
-    one.members.bury("b.life", 7)
+    one.members.note_death("b.life", 7)
     assert [m.instance for m in one.members.live()] == ["a"]
     await one.members._round()
     assert [m.instance for m in one.members.live()] == ["a"]
     await two.members._round()  # it lives after all
     await one.members._round()
     assert [m.instance for m in one.members.live()] == ["a", "b"]
-    one.members.bury("b.life", 7)  # the same lease, not taken yet
+    one.members.note_death("b.life", 7)  # the same lease, not taken yet
     assert [m.instance for m in one.members.live()] == ["a", "b"]
-    one.members.bury("b.life", 9)  # a lease that it has taken since
+    one.members.note_death("b.life", 9)  # a lease that it has taken since
     assert [m.instance for m in one.members.live()] == ["a"]
 
 

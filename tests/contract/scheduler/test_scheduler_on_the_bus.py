@@ -183,4 +183,4 @@ async def test_a_wrong_key_in_the_configuration_is_named_at_start(stage: Stage, 
     conf.write_text("actions: allocate\ntires: []\n")
     service = stage.spawn(scheduler_conf=str(conf))
     assert await asyncio.wait_for(service.process.exited(), 10) == 2
-    assert "tires" in service.process.last_words()
+    assert "tires" in service.process.last_line()

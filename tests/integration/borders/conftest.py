@@ -94,7 +94,7 @@ class Borders:
         await self.runs(name)
         await self.api.delete("jobs", self.namespace, name)
         for service in self.services.values():
-            assert service.process.pid, service.process.obituary()
+            assert service.process.pid, service.process.describe_end()
             assert await service.metric("pumice_work_queue_failures_total") == 0, service.log[
                 -2000:
             ]

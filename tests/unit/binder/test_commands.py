@@ -12,8 +12,8 @@ from services.binder.adapters.commands import (
     AckExtender,
     Commands,
     IntentSlots,
+    failed_outcome,
     is_identity,
-    salvage,
 )
 from services.binder.adapters.outcomes import Outcomes
 from services.binder.intents.steps import IntentProgress
@@ -168,7 +168,7 @@ def test_an_id_is_short_and_plain() -> None:
 def test_nothing_is_salvaged_of_a_command_whose_id_no_header_carries() -> None:
     for intent in ("x" * 1_000_000, "a\r\nb", ""):
         payload = json.dumps({"id": intent, "binds": []}).encode()
-        assert salvage(payload, "why", instance="b", now=1.0) is None
+        assert failed_outcome(payload, "why", instance="b", now=1.0) is None
 
 
 def test_an_outcome_repeats_few_words_of_why() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.binder.adapters.cluster import seen
-from services.binder.adapters.commands import salvage
+from services.binder.adapters.commands import failed_outcome
 from services.binder.adapters.throttle import Pace, PaceLimits
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
@@ -310,7 +310,7 @@ def test_a_pace_grows_slowly_and_halves_once_per_overload() -> None:
     ids=["bind", "evict", "unknown"],
 )
 def test_an_unreadable_command_fails_if_its_id_can_be_read(payload, items) -> None:
-    outcome = salvage(msgspec.json.encode(payload), "field missing", instance="b", now=1)
+    outcome = failed_outcome(msgspec.json.encode(payload), "field missing", instance="b", now=1)
     assert outcome is not None
     assert outcome.intent == "i7"
     assert len(outcome.items) == items
@@ -319,7 +319,7 @@ def test_an_unreadable_command_fails_if_its_id_can_be_read(payload, items) -> No
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"x\x9c", b'{"id": 5}', b"[]"])
 def test_a_command_without_a_readable_id_has_no_outcome(payload) -> None:
-    assert salvage(payload, "broken", instance="b", now=1) is None
+    assert failed_outcome(payload, "broken", instance="b", now=1) is None
 
 
 def test_an_eviction_has_no_job_of_its_own() -> None:

@@ -67,7 +67,7 @@ async def test_a_program_that_ignores_the_signal_is_killed_after_its_grace(start
     await until(lambda: tail(tmp_path / "log", lines=1) == ["on"])
     await process.stop(grace_s=0.1)
     assert process.exit_code == -signal.SIGKILL
-    assert "was killed by SIGKILL" in process.obituary()
+    assert "was killed by SIGKILL" in process.describe_end()
 
 
 async def test_a_frozen_program_can_be_stopped(started, tmp_path):
@@ -119,7 +119,7 @@ async def test_without_a_log_lines_go_to_stderr_with_the_name_in_front(capfd):
     process = Process(ProcessSpec(name="probe", argv=argv, log=None))
     process.start()
     assert await process.exited() == 2
-    await until(lambda: process.last_words() == "hello")
+    await until(lambda: process.last_line() == "hello")
     assert "probe      | hello" in capfd.readouterr().err
 
 

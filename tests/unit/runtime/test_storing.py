@@ -27,7 +27,7 @@ class Bus:
     def publisher(self, _: str) -> "Bus":
         return self
 
-    def last_words(self) -> nullcontext[None]:
+    def final_messages(self) -> nullcontext[None]:
         return nullcontext()
 
     async def publish(self, *_: object, **__: object) -> Ack:
