@@ -5,6 +5,10 @@ import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+"""All tests are parsed: four seconds of CPU, and a minute where others have the processors."""
 ROOT = Path(__file__).parents[3]
 ASSERT_THEMSELVES: Mapping[str, str] = {
     "end_of": "waits for a scenario, which runs beside the others and raises what it found",
