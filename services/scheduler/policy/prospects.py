@@ -10,7 +10,6 @@ success; attempts tell the rest.
 """
 
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import Final
 
 from services.scheduler.engine.jobs.parking import Asking, Group, Needs
@@ -18,12 +17,11 @@ from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import lacks_nodes, lacks_share
 from services.scheduler.policy.actions.victims import (
-    Bound,
+    Giving,
     any_job,
     are_any,
     preempt_bounds,
     preempted_from,
-    reclaim_bounds,
 )
 from shared.model.status import TaskStatus
 
@@ -36,6 +34,7 @@ class Prospects:
     def __init__(self, session: Session, action: str) -> None:
         self._session = session
         self._action = action
+        self.giving = Giving(session)
         self._version = -1
         self._known: dict[Hashable, bool] = {}
 
@@ -101,22 +100,7 @@ class Prospects:
         )
         if sum(entitled) < needs.missing:
             return False
-        return not lacks_nodes(session, needs) or self._once(queue.name, lambda: self._give(queue))
-
-    def _give(self, queue: Queue) -> bool:
-        """Tell whether plugins might name tasks of other queues, by what they say of jobs."""
-        return are_any(reclaim_bounds(self._session), lambda bound: self._gives(queue, bound))
-
-    def _gives(self, queue: Queue, bound: Bound) -> bool:
-        return any(
-            self._once((name, bound), partial(self._has, name, bound))
-            for name, other in self._session.queues.items()
-            if other.reclaimable and name != queue.name
-        )
-
-    def _has(self, queue: str, bound: Bound) -> bool:
-        holders = self._session.cluster_state.jobs.holders.of(queue)
-        return any(job.by_status[TaskStatus.RUNNING] and bound(job) for job in holders)
+        return not lacks_nodes(session, needs) or self.giving.to(queue.name)
 
     def may_reclaim_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:  # noqa: ARG002
         """Tell whether a gang is entitled to all its pods and other queues have any (A09)."""
@@ -124,7 +108,7 @@ class Prospects:
         tasks = list(job.by_status[TaskStatus.PENDING].values())
         if hooks.overused(queue) or not hooks.preemptive(queue, tasks):
             return False
-        return self._gives(queue, any_job)
+        return self.giving.is_any(queue.name, any_job)
 
 
 _PROSPECTS: Final[dict[str, _Prospect]] = {

@@ -32,7 +32,9 @@ def exceeded(left: Amounts, right: Amounts) -> Amounts:
 
 def is_empty(amounts: Amounts) -> bool:
     """Tell whether nothing is there; pods do not count (T07)."""
-    return bool((np.delete(amounts, PODS_DIM) < EPSILON).all())
+    has = amounts >= EPSILON
+    has[PODS_DIM] = False
+    return not has.any()
 
 
 def exceeding_of(left: Amounts, right: Amounts, request: IntArray) -> list[int]:

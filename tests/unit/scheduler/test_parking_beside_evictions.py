@@ -10,6 +10,7 @@ from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.patience import patience
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
+from tests.support import facts
 from tests.unit.scheduler.test_parking import Cycles, looked_at
 from tests.unit.scheduler.test_worker import group, pod, put
 
@@ -56,8 +57,9 @@ class Waiting:
     def _ended(self, part: Part, _: str) -> None:
         self.plays += part is Part.OPENED
 
-    def queue(self, name: str, deserved: int, **more: Any) -> None:
-        spec = {"deserved": {"cpu": str(deserved), "pods": "500"}, **more}
+    def queue(self, name: str, deserved: int, memory: str = "0", **more: Any) -> None:
+        amounts = {"cpu": str(deserved), "memory": memory, "pods": "500"}
+        spec = {"deserved": amounts, **more}
         meta = {"name": name, "uid": name}
         put(self.by, "queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
 
@@ -80,6 +82,12 @@ class Waiting:
         group(self.by, name, "Inqueue", minMember=pods, priorityClassName=priority, queue=queue)
         for number in range(pods):
             self.pod(f"{name}-{number}", name, cpu=cpu, **spec)
+
+    def leave(self, name: str, of: str, node: str) -> None:
+        """Have a running pod told to go; it takes its time."""
+        body = facts.pod(f"ns/{name}", uid=name, group=of, node=node, cpu="2")
+        body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        put(self.by, "pods", body)
 
     def drop(self, group_: str, pods: int = 4) -> None:
         for kind, name in [("pods", f"{group_}-{n}") for n in range(pods)] + [
@@ -276,3 +284,36 @@ def test_no_gang_is_parked_where_a_plugin_holds_jobs_and_actions_evict():
     text = 'actions: "allocate, preempt"\ntiers: [{plugins: [{name: gang}, {name: %s}]}]'
     assert patience(configure(text % "drf"), PLUGINS, contending=True).placing
     assert not patience(configure(text % "reservation"), PLUGINS, contending=True).placing
+
+
+COUNTING = "capacity, arguments: {countReleasing: true}"
+"""Pods on their way out count for allocate's question, and not for reclaim's (A07)."""
+
+
+def test_gangs_are_looked_at_when_nodes_have_room_that_only_reclaim_may_give_them():
+    waiting = Waiting("allocate, reclaim", plugin=COUNTING, capability={"cpu": "16"})
+    waiting.node("n2", 12)
+    waiting.run("gone", "n2", 4)
+    assert waiting.cycles.settle().parked == GANGS
+    for number in range(4):
+        waiting.leave(f"gone-{number}", "gone", "n2")
+    decision = waiting.cycle()
+    assert (decision.parked, waiting.plays) == (0, 2)
+
+
+@pytest.mark.parametrize(("room", "taken"), [(0, set()), (1, {"ns/much"})])
+def test_what_reclaim_gives_one_queue_is_known_when_it_comes_to_the_next(room, taken):
+    """The queue in the middle waits for room as it is, and has more than it deserves then."""
+    waiting = Waiting("allocate, reclaim", plugin=COUNTING, room=room)
+    waiting.queue("default", 40, priority=3)
+    waiting.queue("other", 8, memory="4Gi", capability={"cpu": "10"}, priority=2)
+    waiting.queue("last", 8, priority=1)
+    waiting.node("n2", 10)
+    waiting.run("much", "n2", 4, least=4, queue="other")
+    waiting.run("gone", "n2", 1, queue="other")
+    waiting.leave("gone-0", "gone", "n2")
+    waiting.wait("poor", queue="last")
+    assert waiting.cycles.settle().parked == GANGS + 1
+    asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    waiting.wait("taker", 1, queue="other", containers=[{"name": "c", "resources": asked}])
+    assert waiting.evicted() == taken

@@ -6,6 +6,7 @@ cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `J
 """
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from pumice.plugins import Condition, IntArray, NodeGroups
@@ -17,6 +18,7 @@ from shared.jobs.durations import Expected, of_gang
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
+_ready: Final = itemgetter(*READY)
 _PENDING: Final = TaskStatus.PENDING
 NOWHERE: Final = -1
 _HELD, _WANTED, _AWAITED = range(3)
@@ -249,8 +251,7 @@ class Job:
     @property
     def ready_count(self) -> int:
         """Tasks that count towards the gang."""
-        by_status = self.by_status
-        return sum(len(by_status[status]) for status in READY)
+        return sum(map(len, _ready(self.by_status)))
 
     @property
     def waiting_count(self) -> int:

@@ -33,14 +33,13 @@ def starving_jobs(session: Session) -> list[Job]:
 
 
 def turns(
-    session: Session, orders: Orders, jobs: Iterable[Job], action: str
+    session: Session, orders: Orders, jobs: Iterable[Job], prospects: Prospects
 ) -> Iterator[tuple[Queue, list[Job]]]:
     """Yield queues with the jobs that are theirs, the best queue of the moment first.
 
     Whose turn is next is asked after the one before has been served, since that changes shares.
     Queues of parked gangs have their turn, too, since these might gain something.
     """
-    prospects = Prospects(session, action)
     by_queue: dict[str, list[Job]] = {name: [] for name in prospects.queues()}
     for job in jobs:
         by_queue.setdefault(job.queue, []).append(job)

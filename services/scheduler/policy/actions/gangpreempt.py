@@ -18,6 +18,7 @@ from services.scheduler.policy.actions.gang_evictions import (
     ranks,
 )
 from services.scheduler.policy.bundles import Bundle
+from services.scheduler.policy.prospects import Prospects
 
 
 def execute(session: Session, arguments: Arguments) -> None:
@@ -33,7 +34,8 @@ def execute(session: Session, arguments: Arguments) -> None:
         PreemptableTasks(session, MAY_GO),
     )
     orders = Orders(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session), "gangpreempt"):
+    prospects = Prospects(session, "gangpreempt")
+    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()

@@ -18,6 +18,7 @@ from services.scheduler.policy.actions.gang_evictions import (
     ranks,
 )
 from services.scheduler.policy.bundles import Bundle
+from services.scheduler.policy.prospects import Prospects
 from shared.model.status import TaskStatus
 
 
@@ -31,7 +32,8 @@ def execute(session: Session, arguments: Arguments) -> None:
         PreemptableTasks(session, (TaskStatus.RUNNING,)),
     )
     orders = Orders(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session), "gangreclaim"):
+    prospects = Prospects(session, "gangreclaim")
+    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)

@@ -20,6 +20,7 @@ from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
     UnschedulableCache,
@@ -37,6 +38,7 @@ from services.scheduler.policy.actions.evictions import (
 )
 from services.scheduler.policy.actions.victims import Hosts, Preemptable
 from services.scheduler.policy.arguments import boolean, integer
+from services.scheduler.policy.prospects import Prospects
 from shared.model.status import PREEMPTABLE
 
 _REASON = "preempt"
@@ -81,6 +83,7 @@ def execute(session: Session, arguments: Arguments) -> None:
     orders = Orders(session)
     elsewhere, at_home = UnschedulableCache(session), UnschedulableCache(session)
     preemptable = Preemptable(session)
+    room = _SingleRoom(session)
     # ⚠ Jobs that state a topology are left out: nodes cleared for them would not be near each
     # other (A05).
     starving = [
@@ -88,25 +91,53 @@ def execute(session: Session, arguments: Arguments) -> None:
         for job in starving_jobs(session)
         if job.division is None or not job.division.states_topology()
     ]
-    for queue, theirs in turns(session, orders, starving, _REASON):
+    for queue, theirs in turns(session, orders, starving, Prospects(session, _REASON)):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
                 preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
                 preemptor.from_other_jobs(elsewhere)
-        for job in _one_by_one(session, queue, theirs):
+        for job in _one_by_one(session, queue, theirs, room):
             with session.isolate(_REASON, job):
                 preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
                 preemptor.from_own_tasks(at_home)
 
 
-def _one_by_one(session: Session, queue: Queue, starving: Sequence[Job]) -> Iterator[Job]:
+class _SingleRoom:
+    """Where a pod of a parked gang may wait as it is; asked once in each state of the ledger."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._version = -1
+        self._known: dict[int, bool] = {}
+
+    def has_any(self, demand: Demand) -> bool:
+        """Tell whether a pod of a parked gang that may ask finds room."""
+        if not isinstance(demand, Needs) or demand.asking is Asking.NONE:
+            return False
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            self._known.clear()
+        return any(self._has_one(task_class) for task_class, _ in demand.classes)
+
+    def _has_one(self, task_class: TaskClass) -> bool:
+        found = self._known.get(task_class.id)
+        if found is None:
+            reachable = self._session.candidates(task_class).reachable()
+            found = bool((reachable & has_room(self._session, task_class)).any())
+            self._known[task_class.id] = found
+        return found
+
+
+def _one_by_one(
+    session: Session, queue: Queue, starving: Sequence[Job], room: _SingleRoom
+) -> Iterator[Job]:
     """Yield jobs of a queue by key, parked ones as long as there is room for one of their pods."""
     parked: list[tuple[str, Job, Demand | None]] = [
         (job.key, job, group.demand)
         for group in session.cluster_state.jobs.parking.placing.groups(queue.name)
-        if _has_room_for_any(session, group.demand)
+        if room.has_any(group.demand)
         for _, job in group.members
     ]
     if not parked:
@@ -114,18 +145,8 @@ def _one_by_one(session: Session, queue: Queue, starving: Sequence[Job]) -> Iter
         return
     parked += [(job.key, job, None) for job in starving]
     for _, job, demand in sorted(parked, key=itemgetter(0)):
-        if demand is None or _has_room_for_any(session, demand):
+        if demand is None or room.has_any(demand):
             yield job
-
-
-def _has_room_for_any(session: Session, demand: Demand) -> bool:
-    """Tell whether a pod of a parked gang that may ask finds room as it is."""
-    if not isinstance(demand, Needs) or demand.asking is Asking.NONE:
-        return False
-    return any(
-        (session.candidates(task_class).reachable() & has_room(session, task_class)).any()
-        for task_class, _ in demand.classes
-    )
 
 
 class _Preemptor:

@@ -29,6 +29,7 @@ from services.scheduler.policy.actions.evictions import (
 )
 from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
+from services.scheduler.policy.prospects import Prospects
 from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
@@ -46,8 +47,9 @@ def execute(session: Session, arguments: Arguments) -> None:
     spare = spares(arguments)
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
-    reclaimable = Reclaimable(session)
-    for queue, theirs in turns(session, orders, starving_jobs(session), _REASON):
+    prospects = Prospects(session, _REASON)
+    reclaimable = Reclaimable(session, prospects.giving)
+    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)
@@ -102,11 +104,13 @@ class _Reclaimer:
     def _columns(self, task_class: TaskClass, mask: BoolArray) -> Iterator[int]:
         """Yield the nodes of a mask in turn; once many did not do, only those that might.
 
-        To find out which might takes as long as some searches, and mostly one of the first does.
+        To find out which might takes as long as some searches, and mostly one of the first does,
+        unless it is known that there are no victims.
         """
         size, first, tried = len(mask), self._session.first, 0
+        in_vain = 0 if self._reclaimable.is_none_known(self._queue.name) else _IN_VAIN
         for column in ((first + turn) % size for turn in range(size)):
-            if tried == _IN_VAIN:
+            if tried == in_vain:
                 tried += 1
                 # ⚠ Where there is room, candidates suffice, and no victim is needed (`_clear`).
                 has_victims = self._reclaimable.nodes(self._queue.name)

@@ -4,8 +4,9 @@ A search for victims that finds none is the dearest way to learn it. Plugins say
 would give up tasks at all (`among`), and only jobs with pods on nodes are asked about.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -58,11 +59,71 @@ def any_job(_: Job) -> bool:
     return True
 
 
-class Reclaimable:
-    """The nodes with tasks that other queues might give up."""
+class Giving:
+    """Which jobs might lose tasks to other queues; asked once in each state of the ledger."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._reclaimable = [name for name, queue in session.queues.items() if queue.reclaimable]
+        self._version = -1
+        self._jobs: dict[tuple[str, Bound], list[Job]] = {}
+        self._givers: dict[Bound, list[str]] = {}
+        self._to: dict[str, bool] = {}
+
+    def to(self, queue: str) -> bool:
+        """Tell whether plugins might name tasks for a queue, by what they say of jobs."""
+        self._follow()
+        found = self._to.get(queue)
+        if found is None:
+            bounds = reclaim_bounds(self._session)
+            found = are_any(bounds, lambda bound: self.is_any(queue, bound))
+            self._to[queue] = found
+        return found
+
+    def is_none_known(self, queue: str) -> bool:
+        """Tell whether it was asked already, and there is nothing for a queue."""
+        self._follow()
+        return self._to.get(queue) is False
+
+    def is_any(self, queue: str, bound: Bound) -> bool:
+        """Tell whether other queues than this one have jobs within a bound."""
+        self._follow()
+        givers = self._givers.get(bound)
+        if givers is None:
+            # Two are enough: one of them is another queue.
+            having = (name for name in self._reclaimable if self._within(name, bound))
+            givers = self._givers[bound] = list(islice(having, 2))
+        return any(name != queue for name in givers)
+
+    def jobs(self, queue: str, bound: Bound) -> Iterator[Job]:
+        """Yield the jobs of other queues than this one that are within a bound."""
+        self._follow()
+        for name in self._reclaimable:
+            if name != queue:
+                yield from self._within(name, bound)
+
+    def _within(self, queue: str, bound: Bound) -> list[Job]:
+        found = self._jobs.get((queue, bound))
+        if found is None:
+            holders = self._session.cluster_state.jobs.holders.of(queue)
+            found = [j for j in holders if j.by_status[TaskStatus.RUNNING] and bound(j)]
+            self._jobs[queue, bound] = found
+        return found
+
+    def _follow(self) -> None:
+        """Forget what was said of another state."""
+        if self._version != self._session.ledger.version:
+            self._version = self._session.ledger.version
+            for known in (self._jobs, self._givers, self._to):
+                known.clear()
+
+
+class Reclaimable:
+    """The nodes with tasks that other queues might give up."""
+
+    def __init__(self, session: Session, giving: Giving) -> None:
+        self._session = session
+        self._giving = giving
         self._hosts = Hosts(session, TaskStatus.RUNNING)
         self._version = -1
         self._known: dict[str, BoolArray] = {}
@@ -74,10 +135,16 @@ class Reclaimable:
             self._known.clear()
         found = self._known.get(queue)
         if found is None:
-            giving = reclaimed_from(self._session, queue)
-            bounds = reclaim_bounds(self._session)
-            found = self._known[queue] = _where(self._session, self._hosts, bounds, giving)
+            found = self._known[queue] = _where(
+                self._session,
+                reclaim_bounds(self._session),
+                lambda bound: self._hosts.of(self._giving.jobs(queue, bound)),
+            )
         return found
+
+    def is_none_known(self, queue: str) -> bool:
+        """Tell whether it was asked already, and there is no such node for a queue."""
+        return self._giving.is_none_known(queue)
 
 
 class Preemptable:
@@ -108,8 +175,11 @@ class Preemptable:
         found = self._known.get(key)
         if found is None:
             giving = preempted_from(self._session, job)
-            bounds = preempt_bounds(self._session, job)
-            found = self._known[key] = _where(self._session, self._hosts, bounds, giving)
+            found = self._known[key] = _where(
+                self._session,
+                preempt_bounds(self._session, job),
+                lambda bound: self._hosts.of(filter(bound, giving)),
+            )
         return found
 
     def _of_queue(self, queue: str) -> BoolArray:
@@ -118,18 +188,6 @@ class Preemptable:
             holders = self._session.cluster_state.jobs.holders
             found = self._all[queue] = self._hosts.of(holders.of(queue))
         return found
-
-
-def reclaimed_from(session: Session, queue: str) -> list[Job]:
-    """Return the jobs of other queues that might lose tasks to a queue."""
-    holders = session.cluster_state.jobs.holders
-    return [
-        job
-        for name, other in session.queues.items()
-        if other.reclaimable and name != queue
-        for job in holders.of(name)
-        if job.by_status[TaskStatus.RUNNING]
-    ]
 
 
 def preempted_from(session: Session, job: Job) -> list[Job]:
@@ -154,15 +212,14 @@ def preempt_bounds(session: Session, job: Job) -> list[list[Bound] | None]:
 
 
 def _where(
-    session: Session, hosts: Hosts, tiers: Sequence[list[Bound] | None], giving: Sequence[Job]
+    session: Session, tiers: Sequence[list[Bound] | None], hosts: Callable[[Bound], BoolArray]
 ) -> BoolArray:
-    """Return the nodes on which plugins might name tasks of some jobs.
+    """Return the nodes on which plugins might name tasks, by the nodes of jobs within a bound.
 
     A tier names victims only where each of its plugins names some.
     """
     found = np.zeros(session.ledger.size, dtype=np.bool_)
     for bounds in tiers:
         if bounds is not None:
-            masks = [hosts.of(filter(bound, giving)) for bound in bounds]
-            found |= np.logical_and.reduce(masks) if masks else hosts.of(giving)
+            found |= np.logical_and.reduce([hosts(bound) for bound in bounds or [any_job]])
     return found

@@ -74,8 +74,10 @@ class Capacity:
         self._devices: DeviceQuotas | None = None
         self._levels = max(0, integer(arguments, "ancestorReclaimLevel", 0))
         self._accounts: Accounts = {}
-        self._deserving: dict[tuple[str, int], bool] = {}
-        """Queue and class of task → whether the queue deserves any of what the task holds."""
+        self._deserving: dict[str, dict[int, bool]] = {}
+        """Queue → class of task → whether the queue deserves any of what the task holds."""
+        self._exceeding: dict[str, tuple[IntArray, bool]] = {}
+        """Queue → whether it exceeds what it deserves, and for which allocated amounts."""
         self._ready = True
         self._hierarchy = False
 
@@ -256,19 +258,28 @@ class Capacity:
         account = self._accounts.get(job.queue)
         if account is None:
             return False
-        if _exceeds_deserved(account.allocated, account, account.allocated):
+        if self._exceeds(account):
             return True
-        return any(
-            not self._deserves_some(account, task.task_class)
-            for task in job.by_status[TaskStatus.RUNNING].values()
-        )
+        known = self._deserving.setdefault(account.name, {})
+        for task in job.by_status[TaskStatus.RUNNING].values():
+            task_class = task.task_class
+            deserves_some = known.get(task_class.id)
+            if deserves_some is None:
+                deserves_some = _names_some(task_class.request, account.deserved)
+                known[task_class.id] = deserves_some
+            if not deserves_some:
+                return True
+        return False
 
-    def _deserves_some(self, account: Account, task_class: TaskClass) -> bool:
-        known = self._deserving.get((account.name, task_class.id))
-        if known is None:
-            known = _names_some(task_class.request, account.deserved)
-            self._deserving[account.name, task_class.id] = known
-        return known
+    def _exceeds(self, account: Account) -> bool:
+        """Tell whether a queue exceeds what it deserves, for all its jobs at once."""
+        allocated = account.allocated
+        known = self._exceeding.get(account.name)
+        if known is None or known[0] is not allocated:
+            # Accounts are given other amounts, and never have theirs changed (`Account.hold`).
+            known = allocated, _exceeds_deserved(allocated, account, allocated)
+            self._exceeding[account.name] = known
+        return known[1]
 
     def _reclaimable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
         own = self._cluster.job_of(taker)

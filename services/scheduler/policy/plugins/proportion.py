@@ -64,6 +64,8 @@ class Proportion:
         """Take our own `countReleasing`: whether pods on their way out count against limits."""
         self._counts_releasing = boolean(arguments, "countReleasing", default=False)
         self._accounts: dict[str, _Account] = {}
+        self._exceeding: dict[str, tuple[IntArray, bool]] = {}
+        """Queue → whether it exceeds what it deserves, and for which allocated amounts."""
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the sharing rules."""
@@ -131,7 +133,15 @@ class Proportion:
 
     def _has_too_much(self, job: Job) -> bool:
         account = self._accounts.get(job.queue)
-        return account is not None and not fits(account.allocated, account.deserved)
+        if account is None:
+            return False
+        allocated = account.allocated
+        known = self._exceeding.get(job.queue)
+        if known is None or known[0] is not allocated:
+            # Accounts are given other amounts, and never have theirs changed (`_changed`).
+            known = allocated, not fits(allocated, account.deserved)
+            self._exceeding[job.queue] = known
+        return known[1]
 
     def _beyond_deserved(self, _: Task, candidates: Sequence[Task]) -> list[Task]:
         left: dict[str, IntArray] = {}
