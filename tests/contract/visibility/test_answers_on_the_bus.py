@@ -358,10 +358,11 @@ async def test_a_visibility_that_is_started_anew_imagines_the_jobs_to_come_that_
     stage: Stage, instance: Instance
 ):
     publisher = stage.bus.publisher(STREAMS.events.name)
+    begun = time.time()
     for number in range(12):
         event = GangAdmitted(
             gang=f"ns/small-{number}", uid=f"s{number}", queue="default", template="ns/small",
-            created=times.format_seconds(1e9 + 1_700.0 * number), min_member=1,
+            created=times.format_seconds(begun - 1_700.0 * (12 - number)), min_member=1,
             min_resources={"cpu": "2"}, seconds_stated=1_000.0,
         )  # fmt: skip
         payload = encode(event, id=f"s{number}", time=1e9 + number, source="test")
