@@ -187,8 +187,8 @@ class Lease:
 
     async def _renew_in_time(self) -> Never:
         while True:
-            wait_s = self._renewed_at + self.timing.renew_s - self._clock.monotonic()
-            await self._clock.sleep(max(0.0, wait_s))
+            due = self._renewed_at + renewal_in_s(self._renewed_at, self.timing.renew_s)
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
             if not self.valid:
                 raise self._lost("no renewal in time")
             try:
@@ -262,6 +262,16 @@ class Lease:
             self.subject, codec.encode(record), expect_last=expected
         )
         return ack.sequence
+
+
+def renewal_in_s(renewed_at: float, renew_s: float) -> float:
+    """Return after how many seconds to renew: at a multiple of `renew_s`, and never later than it.
+
+    So all leases of a process are renewed in the same moments. A controller may hold sixteen: its
+    process, and the server's, wake once for all of them.
+    """
+    wait_s = renew_s - renewed_at % renew_s
+    return wait_s if wait_s >= renew_s / 10 else renew_s
 
 
 def instance_of(holder: str) -> str:

@@ -107,6 +107,7 @@ class Replies:
         self._clock = clock
         self._session: Session | None = None
         self._questions: dict[str, Question] = {}
+        self._asked = asyncio.Event()
         self._next = 0
         self.room: Final = Room(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
 
@@ -157,12 +158,16 @@ class Replies:
             parts=[] if many else None,
         )
         self._questions[token] = question
+        self._asked.set()
         await self._ask(token, question)
         return question.answer
 
     async def run(self) -> None:
-        """Watch over time-outs for ever."""
+        """Watch over time-outs for ever; sleeps while no question is open."""
         while True:
+            if not self._questions:
+                self._asked.clear()
+                await self._asked.wait()
             await self._clock.sleep(SWEEP_S)
             now = self._clock.monotonic()
             due = [(t, q) for t, q in self._questions.items() if q.ask_again_at <= now]
