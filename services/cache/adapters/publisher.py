@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from prometheus_client import Counter
+
 from services.cache.adapters.claims import Claims
 from services.cache.adapters.published import PublishedFacts
 from services.cache.fold.objects import cause_of
@@ -86,6 +88,7 @@ class StatePublisher:
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._complete: tuple[str, ...] = ()
+        self._counters: dict[tuple[str, Op], Counter] = {}
         self._failing = ""
         self.leads = False
         """Whether a term of this replica is under way."""
@@ -207,13 +210,20 @@ class StatePublisher:
             kind, op = publication.slot[0], publication.fact.op
             if op is not Op.OVERSIZED:
                 self._contain.handled(kind, publication.slot[1], stage=_STAGE)
-            self._metrics.published.labels(kind, op.value).inc()
+            self._counter(kind, op).inc()
             took_s = self._clock.monotonic() - started
             self._metrics.latency.observe(took_s)
             if self._spans.is_on and (cause := cause_of(publication.fact)):
                 begun = self._clock.now() - took_s
                 self._spans.add(cause, f"publish {kind}", begun=begun, key=publication.slot[1])
             self.changed()
+
+    def _counter(self, kind: str, op: Op) -> Counter:
+        """Return the counter of published facts; looked up once, for there are many facts."""
+        counter = self._counters.get((kind, op))
+        if counter is None:
+            counter = self._counters[kind, op] = self._metrics.published.labels(kind, op.value)
+        return counter
 
     def _park(self, publication: Publication, exc: Rejected) -> None:
         """Leave out a fact that the server refuses in any form, so that the others go on."""

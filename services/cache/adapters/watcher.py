@@ -86,6 +86,8 @@ class Watcher:
         """Whether what is held, or what a list under way brings, may be older than the term."""
         self._trouble = ""
         self._absences = 0
+        self._counted = -1
+        """Value of the gauge of objects; most changes change no count."""
 
     def renew(self) -> None:
         """Show that what is held is as new as the world: a new leader's first act.
@@ -243,7 +245,9 @@ class Watcher:
     def _well(self) -> None:
         self._absences = 0
         self._report("")
-        self._metrics.objects.labels(self.kind).set(self._queue.count(self.kind))
+        if (count := self._queue.count(self.kind)) != self._counted:
+            self._counted = count
+            self._metrics.objects.labels(self.kind).set(count)
 
     def _report(self, trouble: str) -> None:
         """Set the gate, and log when the trouble begins, changes or ends."""

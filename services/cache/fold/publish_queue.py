@@ -80,6 +80,7 @@ class PublishQueue:
 
     def __init__(self, kinds: Collection[str]) -> None:
         self._kinds: Final = {kind: _KindState() for kind in kinds}
+        self._sorted: Final = sorted(self._kinds.items())
         self._line: dict[Slot, None] = {}
         self._on_their_way: set[Slot] = set()
         self._leads = False
@@ -247,15 +248,14 @@ class PublishQueue:
         """Return the kinds that are current in this term and wholly published; sorted."""
         if not self._leads:
             return ()
-        done = (k for k, state in self._kinds.items() if state.is_current and not state.first)
-        return tuple(sorted(done))
+        return tuple([k for k, state in self._sorted if state.is_current and not state.first])
 
     def covered(self) -> dict[str, str]:
         """Return per kind the version up to which every change is published."""
         for state in self._kinds.values():
             if not state.open:
                 state.covered = state.seen
-        return {k: state.covered for k, state in sorted(self._kinds.items()) if state.covered}
+        return {k: state.covered for k, state in self._sorted if state.covered}
 
     def _come_to(self, kind: str, state: _KindState, version: str) -> None:
         """Note the version up to which changes were taken in; it may be the one expected."""
