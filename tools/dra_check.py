@@ -4,6 +4,10 @@ On a real API server it applies drawn states: slices, claims, then pods one afte
 pod kube-scheduler and the predicates of ours say whether it can be placed; and where
 kube-scheduler placed it, both must have chosen the same devices on that node. A state is drawn from
 its number alone: `python -m tools.dra_check --first 17 --states 1` repeats the one that is named.
+
+Two answers of kube-scheduler are counted apart, where ours is another on purpose: it ends the whole
+attempt when a constraint keeps one node from giving "all" devices, and of the devices of one
+request it compares each with the last alone where a constraint wants all values distinct.
 """
 
 import argparse
@@ -48,6 +52,7 @@ _DOUBT_S: Final = 3.0
 """A difference counts when it is there after so long."""
 _VERDICT_S: Final = 20.0
 
+_GIVES_UP: Final = "a claim constraint would not be satisfied"
 _DEVICE: Final = ("driver", "pool", "device", "shareID")
 
 Object = dict[str, Any]
@@ -61,7 +66,7 @@ class Check:
     def __init__(self, api: Api) -> None:
         self._api = api
         self.differences: list[str] = []
-        self.placed = self.refused = 0
+        self.placed = self.refused = self.apart = 0
 
     async def open(self) -> None:
         """Make what all states share."""
@@ -119,12 +124,23 @@ class Check:
         node = pod["spec"].get("nodeName", "")
         self.placed += bool(node)
         self.refused += not node
-        if bool(node) is not bool(ours):
+        if await self._is_apart(before, pod, claims):
+            self.apart += 1
+        elif bool(node) is not bool(ours):
             self._differ(name, f"kube-scheduler: {node or _why(pod)}; ours: {ours or 'no node'}")
         elif node:
             await self._compare_devices(before, name, claims, node)
-        else:
+        if not node:
             await self._api.request("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+
+    async def _is_apart(
+        self, before: Mapping[str, list[Object]], pod: Object, claims: list[str]
+    ) -> bool:
+        """Tell whether kube-scheduler's answer is one that ours need not be."""
+        if not pod["spec"].get("nodeName"):
+            return _GIVES_UP in _why(pod)
+        slices = before[kinds.RESOURCESLICE.token]
+        return any([repeats(await self._claim(claim), slices) for claim in claims])
 
     async def _judged(self, path: str, settled: float) -> Object:
         """Return a pod with a node, or one without that stays so until it counts as settled."""
@@ -154,8 +170,7 @@ class Check:
     ) -> None:
         theirs = {}
         for claim in claims:
-            path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{claim}"
-            found = (await self._api.request("GET", path))["status"]["allocation"]
+            found = (await self._claim(claim))["status"]["allocation"]
             theirs[claim] = _chosen(convert(found, AllocationResult))
         ours = devices_on(before, claims, node)
         if isinstance(ours, str) or any(theirs[claim] != ours[claim] for claim in ours):
@@ -177,6 +192,11 @@ class Check:
             kinds.POD.token: f"/api/v1/namespaces/{NAMESPACE}/pods",
         }
         return {token: (await self._api.request("GET", p))["items"] for token, p in paths.items()}
+
+    async def _claim(self, name: str) -> Object:
+        path = f"{GROUP}/namespaces/{NAMESPACE}/resourceclaims/{name}"
+        found: Object = await self._api.request("GET", path)
+        return found
 
     async def _post(self, path: str, body: Object) -> None:
         await self._api.request("POST", path, body)
@@ -221,6 +241,28 @@ def devices_on(
         key.partition("/")[2]: _chosen(allocation)
         for key, allocation in zip(keys, found, strict=True)
     }
+
+
+def repeats(claim: Object, slices: Iterable[Object]) -> bool:
+    """Tell whether devices of a claim share a value of which a constraint wants each but once."""
+    values = {}
+    for spec in sorted((s["spec"] for s in slices), key=lambda s: int(s["pool"]["generation"])):
+        for device in spec.get("devices", ()):
+            place = (spec["driver"], spec["pool"]["name"], device["name"])
+            for name, value in device.get("attributes", {}).items():
+                values[*place, f"{spec['driver']}/{name}"] = value
+    results = claim["status"]["allocation"]["devices"]["results"]
+    for constraint in claim["spec"]["devices"].get("constraints", ()):
+        attribute, named = constraint.get("distinctAttribute"), constraint.get("requests")
+        concerned = [
+            (each["driver"], each["pool"], each["device"], attribute)
+            for each in results
+            if not named or {each["request"], each["request"].partition("/")[0]} & set(named)
+        ]
+        found = [values[place] for place in concerned if place in values]
+        if any(value in found[:at] for at, value in enumerate(found)):
+            return True
+    return False
 
 
 def _chosen(allocation: AllocationResult) -> list[Chosen]:
@@ -306,7 +348,7 @@ def main(words: list[str]) -> int:
     asked = check.placed + check.refused
     print(
         f"{options.states} states, {asked} pods: {check.placed} placed and {check.refused} refused"
-        f" by kube-scheduler; {len(check.differences)} differences"
+        f" by kube-scheduler; {check.apart} answers apart, {len(check.differences)} differences"
     )
     return 1 if check.differences or not (check.placed and check.refused) else 0
 

@@ -77,6 +77,15 @@ def allocated(*devices: str, pods: tuple[str, ...] = (), node: str = "") -> dict
     return {"allocation": {"devices": {"results": results}, **place}, "reservedFor": reserved}
 
 
+def test_claims_get_their_devices_in_the_order_in_which_the_pod_names_them():
+    """A claim with admin access takes what is in use, which no claim after it does."""
+    world = world_of({"n1": 1})
+    claim(world, "a-admin", request(adminAccess=True))
+    claim(world, "b-plain")
+    world.group("g").pod("p", "g", **using("b-plain", "a-admin"))
+    assert given(world.decide()) == {"p": ["n1/d0", "n1/d0"]}
+
+
 def test_each_pod_of_a_gang_gets_a_device_of_its_own():
     world = world_of({"n1": 2, "n2": 1})
     gang(world, "g", 3)

@@ -276,7 +276,10 @@ def volume_claims(pod: Pod) -> tuple[str, ...]:
 
 
 def device_claims(pod: Pod) -> tuple[str, ...]:
-    """Return the keys of a pod's ResourceClaims; one that a template is to become has no object."""
+    """Return the keys of a pod's ResourceClaims in its order, in which they get their devices.
+
+    One that a template is to become has no object.
+    """
     made = {
         status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
     }
@@ -289,7 +292,7 @@ def device_claims(pod: Pod) -> tuple[str, ...]:
             if name is None:
                 continue  # the template asks for nothing
         found.append(f"{meta.namespace}/{name or f'{meta.name}/{claim.name}'}")
-    return tuple(sorted(set(found)))
+    return tuple(dict.fromkeys(found))
 
 
 def exclusive_cpus(spec: PodSpec) -> tuple[int, ...]:
