@@ -34,7 +34,7 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
     (item,) = kept.aside.items()
     assert (item.kind, item.key, item.stage, item.failures) == ("jobs", "ns/a", "reconcile", 3)
     assert item.reason == "ZeroDivisionError: no half"
-    message = "Left out until it changes: look: ZeroDivisionError: no half"
+    message = "Left out until it changes: reconcile: ZeroDivisionError: no half"
     assert kept.told == [("jobs", "ns/a", "u", message)]
     kept.fail("ns/a", ValueError("another"))
     assert len(kept.told) == 2, "a new reason is news"
