@@ -69,10 +69,10 @@ def _name(value: Any) -> object:
 PLACES: dict[str, tuple[Any, str]] = {
     "cache: priorityclasses planted read": (watcher, "held"),
     "controller: podgroups hostile/planted fold": (Informers, "_group_changed"),
-    "controller: jobs hostile/planted look": (jobs, "advance"),
-    "controller: cronjobs hostile/planted look": (cronjobs, "sync"),
-    "controller: jobflows hostile/planted look": (jobflows, "plan"),
-    "controller: queues planted keep": (queues, "synced_state"),
+    "controller: jobs hostile/planted reconcile": (jobs, "advance"),
+    "controller: cronjobs hostile/planted reconcile": (cronjobs, "sync"),
+    "controller: jobflows hostile/planted reconcile": (jobflows, "plan"),
+    "controller: queues planted reconcile": (queues, "synced_state"),
     "binder: podgroups hostile/planted status": (statuses, "as_decided"),
     "binder: pods hostile/planted execute": (Executor, "_bind"),
 }

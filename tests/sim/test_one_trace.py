@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.simulation import simulate
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)  # four simulations, in what other stages leave of the machine
 
 ROOT = Path(__file__).parents[2]
 SEED = 4
