@@ -20,8 +20,8 @@ READER_GONE: Final = 141
 """128 and the number of SIGPIPE: a shell shows this code when the signal ended a program."""
 
 
-def hush() -> int:
-    """Have nothing more written to the closed pipe, not even at the exit; return the exit code.
+def silence_stdout() -> int:
+    """Turn standard output away from its closed pipe, at the exit as well; return the exit code.
 
     For a program whose reader is gone (`pumice why | head -1`).
     """

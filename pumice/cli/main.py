@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from pumice.cli.called import hush
+from pumice.cli.called import silence_stdout
 from pumice.cli.called import words as called
 from pumice.local.errors import LocalError, WrongSettingError
 
@@ -147,7 +147,7 @@ def _run(name: str, entry: Entry, words: list[str]) -> int:
         code = _run_command(name, entry, words)
         sys.stdout.flush()
     except BrokenPipeError:
-        return hush()
+        return silence_stdout()
     except KeyboardInterrupt:
         return INTERRUPTED
     except ModuleNotFoundError as error:

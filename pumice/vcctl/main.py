@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from pumice.cli.called import hush
+from pumice.cli.called import silence_stdout
 from pumice.vcctl.commands import program
 from pumice.vcctl.flags import Failure, Value
 from pumice.vcctl.tree import Path, run
@@ -34,7 +34,7 @@ def main(name: str, line: list[str] | None = None) -> int:
         sys.stdout.flush()
         sys.stderr.write(outcome.err)
     except BrokenPipeError:
-        return hush()
+        return silence_stdout()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except ModuleNotFoundError as error:

@@ -31,11 +31,11 @@ from services.controller.config_text import (
 )
 from services.controller.sharding.plan import Shard
 from services.controller.sharding.policies import Weighted, policy_of
+from shared.model.numbers import parse_bool
 
 KEY: Final = "sharding.yaml"
 _FIELDS: Final = 7
 _INFINITE: Final = {"inf": 1.0, "infinity": 1.0, "-inf": 0.0, "-infinity": 0.0}
-_BOOLS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
 
 class PolicyEntry(Wire, frozen=True, kw_only=True):
@@ -105,17 +105,20 @@ def _entry(text: str) -> SchedulerEntry:
             f"--scheduler-configs: {text!r} has not {_FIELDS} parts between colons"
         )
     name, kind, low, high, warm, fewest, most = words
+    prefer_warmup = parse_bool(warm)
+    if prefer_warmup is None:
+        raise BadConfigError(f"--scheduler-configs: {text!r}: {warm!r} is not a boolean")
     try:
         return SchedulerEntry(
             name=name,
             type=kind,
             cpu_utilization_min=_utilization(low),
             cpu_utilization_max=_utilization(high),
-            prefer_warmup_nodes=_BOOLS[warm.lower()],
+            prefer_warmup_nodes=prefer_warmup,
             min_nodes=int(fewest),
             max_nodes=int(most),
         )
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         raise BadConfigError(f"--scheduler-configs: {text!r}: {error}") from error
 
 

@@ -83,7 +83,7 @@ class JobStage(Stage):
         return [item["metadata"]["name"] for item in self.items(kind)]
 
 
-class Reign:
+class Successors:
     """Processes one after the other; those after the first die only if all are to."""
 
     def __init__(self, stage: JobStage, *, dies_at: int, all_die: bool = False) -> None:
@@ -124,28 +124,28 @@ def whole_job(restart: str) -> dict[str, Any]:
     }
 
 
-async def course(stage: JobStage, reign: Reign, restart: str = "RestartJob") -> None:
+async def course(stage: JobStage, successors: Successors, restart: str = "RestartJob") -> None:
     """Let a job be made, fail, be stopped when half is done, be resumed, and end."""
 
     async def begin() -> None:
         for _ in range(2):
-            await reign.settle()
+            await successors.settle()
             stage.get_on()
-        await reign.settle()
+        await successors.settle()
 
     stage.create(kinds.JOB, "j", whole_job(restart))
     await begin()
     stage.report("j-a-0", "Failed")
-    await reign.settle()
+    await successors.settle()
     await begin()
     stage.report("j-a-0", "Succeeded")
-    await reign.settle()
+    await successors.settle()
     stage.order("AbortJob")
-    await reign.settle()
+    await successors.settle()
     stage.order("ResumeJob")
     await begin()
     stage.report("j-a-1", "Succeeded")
-    await reign.settle()
+    await successors.settle()
 
 
 def summary(stage: JobStage) -> dict[str, Any]:
@@ -183,7 +183,7 @@ EXPECTED = {
 @pytest.mark.parametrize("dies_at", [0, *range(3, 56, 4)])
 async def test_a_job_goes_its_course_whatever_write_its_process_dies_of(dies_at: int) -> None:
     stage = JobStage()
-    await course(stage, Reign(stage, dies_at=dies_at))
+    await course(stage, Successors(stage, dies_at=dies_at))
     assert summary(stage) == EXPECTED
 
 
@@ -194,7 +194,7 @@ async def test_a_job_goes_its_course_when_no_process_lives_for_more_than_some_wr
 ) -> None:
     """Each begins with up to seven requests that make sure of what the job's plugins need."""
     stage = JobStage()
-    await course(stage, Reign(stage, dies_at=dies_at, all_die=True), restart)
+    await course(stage, Successors(stage, dies_at=dies_at, all_die=True), restart)
     assert summary(stage) == EXPECTED
 
 

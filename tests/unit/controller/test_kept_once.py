@@ -14,8 +14,8 @@ DEATHS = range(1, 9)
 """The writes after which a process dies: none of these courses begins with more."""
 
 
-class Reign:
-    """Processes one after the other; the first dies, the next begins with a fresh picture."""
+class Successors:
+    """Processes one after the other; the first dies, the next begins with empty stores."""
 
     def __init__(self, stage: Stage, *, dies_at: int) -> None:
         self.stage = stage
@@ -47,9 +47,9 @@ async def test_a_flow_makes_each_job_once_whenever_a_process_dies(
     for name in ("a", "b", "c"):
         stage.template(name)
     stage.flow("f", {"a": [], "b": [], "c": ["a", "b"]}, jobRetainPolicy=retain)
-    reign = Reign(stage, dies_at=dies_at)
+    successors = Successors(stage, dies_at=dies_at)
     for _ in range(12):
-        await reign.look("jobflows", "jobtemplates")
+        await successors.look("jobflows", "jobtemplates")
         stage.get_on()
     assert flow_phase(stage) == "Succeed"
     assert sorted(stage.made) == ["f-a", "f-b", "f-c"]
@@ -103,12 +103,12 @@ async def test_no_due_time_is_run_twice_or_lost_whenever_a_process_dies(
     template = stage_template(ttl)
     spec = {"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": template}
     stage.create(kinds.CRONJOB, "c", {**spec, "successfulJobsHistoryLimit": 1})
-    reign = Reign(stage, dies_at=dies_at)
+    successors = Successors(stage, dies_at=dies_at)
     for _ in range(4 * 4):
-        await reign.look("collector", "cronjobs")
+        await successors.look("collector", "cronjobs")
         stage.get_on()
         await stage.clock.advance(15.0)
-    await reign.look("cronjobs")
+    await successors.look("cronjobs")
     assert stage.made == due("10:01", "10:04")
     (cron,) = stage.items(kinds.CRONJOB)
     assert cron["status"]["lastScheduleTime"] == "2025-03-11T10:04:00Z"
@@ -124,12 +124,12 @@ async def test_jobs_that_go_on_are_kept_waited_for_or_replaced_whenever_a_proces
     template = stage_template(None)
     spec = {"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": template}
     stage.create(kinds.CRONJOB, "c", spec)
-    reign = Reign(stage, dies_at=dies_at)
+    successors = Successors(stage, dies_at=dies_at)
     for _ in range(4 * 3):
-        await reign.look("cronjobs")
+        await successors.look("cronjobs")
         stage.get_on(most=2)
         await stage.clock.advance(20.0)
-    await reign.look("cronjobs")
+    await successors.look("cronjobs")
     times = due("10:01", "10:04")
     running = sorted(job["metadata"]["name"] for job in stage.items(kinds.JOB))
     (cron,) = stage.items(kinds.CRONJOB)
