@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from services.controller.job.phases import TABLE as JOB_TABLE
-from services.controller.job.phases import Do, KillScope, Move, Retain
+from services.controller.job.phases import Do, KillScope, Retain, Transition
 from services.controller.jobflow.status import NEXT as FLOW_TABLE
 from services.controller.queue.plan import TABLE as QUEUE_TABLE
 from services.controller.queue.plan import NextState
@@ -63,7 +63,7 @@ def _jobs() -> Iterator[str]:
     yield ""
 
 
-def _done(move: Move, action: Action | None) -> str:
+def _done(move: Transition, action: Action | None) -> str:
     if move.do is Do.SYNC:
         return "make what the spec asks for" if action is None else "count"
     if move.target is KillScope.JOB:
@@ -75,7 +75,7 @@ def _done(move: Move, action: Action | None) -> str:
     )
 
 
-def _stay(move: Move) -> str:
+def _stay(move: Transition) -> str:
     if move.do is Do.SYNC:
         return "all wanted"
     if move.target is not KillScope.JOB:
@@ -84,7 +84,7 @@ def _stay(move: Move) -> str:
     return stays.get(move.retain, "none")
 
 
-def _then(move: Move) -> str:
+def _then(move: Transition) -> str:
     if move.enters is not None:
         return f"{move.enters}{'; retryCount + 1' if move.retry else ''}"
     leads = move.then.leads_to if move.then is not None else {}

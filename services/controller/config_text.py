@@ -18,7 +18,7 @@ class BadConfigError(ValueError):
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what stands in the file; unknown fields are let pass."""
+    """Base of the types of a file; unknown fields are ignored."""
 
 
 def decoded(text: str, key: str, form: type[_F]) -> _F:

@@ -104,7 +104,7 @@ def _compare(actual: dict[str, Any], cron: CronJob, api: _RecordedApi, outcome: 
     expect("status", status, actual.get("status") or {})
     expect(
         "requeueAfterSeconds",
-        _rounded(outcome.again_s),
+        _rounded(outcome.requeue_after_s),
         _rounded(actual.get("requeueAfterSeconds")),
     )
     expect("createdJobs", api.created, actual.get("createdJobs") or [])
@@ -117,7 +117,9 @@ def _compare_expected(expected: dict[str, Any], api: _RecordedApi, outcome: Sync
     counts = {"createJobNum": len(api.created), "deleteJobNum": len(api.deleted)}
     counts |= {"eventsNum": len(api.events)}
     if "requeueAfterSeconds" in expected:
-        expect("requeue", _rounded(outcome.again_s), _rounded(expected["requeueAfterSeconds"]))
+        expect(
+            "requeue", _rounded(outcome.requeue_after_s), _rounded(expected["requeueAfterSeconds"])
+        )
     for name, count in counts.items():
         expect(name, count, expected.get(name, count))
 

@@ -191,7 +191,7 @@ class Process:
 
     def learn(self) -> None:
         """Take in the world as it is now."""
-        self.informers.lost_touch()
+        self.informers.begin_resync()
         self.informers.fold(self._facts())
         self.informers.complete()
 

@@ -38,7 +38,7 @@ from shared.runtime.errors import Gone, Rejected, Retryable
 BITS: Final = 2048
 """As in Volcano; the keys live as long as a job."""
 
-LEFTOVER_LOOKS: Final = 5
+LEFTOVER_RETRIES: Final = 5
 """Passes over a new job, some seconds in all by the back-off of the work queue, in which a sealed
 object of its name may still be that of a deleted job."""
 _WIDTH: Final = 8
@@ -54,8 +54,8 @@ class Companions:
 
     async def ensure(self, record: JobRecord, effect: effects.EnsureCompanions) -> None:
         """Make what is missing, and bring what is there to what it should be."""
-        todo = self._todo(record, effect)
-        await apply([partial(self._told, record, step) for step in todo], width=_WIDTH)
+        todo = self._steps(record, effect)
+        await apply([partial(self._carry_out, record, step) for step in todo], width=_WIDTH)
         record.applied = effect.digest
 
     async def drop(self, record: JobRecord, effect: effects.DropCompanions) -> None:
@@ -65,34 +65,34 @@ class Companions:
         await apply(steps, width=_WIDTH)
         record.applied = 0
 
-    def _todo(
+    def _steps(
         self, record: JobRecord, effect: effects.EnsureCompanions
     ) -> list[tuple[Companion, Callable[[], Awaitable[None]]]]:
-        """Return what each object needs, those that changed first."""
+        """Return the write that each object needs, those that changed first."""
         changed: list[tuple[Companion, Callable[[], Awaitable[None]]]] = []
         others: list[tuple[Companion, Callable[[], Awaitable[None]]]] = []
         for companion in effect.companions:
-            known = record.beside.get(_place(companion))
+            known = record.companions.get(_key(companion))
             if known is None:
-                blindly = record.begun_here or companion.sealed
-                make = self._create if blindly else self._look
+                blindly = record.seen_from_start or companion.sealed
+                make = self._create if blindly else self._ensure_unknown
                 others.append((companion, partial(make, record, companion)))
-            elif _stays(companion) or known.digest == digest(companion):
+            elif _is_left_as_is(companion) or known.digest == digest(companion):
                 if effect.anew:  # it may have been deleted since: these objects are not watched
-                    others.append((companion, self._again(record, companion, known.uid)))
+                    others.append((companion, self._restore(record, companion, known.uid)))
             else:
                 changed.append((companion, partial(self._patch, record, companion, known.uid)))
         return [*changed, *others]
 
-    def _again(
+    def _restore(
         self, record: JobRecord, companion: Companion, uid: str
     ) -> Callable[[], Awaitable[None]]:
-        """Return what brings an object back that was there, if it has gone."""
+        """Return the write that makes an object again if it was deleted."""
         if companion.sealed:
             return partial(self._create, record, companion)
         return partial(self._patch, record, companion, uid)
 
-    async def _told(
+    async def _carry_out(
         self, record: JobRecord, step: tuple[Companion, Callable[[], Awaitable[None]]]
     ) -> None:
         companion, carry_out = step
@@ -104,7 +104,7 @@ class Companions:
                 if companion.kind is kinds.PVC
                 else ("PluginError", "Execute plugin when job add failed")
             )
-            self._recorder.tell(record.job, reason, f"{failed}, err: {error}", warning=True)
+            self._recorder.event(record.job, reason, f"{failed}, err: {error}", warning=True)
             raise
 
     async def _create(self, record: JobRecord, companion: Companion) -> None:
@@ -126,53 +126,53 @@ class Companions:
             answer = await self._writer.create(kind, namespace, body)
         except AlreadyExists:
             if companion.sealed:
-                self._take_unread(record, companion)
+                self._adopt_unread(record, companion)
                 return
-            await self._take(record, companion, await self._read(record, companion))
+            await self._adopt(record, companion, await self._read(record, companion))
         else:
             self._remember(record, companion, _read_meta(answer).uid)
 
-    def _take_unread(self, record: JobRecord, companion: Companion) -> None:
-        """Take a sealed object that is there as the job's own, or wait until it may be.
+    def _adopt_unread(self, record: JobRecord, companion: Companion) -> None:
+        """Adopt a sealed object that is there, or wait until it can only be the job's own.
 
         Raises Retryable while it may belong to a deleted job of the same name.
         """
-        if record.begun_here and record.in_the_way[companion.name] < LEFTOVER_LOOKS:
-            record.in_the_way[companion.name] += 1
+        if record.seen_from_start and record.name_conflicts[companion.name] < LEFTOVER_RETRIES:
+            record.name_conflicts[companion.name] += 1
             raise Retryable(f"{companion.kind.kind} {companion.name} is there already")
         self._remember(record, companion, "")
 
-    async def _look(self, record: JobRecord, companion: Companion) -> None:
-        """Make an object that this process knows nothing of, if it is not there."""
+    async def _ensure_unknown(self, record: JobRecord, companion: Companion) -> None:
+        """Create an object of which this process remembers nothing, or adopt the one there is."""
         try:
             found = await self._read(record, companion)
         except Gone:
             await self._create(record, companion)
         else:
-            await self._take(record, companion, found)
+            await self._adopt(record, companion, found)
 
-    async def _take(self, record: JobRecord, companion: Companion, found: bytes) -> None:
-        """Take an object that is there as the job's own; it is changed if it must be."""
+    async def _adopt(self, record: JobRecord, companion: Companion, found: bytes) -> None:
+        """Adopt an object that is there; it is patched if its content differs."""
         meta = _read_meta(found)
         must_be_ours(record, companion.kind, meta)
-        if _stays(companion) or _holds(msgspec.json.decode(found), companion.body):
+        if _is_left_as_is(companion) or _holds(msgspec.json.decode(found), companion.body):
             self._remember(record, companion, meta.uid)
         else:
             await self._patch(record, companion, meta.uid)
 
     async def _patch(self, record: JobRecord, companion: Companion, uid: str) -> None:
         """Patch the content; of one that stays as it is the patch shows whether it is there."""
-        body: dict[str, Any] = {} if _stays(companion) else companion.body
+        body: dict[str, Any] = {} if _is_left_as_is(companion) else companion.body
         try:
             await self._writer.patch(companion.kind, _meta(record, companion, uid), body)
         except Gone:
-            record.beside.pop(_place(companion), None)
+            record.companions.pop(_key(companion), None)
             await self._create(record, companion)
         else:
             self._remember(record, companion, uid)
 
     async def _drop(self, record: JobRecord, companion: Companion) -> None:
-        known = record.beside.get(_place(companion))
+        known = record.companions.get(_key(companion))
         uid = known.uid if known is not None else ""
         if not uid:
             with suppress(Gone):
@@ -180,14 +180,14 @@ class Companions:
                 uid = meta.uid if is_ours(record, meta) else ""
         if uid:
             await self._writer.delete(companion.kind, _meta(record, companion, uid))
-        record.beside.pop(_place(companion), None)
+        record.companions.pop(_key(companion), None)
 
     async def _read(self, record: JobRecord, companion: Companion) -> bytes:
         namespace = record.job.metadata.namespace
         return await self._writer.get(companion.kind, namespace, companion.name)
 
     def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
-        record.beside[_place(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
+        record.companions[_key(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
 
 
 def digest(companion: Companion) -> int:
@@ -209,11 +209,11 @@ def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
         )
 
 
-def _place(companion: Companion) -> tuple[str, str]:
+def _key(companion: Companion) -> tuple[str, str]:
     return companion.kind.token, companion.name
 
 
-def _stays(companion: Companion) -> bool:
+def _is_left_as_is(companion: Companion) -> bool:
     """Tell whether an object that is there is left as it is: keys and claims are."""
     return companion.keep or companion.once or companion.needs_key_pair
 

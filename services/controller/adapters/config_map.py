@@ -61,7 +61,7 @@ class ConfigMapReader(Generic[_C]):
             return self._parse(text)
         except BadConfigError as error:
             self._log.warning(f"{self._name}_config_refused", reason=str(error))
-            self._recorder.tell_of(
+            self._recorder.object_event(
                 kinds.CONFIGMAP, found.metadata, "InvalidConfig", str(error), warning=True
             )
             return None

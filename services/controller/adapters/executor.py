@@ -74,22 +74,22 @@ class Executor:
         """Carry out one stage: everything is tried, then the worst failure is raised."""
         effects_now = list(stage)
         if doomed := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
-            self._recorder.tell(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
+            self._recorder.event(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
         try:
-            await apply(list(self._jobs(record, effects_now)), width=CREATORS)
+            await apply(list(self._calls(record, effects_now)), width=CREATORS)
         finally:
-            self._tell_refused(record)
+            self._record_refusals(record)
 
-    def _tell_refused(self, record: JobRecord) -> None:
+    def _record_refusals(self, record: JobRecord) -> None:
         """Say which pods could not be made or deleted: one event for all of a stage (J34)."""
         for reason, doing in (("FailedCreate", "creating"), ("FailedDelete", "deleting")):
             if errors := sorted(record.refused.pop(reason, ())):
                 rest = len(errors) - ERRORS_SHOWN
                 more = f" and {rest} more" if rest > 0 else ""
                 message = f"Error {doing} pods: {'; '.join(errors[:ERRORS_SHOWN])}{more}"
-                self._recorder.tell(record.job, reason, message, warning=True)
+                self._recorder.event(record.job, reason, message, warning=True)
 
-    def _jobs(
+    def _calls(
         self, record: JobRecord, stage: Iterable[effects.Effect]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
         ranks = self._writer.queue.ranks()
@@ -104,7 +104,7 @@ class Executor:
                 yield lambda e=effect, c=carry_out: c(record, e)  # type: ignore[misc]
 
     async def _record(self, record: JobRecord, effect: effects.Record) -> None:
-        self._recorder.tell(
+        self._recorder.event(
             record.job,
             effect.reason,
             effect.message,
@@ -123,7 +123,7 @@ class Executor:
         except Rejected as error:
             doing = "update" if effect.was is not None else "initialize"
             message = f"Failed to {doing} job status, err: {error}"
-            self._recorder.tell(record.job, "JobStatusError", message, warning=True)
+            self._recorder.event(record.job, "JobStatusError", message, warning=True)
             raise
         record.counts_wait_since = float("inf")
 
@@ -132,7 +132,7 @@ class Executor:
             await self._patch_job(record, effect.patch, "")
         except Rejected as error:
             reason = "PVCError" if "spec" in effect.patch else "JobStatusError"
-            self._recorder.tell(
+            self._recorder.event(
                 record.job, reason, f"Failed to update job, err: {error}", warning=True
             )
             raise
@@ -158,13 +158,13 @@ class Executor:
             )
         except Gone:
             return
-        self._recorder.tell(Job(metadata=meta), INVALID_SPEC, TOO_LARGE, warning=True)
+        self._recorder.event(Job(metadata=meta), INVALID_SPEC, TOO_LARGE, warning=True)
 
     # Pods
 
     def _announce_pods(self, record: JobRecord, effect: effects.CreatePods) -> None:
         task = effect.builder.task.name
-        self._recorder.tell(
+        self._recorder.event(
             record.job,
             "SuccessfulCreate",
             f"Creating {len(effect.indexes)} pods of task {task} (version {effect.version})",
@@ -230,7 +230,7 @@ class Executor:
             must_be_ours(record, kinds.PODGROUP, meta)
         except Rejected as error:
             message = f"Failed to create PodGroup, err: {error}"
-            self._recorder.tell(record.job, "PodGroupError", message, warning=True)
+            self._recorder.event(record.job, "PodGroupError", message, warning=True)
             raise
 
     async def _delete(self, record: JobRecord, kind: Kind, effect: Named) -> None:

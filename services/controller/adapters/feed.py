@@ -25,7 +25,7 @@ from shared.runtime.logs import Logger
 _STAGE: Final = "fold"
 
 
-class States(Protocol):
+class StateSource(Protocol):
     """The part of `shared.bus.state.StateFollower` that the feed uses."""
 
     def items(self) -> AsyncGenerator[StateItem, None]:
@@ -44,10 +44,10 @@ class Feed:
 
     def __init__(
         self,
-        states: States,
+        states: StateSource,
         informers: Informers,
         *,
-        hear: Callable[[Marker], None],
+        on_marker: Callable[[Marker], None],
         on_synced: Callable[[], None],
         gate: Gate,
         contain: Containment,
@@ -56,7 +56,7 @@ class Feed:
     ) -> None:
         self._states = states
         self._informers = informers
-        self._hear = hear
+        self._on_marker = on_marker
         self._on_synced = on_synced
         self._gate = gate
         self._contain = contain
@@ -73,15 +73,15 @@ class Feed:
         """Follow STATE for ever."""
         async with aclosing(self._states.items()) as items:
             async for item in items:
-                self._take(item)
+                self._handle(item)
 
-    def _take(self, item: StateItem) -> None:
+    def _handle(self, item: StateItem) -> None:
         match item:
             case Facts(facts=facts):
                 for fact in facts:
                     self._fold(fact)
             case Synced(marker=marker):
-                self._hear(marker)
+                self._on_marker(marker)
                 self._informers.complete()
                 if not self._synced:
                     self._synced = True
@@ -91,7 +91,7 @@ class Feed:
             case Stale(reason=reason):
                 self._unsynced(reason)
             case Reset(reason=reason):
-                self._informers.lost_touch()
+                self._informers.begin_resync()
                 self._contain.begin_anew(stage=_STAGE)
                 self._unsynced(reason)
 
@@ -131,9 +131,9 @@ class AdmissionFeed:
             async for item in items:
                 if isinstance(item, Batch):
                     for message in item.messages:
-                        self._hear(message)
+                        self._receive(message)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         try:
             admitted = decode(message.payload).data
         except EventsError as error:

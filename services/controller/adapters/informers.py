@@ -35,7 +35,7 @@ from services.controller.adapters.stores import (
     home,
     is_meant,
     owners_of,
-    taker_of,
+    target_of,
 )
 from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.queue.plan import SHUT
@@ -110,7 +110,7 @@ class Informers(Stores):
                     self._pod_ended(fact, touched)
                 self._drop(fact.kind, fact.key, fact.uid, touched)
                 self._gone.pop(fact.uid, None)
-        return self._tell(touched)
+        return self._notify(touched)
 
     def written(self, kind: Kind, answer: bytes) -> Touched:
         """Take an object as the API server has answered it, mostly to an own write.
@@ -121,14 +121,14 @@ class Informers(Stores):
         identity = identity_of(found)
         if kind is not kinds.JOB or identity.key not in self.oversized:
             self._put(kind.token, identity, found, touched)
-        return self._tell(touched)
+        return self._notify(touched)
 
     def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
         """Take the confirmation that an own delete has removed an object."""
         touched = Touched()
         self._gone[uid] = None
         self._drop(kind.token, key, uid, touched)
-        return self._tell(touched)
+        return self._notify(touched)
 
     def admitted(self, group: Identity) -> Touched:
         """Note that scheduling has admitted a Job's PodGroup, which its status does not show yet.
@@ -140,10 +140,10 @@ class Informers(Stores):
         if record is not None:
             record.admitted = True
             touched.add(kinds.JOB, record.key, urgent=True)
-        return self._tell(touched)
+        return self._notify(touched)
 
-    def lost_touch(self) -> None:
-        """STATE starts anew: an object that it has not named again at `complete` is gone."""
+    def begin_resync(self) -> None:
+        """Note that STATE is read anew: objects that it has not named by `complete` are gone."""
         self._unseen = {
             ObjectRef(token, key): uid
             for token, store in self.by_kind.items()
@@ -157,7 +157,7 @@ class Informers(Stores):
             self._drop(token, key, uid, touched)
         self._unseen = None
         self._ended.clear()
-        return self._tell(touched)
+        return self._notify(touched)
 
     def facts_of(self, record: JobRecord) -> JobFacts:
         """Return what a pass over a job reads."""
@@ -176,7 +176,7 @@ class Informers(Stores):
             completed=record.completed,
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,
-            tried=record.tried,
+            interrupted=record.interrupted,
         )
 
     # How objects are folded
@@ -205,7 +205,7 @@ class Informers(Stores):
         self._handle(token, self.by_kind[token].drop(key, uid), touched)
 
     def _handle(self, token: str, change: Change[Any] | None, touched: Touched) -> None:
-        """Tell a change to the handler of its kind; a replaced uid is two changes."""
+        """Call the handler of the kind with a change; a replaced uid is two changes."""
         if change is None:
             return
         handler = self._handlers[token]
@@ -215,7 +215,7 @@ class Informers(Stores):
         else:
             handler(change, touched)
 
-    def _tell(self, touched: Touched) -> Touched:
+    def _notify(self, touched: Touched) -> Touched:
         for call in self._on_change if touched else ():
             call(touched)
         return touched
@@ -294,7 +294,7 @@ class Informers(Stores):
         touched.add(kinds.JOB, record.key, urgent=urgent)
 
     def _pod_ended(self, fact: Fact, touched: Touched) -> None:
-        """Take what a tombstone says of a job's pod that had succeeded, if it is news (ADR 10)."""
+        """Take over from a tombstone that a job's pod had succeeded, if that is new (ADR 10)."""
         pod = kinds.decode(kinds.POD, fact.body)
         found, held = pod_view(pod), self.pods.get(fact.key)
         other = held is not None and held.home and not self.pods.of_uid(fact.key, fact.uid)
@@ -308,10 +308,10 @@ class Informers(Stores):
             return
         known = held.view if held is not None else None
         if known is None or known.phase != PodPhase.SUCCEEDED or known.deleting:
-            record.went(view)
+            record.note_tombstone(view)
             touched.add(kinds.JOB, record.key)
-        elif not record.primed:
-            record.went(view)
+        elif not record.owned:
+            record.note_tombstone(view)
 
     def _owner_changed(self, change: Change[Workload], touched: Touched) -> None:
         """Touch the group of an owner's bare pods; it goes with the owner, by its reference."""
@@ -329,7 +329,7 @@ class Informers(Stores):
             touched.add(kinds.PODGROUP, change.key)
         record = self._record_of(group)
         if record is not None:
-            record.regrouped(self._group_of(record))
+            record.group_changed(self._group_of(record))
             touched.add(kinds.JOB, record.key, urgent=True)
 
     def _record_of(self, group: PodGroup) -> JobRecord | None:
@@ -379,7 +379,7 @@ class Informers(Stores):
     def _command_changed(self, change: Change[Command], touched: Touched) -> None:
         """Touch the job of a new Command, or the queues, which tell of one that is for neither."""
         if change.after is not None:
-            token, key = taker_of(change.after)
+            token, key = target_of(change.after)
             is_job = token == kinds.JOB.token
             touched.add(kinds.JOB if is_job else kinds.QUEUE, key, urgent=is_job)
 
@@ -400,11 +400,11 @@ def _nothing_changed(change: Change[Any], touched: Touched) -> None:
 def _node_changed(change: Change[HeldNode], touched: Touched) -> None:
     """Touch a node whose labels or CPU changed: nothing depends on more of it."""
     before, after = change.before, change.after
-    if before is None or after is None or _dealt_by(before) != _dealt_by(after):
+    if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):
         touched.add(kinds.NODE, change.key)
 
 
-def _dealt_by(node: HeldNode) -> tuple[Mapping[str, str], int]:
+def _sharding_facts(node: HeldNode) -> tuple[Mapping[str, str], int]:
     return node.metadata.labels, node.cpu_milli
 
 

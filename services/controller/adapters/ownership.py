@@ -17,8 +17,8 @@ from shared.contracts.subjects import partition_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 
-_CALM_S: Final = 5.0
-_CALM_POLL_S: Final = 0.02
+_DRAIN_S: Final = 5.0
+_DRAIN_POLL_S: Final = 0.02
 _RECONCILING: Final[ContextVar[tuple[int, int] | None]] = ContextVar("reconciling", default=None)
 """Partition of the key that is reconciled, and how often it had been lost at the beginning."""
 
@@ -34,7 +34,7 @@ class Ownership:
         self._on_change: list[Callable[[int], None]] = []
 
     def on_change(self, call: Callable[[int], None]) -> None:
-        """Have `call` called with each partition that comes or goes."""
+        """Register `call`, which is called with each partition that comes or goes."""
         self._on_change.append(call)
 
     def owns(self, key: str) -> bool:
@@ -70,21 +70,21 @@ class Ownership:
     async def hold(self, partition: int) -> None:
         """Hold a partition until cancelled, then until its reconciliations end."""
         self._held.add(partition)
-        self._tell(partition)
+        self._notify(partition)
         try:
             await asyncio.Event().wait()
         finally:
             self._held.discard(partition)
-            self._tell(partition)
-            await self._calm(partition)
+            self._notify(partition)
+            await self._drain(partition)
 
-    async def _calm(self, partition: int) -> None:
+    async def _drain(self, partition: int) -> None:
         """Return when no reconciling is under way; a write that hangs ends by its own time-out."""
-        deadline = self._clock.monotonic() + _CALM_S
+        deadline = self._clock.monotonic() + _DRAIN_S
         while self._under_way[partition] and self._clock.monotonic() < deadline:
-            await self._clock.sleep(_CALM_POLL_S)
+            await self._clock.sleep(_DRAIN_POLL_S)
 
-    def _tell(self, partition: int) -> None:
+    def _notify(self, partition: int) -> None:
         for call in self._on_change:
             call(partition)
 

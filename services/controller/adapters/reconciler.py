@@ -164,10 +164,10 @@ class SingletonReconciler(Reconciler):
     """Reconciles all objects of some kinds under one key, so that one replica does."""
 
     watched: ClassVar[Sequence[Kind]]
-    calm_s: ClassVar[float] = 0.0
-    """Seconds from a change to the pass that it leads to."""
+    debounce_s: ClassVar[float] = 0.0
+    """Seconds from a change to the reconciliation that it leads to."""
     every_s: ClassVar[float]
-    """Seconds from one pass to the next where nothing changes."""
+    """Seconds between two reconciliations where nothing changes."""
 
     @override
     def keys(self) -> Iterable[str]:
@@ -180,7 +180,7 @@ class SingletonReconciler(Reconciler):
 
     @override
     def enqueue_all(self) -> None:
-        self.add(self.name, self.calm_s)
+        self.add(self.name, self.debounce_s)
 
     @override
     async def reconcile(self, key: str) -> None:

@@ -1,6 +1,6 @@
 """Kubernetes Events of Jobs, Queues and other objects (J34, Q05), and subscribers' events.
 
-Subscribers hear of phases of jobs and states of queues. The id of a job's event says which entry
+Subscribers get phases of jobs and states of queues. The id of a job's event says which entry
 into which phase it is: one that is announced again, by a repeated reconciliation or by the
 successor of a process that died before it could announce it, is stored once.
 """
@@ -29,7 +29,7 @@ COMPONENT: Final = "vc-controller-manager"
 
 
 class Recorder(EventWriter):
-    """Takes what there is to tell and writes it in the background; a part of the service."""
+    """Records Kubernetes Events and writes them in the background; a part of the service."""
 
     def __init__(
         self,
@@ -51,24 +51,26 @@ class Recorder(EventWriter):
             log=log,
         )
 
-    def tell(
+    def event(
         self, job: Job, reason: str, message: str, *, warning: bool = False, occasion: str = ""
     ) -> None:
-        """Take one Event on a job; never waits."""
-        self.tell_of(JOB, job.metadata, reason, message, warning=warning, occasion=occasion)
+        """Record an Event on a job; never waits."""
+        self.object_event(JOB, job.metadata, reason, message, warning=warning, occasion=occasion)
 
-    def tell_queue(
+    def queue_event(
         self, queue: Queue, reason: str, message: str, *, occasion: str, warning: bool = False
     ) -> None:
-        """Take one Event on a queue (Q05); `occasion` is the uid of the Command behind it."""
-        self.tell_of(QUEUE, queue.metadata, reason, message, warning=warning, occasion=occasion)
+        """Record an Event on a queue (Q05); `occasion` is the uid of the Command behind it."""
+        self.object_event(
+            QUEUE, queue.metadata, reason, message, warning=warning, occasion=occasion
+        )
 
-    def tell_ignored(self, command: Command, why: str) -> None:
-        """Take one Event on a Command without effect (J05)."""
+    def ignored_command_event(self, command: Command, why: str) -> None:
+        """Record an Event on a Command without effect (J05)."""
         message = f"Command {command.action} has no effect: {why}"
-        self.tell_of(COMMAND, command.metadata, "CommandIgnored", message, warning=True)
+        self.object_event(COMMAND, command.metadata, "CommandIgnored", message, warning=True)
 
-    def tell_of(
+    def object_event(
         self,
         kind: Kind,
         about: ObjectMeta,
@@ -78,7 +80,7 @@ class Recorder(EventWriter):
         occasion: str = "",
         warning: bool = False,
     ) -> None:
-        """Take one Event on an object of any kind; `occasion` as in Note."""
+        """Record an Event on an object of any kind; `occasion` as in Note."""
         note = Note(
             kind=kind,
             namespace=about.namespace,
@@ -93,21 +95,21 @@ class Recorder(EventWriter):
 
 
 class SetAsideEvents:
-    """Tells on an object that it was set aside: takes the news of a `Containment`."""
+    """Records an Event on each object that was set aside; a `Containment` calls it."""
 
     def __init__(self, informers: Informers, recorder: Recorder) -> None:
         self._informers = informers
         self._recorder = recorder
 
     def __call__(self, token: str, key: str, uid: str, message: str) -> None:
-        """Tell of one key, unless it is none of an object or the object is gone."""
+        """Record the Event, unless the key is not that of an object or the object is gone."""
         kind = KINDS.get(token)
         about = self._informers.metadata_of(ObjectRef(token, key))
         if uid:
             namespace, name = split_key(key)
             about = ObjectMeta(namespace=namespace, name=name, uid=uid)
         if kind is not None and about is not None:
-            self._recorder.tell_of(kind, about, REASON, message, warning=True)
+            self._recorder.object_event(kind, about, REASON, message, warning=True)
 
 
 _RECENT_S: Final = 100.0

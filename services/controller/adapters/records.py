@@ -43,16 +43,16 @@ class JobRecord:
         self.admitted = False  # whether scheduling said that it admitted this version of `group`
         self.requests: dict[tuple[str, str, int], Request] = {}
         self.delayed: tuple[Delayed, ...] = ()
-        self.primed = False
-        """Whether requests are kept up to date: only where this replica owns the job."""
+        self.owned = False
+        """Whether this replica owns the job: only then requests are kept up to date."""
         self.applied = 0
         """Digest of the plugins' objects that this process wrote last."""
-        self.beside: dict[tuple[str, str], KnownCompanion] = {}
+        self.companions: dict[tuple[str, str], KnownCompanion] = {}
         """(token of the kind, name) → what is known to be there beside the pods."""
-        self.in_the_way: Counter[str] = Counter()
+        self.name_conflicts: Counter[str] = Counter()
         """Name of a sealed object → how often another one of that name was met."""
-        self.begun_here = False
-        """Whether this process has seen the job before anything was made of it: what it does not
+        self.seen_from_start = False
+        """Whether this process has known the job since before it had any objects: what it does not
         remember is not there."""
         self.counts_wait_since = float("inf")
         """Monotonic time since which a mere change of counts waits to be written."""
@@ -62,7 +62,7 @@ class JobRecord:
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
         """Reconciliations in a row that the API server refused for good (J13)."""
-        self.tried = False
+        self.interrupted = False
         """Whether the last reconciliation began and did not come to its end."""
         self.completed: dict[str, set[int]] = {}
         """Task → indexes that have succeeded: what the status records, and what is newer."""
@@ -130,12 +130,12 @@ class JobRecord:
             else:
                 self.completed[pod.task].add(pod.index)
 
-    def prime(self) -> None:
-        """Begin to own the job: ask again for everything that may be unanswered."""
-        if not self.primed:
-            self.primed = True
+    def acquire(self) -> None:
+        """Begin to own the job: add a request for everything that may be unanswered."""
+        if not self.owned:
+            self.owned = True
             self._sums = PodSums(self.pods.values())
-            self.begun_here = self.job.status.state.phase is None
+            self.seen_from_start = self.job.status.state.phase is None
             self._unrecorded = {n: p for n, p in self.pods.items() if has_succeeded(self.job, p)}
             went = {
                 name: pod
@@ -147,31 +147,31 @@ class JobRecord:
             self._know_completed()
             self.add(at_start(self.job, self.pods, self._sums, self.completed))
             for pod in went.values():
-                self._ask(None, pod)
+                self._add_requests(None, pod)
             if self.job.status.state.phase in ALIVE:
                 self.add(of_group(self.job, None, self.group))
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Cease to own the job: its next owner derives its requests from the facts."""
-        self.primed = False
+        self.owned = False
         self._sums = PodSums(())
         self.requests = {}
         self.delayed = ()
         self.applied = 0
-        self.beside = {}
-        self.in_the_way.clear()
-        self.begun_here = False
+        self.companions = {}
+        self.name_conflicts.clear()
+        self.seen_from_start = False
 
     def changed(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
     ) -> tuple[Request, ...]:
         """Make the change of a pod in `pods`; returns the requests it led to."""
         known = self._replace(before, after)
-        if not self.primed:
+        if not self.owned:
             return ()
         self._sums.change(known, after)
         self._note_completed(after)
-        return self._ask(before, after, ours=ours)
+        return self._add_requests(before, after, ours=ours)
 
     def _replace(self, before: PodView | None, after: PodView | None) -> PodView | None:
         """Put or remove a pod; return the one that was held under its name."""
@@ -182,7 +182,7 @@ class JobRecord:
             return known
         return self.pods.pop(before.name, None) if before is not None else None
 
-    def _ask(
+    def _add_requests(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
     ) -> tuple[Request, ...]:
         found = compare(
@@ -191,14 +191,14 @@ class JobRecord:
         self.add(found)
         return found
 
-    def went(self, pod: PodView) -> None:
-        """Note a pod of which its tombstone alone tells that it had succeeded.
+    def note_tombstone(self, pod: PodView) -> None:
+        """Note a pod that is gone, whose tombstone says that it had succeeded.
 
-        An owner of the job has heard of every restart so far; the next owner judges by the status.
+        The owner of the job knows every restart so far; the next owner judges by the status.
         """
-        if self.primed:
+        if self.owned:
             self._note_completed(pod)
-            self._ask(None, pod)
+            self._add_requests(None, pod)
         else:
             self.ended[pod.name] = pod
 
@@ -213,10 +213,10 @@ class JobRecord:
             self._unrecorded.pop(pod.name, None)
             self.completed.get(pod.task, set()).discard(pod.index)
 
-    def regrouped(self, group: PodGroup | None) -> None:
+    def group_changed(self, group: PodGroup | None) -> None:
         """Take the present PodGroup, or that there is none."""
         before, self.group, self.admitted = self.group, group, False
-        if self.primed:
+        if self.owned:
             self.add(of_group(self.job, before, group))
 
     def add(self, requests: Iterable[Request]) -> None:

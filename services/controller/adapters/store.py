@@ -146,7 +146,7 @@ class Store(Mapping[str, T]):
             yield key, known.uid
 
     def put(self, identity: Identity, found: T) -> Change[T] | None:
-        """Take an object; returns None for a version that is no news."""
+        """Take an object; returns None for a version that is not newer."""
         key, known, replaced = identity.key, self._identities.get(identity.key), False
         if known is not None:
             replaced = known.uid != identity.uid

@@ -23,8 +23,8 @@ from shared.kube.decode import PartialObject
 from shared.model.quantity import milli
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
-_TAKERS: Final = (kinds.JOB, kinds.QUEUE)
-NO_TAKER: Final = ObjectRef("", "")
+_TARGET_KINDS: Final = (kinds.JOB, kinds.QUEUE)
+NO_TARGET: Final = ObjectRef("", "")
 """Value of the index for Commands whose target is of a kind that takes no Commands."""
 
 
@@ -126,11 +126,11 @@ def templates_of(job: Job) -> tuple[str, ...]:
     return (f"{namespace}/{name}",) if dot and namespace == meta.namespace else ()
 
 
-def taker_of(command: Command) -> ObjectRef:
+def target_of(command: Command) -> ObjectRef:
     """Return the job, always one of the Command's own namespace, or the queue that it is for."""
     target = command.target
-    if target is None or not any(_is_for(command, kind) for kind in _TAKERS):
-        return NO_TAKER
+    if target is None or not any(_is_for(command, kind) for kind in _TARGET_KINDS):
+        return NO_TARGET
     if _is_for(command, kinds.JOB):
         return ObjectRef(kinds.JOB.token, f"{command.metadata.namespace}/{target.name}")
     return ObjectRef(kinds.QUEUE.token, target.name)
@@ -184,7 +184,7 @@ class Stores:
         self.hypernodes: Store[HyperNode] = Store()
         self.nodes: Store[HeldNode] = Store()
         self.shards: Store[NodeShard] = Store()
-        self.commands: Store[Command] = Store({"taker": lambda command: (taker_of(command),)})
+        self.commands: Store[Command] = Store({"target": lambda command: (target_of(command),)})
         self.claims: Store[PartialObject] = Store()
         self.priorities: Store[PriorityClass] = Store()
         self.pods: Store[HeldPod] = Store(
@@ -225,17 +225,17 @@ class Stores:
         """Return the Commands to a job of that key in the order in which they were given."""
         if not self.commands:
             return []
-        found = self.commands.by_index("taker", ObjectRef(kinds.JOB.token, job))
+        found = self.commands.by_index("target", ObjectRef(kinds.JOB.token, job))
         return sorted(found, key=_given)
 
     def queue_commands(self) -> tuple[Command, ...]:
         """Return the Commands to queues in the order in which they were given."""
-        found = (c for c in self.commands.values() if taker_of(c).token == kinds.QUEUE.token)
+        found = (c for c in self.commands.values() if target_of(c).token == kinds.QUEUE.token)
         return tuple(sorted(found, key=_given))
 
-    def aimless_commands(self) -> list[Command]:
+    def misdirected_commands(self) -> list[Command]:
         """Return the Commands whose target is of a kind that takes none."""
-        return self.commands.by_index("taker", NO_TAKER)
+        return self.commands.by_index("target", NO_TARGET)
 
     def jobs_of(self, owner: ObjectMeta) -> list[Job]:
         """Return the jobs that an object controls in its own namespace, by name."""

@@ -24,33 +24,34 @@ from shared.runtime.errors import Conflict, Gone
 TIMES: Final = LeaseTimes()
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a Lease is."""
+class LeaseRef(msgspec.Struct, frozen=True):
+    """Namespace and name of a Lease."""
 
     namespace: str
     name: str
 
 
-def place_of(shard: NodeShard) -> Place | None:
+def lease_ref_of(shard: NodeShard) -> LeaseRef | None:
     """Return the Lease under which the scheduler of a NodeShard acts, as far as it says so."""
     namespace, _, rest = shard.metadata.annotations.get(keys.TENURE, "").partition("/")
     name, _, tenure = rest.partition("/")
-    return Place(namespace, name) if tenure else None
+    return LeaseRef(namespace, name) if tenure else None
 
 
-class Watch:
-    """One Lease as it was seen from look to look.
+class ObservedLease:
+    """One Lease as it was observed.
 
-    As candidates for a Lease do, it measures by its own clock since when the record is unchanged.
+    Like the candidates of a leader election, it measures by its own clock since when the record is
+    unchanged.
     """
 
     def __init__(self) -> None:
         self._seen: Record | None = None
         self._since: float | None = None
         self.was_renewed = False
-        """Whether it has changed since the first look."""
+        """Whether it has changed since it was observed first."""
 
-    def look(self, record: Record, *, now: float) -> None:
+    def observe(self, record: Record, *, now: float) -> None:
         """Take note of a record; `now` is seconds of a clock that never goes back."""
         if self._since is None or record != self._seen:
             self.was_renewed = self._since is not None
@@ -60,7 +61,7 @@ class Watch:
         """Note a record that this process wrote: the former one has run out already."""
         self._seen, self._since, self.was_renewed = record, float("-inf"), False
 
-    def has_run_out(self, *, now: float) -> bool:
+    def is_expired(self, *, now: float) -> bool:
         """Return whether it was not renewed for so long that its holder no longer acts."""
         if self._seen is None or self._since is None:
             return False
@@ -76,7 +77,7 @@ class Takeovers:
         self._writer = manager.writer
         self._clock = manager.clock
         self._log = manager.log
-        self._watches: dict[Place, Watch] = {}
+        self._observed: dict[LeaseRef, ObservedLease] = {}
 
     async def absent(self, shards: Mapping[str, NodeShard]) -> frozenset[str]:
         """Return the NodeShards that get no nodes, as their schedulers have died.
@@ -85,30 +86,30 @@ class Takeovers:
         """
         found = set()
         for name, shard in sorted(shards.items()):
-            place = place_of(shard)
-            if place is not None and await self._is_absent(place, shard):
+            ref = lease_ref_of(shard)
+            if ref is not None and await self._is_absent(ref, shard):
                 found.add(name)
         return frozenset(found)
 
-    async def _is_absent(self, place: Place, shard: NodeShard) -> bool:
-        lease = await leases.find(self._kube, place.namespace, place.name)
+    async def _is_absent(self, ref: LeaseRef, shard: NodeShard) -> bool:
+        lease = await leases.find(self._kube, ref.namespace, ref.name)
         if lease is None:
             return False  # nothing to hold while claims are taken back
-        watch = self._watches.setdefault(place, Watch())
-        watch.look(lease.spec, now=self._clock.monotonic())
-        if not watch.has_run_out(now=self._clock.monotonic()):
-            return not watch.was_renewed and not shard.spec.nodes_desired
+        observed = self._observed.setdefault(ref, ObservedLease())
+        observed.observe(lease.spec, now=self._clock.monotonic())
+        if not observed.is_expired(now=self._clock.monotonic()):
+            return not observed.was_renewed and not shard.spec.nodes_desired
         if shard.status.nodes_in_use:
-            await self._take_back(place, lease, shard)
+            await self._take_back(ref, lease, shard)
         return True
 
-    async def _take_back(self, place: Place, lease: Lease, shard: NodeShard) -> None:
+    async def _take_back(self, ref: LeaseRef, lease: Lease, shard: NodeShard) -> None:
         """Hold the Lease while the claims of its former holder are removed. Raises Conflict."""
         name = shard.metadata.name
         me = Election(f"pumice-shard-{name}", TIMES)
         claim = me.claim(lease.spec, time=self._now())
         async with asyncio.timeout(TIMES.deadline_s):
-            held = await self._write(place, lease, claim)
+            held = await self._write(ref, lease, claim)
             status = {
                 "nodesInUse": [],
                 "nodesToAdd": [],
@@ -122,22 +123,20 @@ class Takeovers:
                 version=shard.metadata.resource_version,
                 subresource="status",
             )
-        await self._write(place, held, release(held.spec, time=self._now()))
+        await self._write(ref, held, release(held.spec, time=self._now()))
         nodes = len(shard.status.nodes_in_use)
         self._log.warning(
-            "node_shard_taken_over", shard=name, lease=place.name, nodes=nodes,
+            "node_shard_taken_over", shard=name, lease=ref.name, nodes=nodes,
             reason="the Lease of its scheduler has run out",
         )  # fmt: skip
 
-    async def _write(self, place: Place, found: Lease, record: Record) -> Lease:
+    async def _write(self, ref: LeaseRef, found: Lease, record: Record) -> Lease:
         """Write a record upon the version that was found. Raises Conflict when it has changed."""
         try:
-            written = await leases.write(
-                self._kube, place.namespace, place.name, record, upon=found
-            )
+            written = await leases.write(self._kube, ref.namespace, ref.name, record, upon=found)
         except Gone as error:
-            raise Conflict(f"Lease {place.name} is gone") from error
-        self._watches[place].write(written.spec)
+            raise Conflict(f"Lease {ref.name} is gone") from error
+        self._observed[ref].write(written.spec)
         return written
 
     def _now(self) -> str:

@@ -63,7 +63,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a sync ended."""
 
-    again_s: float | None = None
+    requeue_after_s: float | None = None
     """When to reconcile again, from now on; None: not before something changes."""
     failed: str = ""
     """Why the sync has to be repeated; empty when all went well."""

@@ -23,7 +23,7 @@ from shared.runtime.workqueue import WorkQueue
 
 _CHECK_S: Final = 300.0
 """A pass at least so often: the work queue counts seconds, and the wall clock may be set."""
-_ASK_AGAIN_S: Final = 30.0
+_REQUEUE_AFTER_S: Final = 30.0
 """Delay before a refused request is sent again: thousands may be due in one minute."""
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
 
@@ -49,12 +49,14 @@ class CronJobReconciler(KindReconciler):
             self._log.warning("cronjob_invalid", cronjob=key, reason=outcome.invalid)
         if outcome.unreported:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
-            self._tell(cron, asks.RecordEvent(reason=UNPARSEABLE, message=message, warning=True))
-        if outcome.again_s is not None:
-            self.add(key, min(outcome.again_s, _CHECK_S))
+            self._record_event(
+                cron, asks.RecordEvent(reason=UNPARSEABLE, message=message, warning=True)
+            )
+        if outcome.requeue_after_s is not None:
+            self.add(key, min(outcome.requeue_after_s, _CHECK_S))
         if outcome.failed:
             self._log.warning("cronjob_refused", cronjob=key, reason=outcome.failed)
-            self.add(key, _ASK_AGAIN_S)
+            self.add(key, _REQUEUE_AFTER_S)
 
     async def _drive(self, cron: CronJob) -> asks.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
@@ -74,7 +76,7 @@ class CronJobReconciler(KindReconciler):
     async def _answer(self, cron: CronJob, ask: asks.Ask) -> asks.Answer:
         match ask:
             case asks.RecordEvent():
-                self._tell(cron, ask)
+                self._record_event(cron, ask)
             case asks.ReadJob():
                 return await self._writer.get_job(cron.metadata.namespace, ask.name)
             case asks.CreateJob():
@@ -102,8 +104,8 @@ class CronJobReconciler(KindReconciler):
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 
-    def _tell(self, cron: CronJob, say: asks.RecordEvent) -> None:
-        self._recorder.tell_of(
+    def _record_event(self, cron: CronJob, say: asks.RecordEvent) -> None:
+        self._recorder.object_event(
             kinds.CRONJOB,
             cron.metadata,
             say.reason,

@@ -1,4 +1,4 @@
-"""The sync of one CronJob: account for its jobs, start what is due, forget what is old.
+"""The sync of one CronJob: account for its jobs, start the one that is due, delete old ones.
 
 The order makes it safe to die anywhere. A job's name follows from the time it is due, so no job is
 made twice. A process may die between making a job and writing the status: the next one finds the
@@ -30,12 +30,12 @@ from shared.model.schedules import Schedule
 
 LATE_S: Final = 0.1
 """A sync comes that much after a due time, so that no clock finds it early (X02)."""
-MISSED_MOST: Final = 100
+MISSED_MAX: Final = 100
 """More missed times than that are a sign of a clock or of a spec that is wrong (X02)."""
 
 
-class _Book:
-    """The status while it is worked on."""
+class _StatusDraft:
+    """The next status, as the steps of a sync change it."""
 
     def __init__(self, cron: CronJob) -> None:
         status = cron.status
@@ -55,7 +55,7 @@ class _Book:
         self.scheduled = max(due, self.scheduled or due)
 
     def remember(self, jobs: Iterable[Job]) -> None:
-        """Note what jobs tell that will be deleted: without it they might be made again."""
+        """Note the due times of jobs that will be deleted, so that they are not made again."""
         for job in jobs:
             if (due := made.due_of(job)) is not None:
                 self.scheduled = max(due, self.scheduled or due)
@@ -80,15 +80,15 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult
     A refusal by the API server ends the part that needed it; what was found until then is still
     written.
     """
-    book = _Book(cron)
+    draft = _StatusDraft(cron)
     jobs = sorted(jobs, key=made.age_order)
     old = _old(cron, jobs)
-    yield from _account(book, jobs)
-    book.remember(old)
-    outcome = yield from _find_missing(book, jobs)
+    yield from _account(draft, jobs)
+    draft.remember(old)
+    outcome = yield from _find_missing(draft, jobs)
     if outcome is None:
-        outcome = yield from _schedule(cron, book, now=now)
-    if book.changed and (refused := failure((yield WriteStatus(status=book.status())))):
+        outcome = yield from _schedule(cron, draft, now=now)
+    if draft.changed and (refused := failure((yield WriteStatus(status=draft.status())))):
         return SyncResult(failed=refused.reason)
     kept = ""
     for job in old:
@@ -97,12 +97,12 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult
     return outcome if outcome.failed or not kept else SyncResult(failed=kept)
 
 
-def has_noted(cron: CronJob, job: Job) -> bool:
-    """Whether the status has noted all that a job that has ended tells: it may be deleted."""
-    book = _Book(cron)
-    for _ in _account(book, [job]):
+def has_recorded(cron: CronJob, job: Job) -> bool:
+    """Whether the status records all about a job that has ended, so that it may be deleted."""
+    draft = _StatusDraft(cron)
+    for _ in _account(draft, [job]):
         pass
-    return not book.changed
+    return not draft.changed
 
 
 def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
@@ -121,24 +121,24 @@ def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
 # Jobs that there are
 
 
-def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
+def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[None]:
     """Bring the list of active jobs up to the jobs that there are (X03)."""
     for job in jobs:
         uid, name = job.metadata.uid, job.metadata.name
         if made.is_finished(job):
-            if book.active.pop(uid, None) is not None:
+            if draft.active.pop(uid, None) is not None:
                 yield RecordEvent(
                     reason="SawCompletedJob",
                     message=f"Saw completed job: {name} in active, remove",
                 )
             if job.status.state.phase is JobPhase.COMPLETED:
-                book.ended(_seconds(job.status.state.last_transition_time))
+                draft.ended(_seconds(job.status.state.last_transition_time))
             if job.spec.ttl_seconds_after_finished is not None:
-                book.remember([job])
-        elif uid not in book.active and job.metadata.deletion_timestamp is None:
+                draft.remember([job])
+        elif uid not in draft.active and job.metadata.deletion_timestamp is None:
             due = made.due_of(job)
-            if due is not None and due > (book.scheduled or float("-inf")):
-                book.started(job, due)
+            if due is not None and due > (draft.scheduled or float("-inf")):
+                draft.started(job, due)
             else:
                 yield RecordEvent(
                     reason="OrphanedJob",
@@ -147,10 +147,10 @@ def _account(book: _Book, jobs: Sequence[Job]) -> Asking[None]:
                 )
 
 
-def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[SyncResult | None]:
-    """Drop active jobs that are no more; our picture may be late, so the API server is asked."""
+def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[SyncResult | None]:
+    """Drop active jobs that are gone; STATE may lag, so the API server is asked."""
     known = {job.metadata.uid for job in jobs}
-    for uid, ref in list(book.active.items()):
+    for uid, ref in list(draft.active.items()):
         if uid in known:
             continue
         # A status that another program has written may name nothing.
@@ -158,7 +158,7 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[SyncResult | None]
         if refused := failure(found):
             return SyncResult(failed=refused.reason)
         if not isinstance(found, Job) or found.metadata.uid != uid:
-            del book.active[uid]
+            del draft.active[uid]
             yield RecordEvent(
                 reason="StaleReference",
                 message=f"Active job {ref.name} is no more, remove",
@@ -170,7 +170,7 @@ def _find_missing(book: _Book, jobs: Sequence[Job]) -> Asking[SyncResult | None]
 # Jobs that are due
 
 
-def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[SyncResult]:
+def _schedule(cron: CronJob, draft: _StatusDraft, *, now: float) -> Asking[SyncResult]:
     """Start the job that is due, if one is."""
     if cron.metadata.deletion_timestamp is not None or cron.spec.suspend:
         return SyncResult()
@@ -192,23 +192,25 @@ def _schedule(cron: CronJob, book: _Book, *, now: float) -> Asking[SyncResult]:
         schedule = schedules.parse(text, within=zone)
     except ValueError as error:
         return SyncResult(invalid=str(error), unreported=True)
-    return (yield from _start(cron, book, schedule, now=now))
+    return (yield from _start(cron, draft, schedule, now=now))
 
 
-def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Asking[SyncResult]:
+def _start(
+    cron: CronJob, draft: _StatusDraft, schedule: Schedule, *, now: float
+) -> Asking[SyncResult]:
     at = int(now)
-    begin = book.scheduled if book.scheduled is not None else _begin(cron, now)
+    begin = draft.scheduled if draft.scheduled is not None else _begin(cron, now)
     since = int(begin)
     following = schedule.following(since, max(since, at))
     if following is None:
         message = f"schedule {cron.spec.schedule} is never due"
         yield RecordEvent(reason="InvalidSchedule", message=message, warning=True)
         return SyncResult()
-    wait = SyncResult(again_s=following + LATE_S - now)
+    wait = SyncResult(requeue_after_s=following + LATE_S - now)
     due = yield from _due(cron, schedule, since=since, at=at)
-    if due is None or made.name_at(cron, due) in {ref.name for ref in book.active.values()}:
+    if due is None or made.name_at(cron, due) in {ref.name for ref in draft.active.values()}:
         return wait
-    if cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID and book.active:
+    if cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID and draft.active:
         yield RecordEvent(
             reason="ForbidConcurrent",
             message="Skipping job creation because another job is already running",
@@ -217,10 +219,10 @@ def _start(cron: CronJob, book: _Book, schedule: Schedule, *, now: float) -> Ask
         )
         return wait
     if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
-        refused = yield from _replace(book, occasion=str(due))
+        refused = yield from _replace(draft, occasion=str(due))
         if refused is not None:
             return SyncResult(failed=refused.reason)
-    refused = yield from _make(cron, book, due)
+    refused = yield from _make(cron, draft, due)
     return wait if refused is None else SyncResult(failed=refused.reason)
 
 
@@ -236,8 +238,8 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
     due = schedule.latest(since, at)
     if due is None or due <= after:
         return None
-    missed = schedules.missed(schedule, since=since, after=after, at=at, most=MISSED_MOST)
-    if missed > MISSED_MOST:
+    missed = schedules.missed(schedule, since=since, after=after, at=at, most=MISSED_MAX)
+    if missed > MISSED_MAX:
         yield RecordEvent(
             reason="TooManyMissedTimes",
             message="too many missed start times. Set or decrease .spec.startingDeadlineSeconds "
@@ -248,16 +250,16 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
     return due
 
 
-def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
+def _replace(draft: _StatusDraft, *, occasion: str) -> Asking[Failed | None]:
     """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
-    if book.active:
+    if draft.active:
         yield RecordEvent(
             reason="ReplaceConcurrent",
             message="Replacing active job for CronJob",
             warning=True,
             occasion=occasion,
         )
-    for uid, ref in list(book.active.items()):
+    for uid, ref in list(draft.active.items()):
         found = yield ReadJob(name=ref.name)
         if refused := failure(found):
             message = f'Failed to get job "{ref.name}": {refused.reason}'
@@ -268,7 +270,7 @@ def _replace(book: _Book, *, occasion: str) -> Asking[Failed | None]:
             gone = yield from _remove(found)
             if gone is not None:
                 return gone
-        del book.active[uid]
+        del draft.active[uid]
     return None
 
 
@@ -283,7 +285,7 @@ def _remove(job: Job) -> Asking[Failed | None]:
     return None
 
 
-def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
+def _make(cron: CronJob, draft: _StatusDraft, due: int) -> Asking[Failed | None]:
     """Create the job that is due, or see that it is there."""
     job = made.job_at(cron, due)
     name = job.metadata.name
@@ -291,7 +293,7 @@ def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
     if isinstance(answer, Job):
         message = f"Created job {name} for CronJob {cron.metadata.key}"
         yield RecordEvent(reason="SuccessfulCreate", message=message)
-        book.started(answer, due)
+        draft.started(answer, due)
         return None
     if refused := failure(answer):
         reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
@@ -299,11 +301,11 @@ def _make(cron: CronJob, book: _Book, due: int) -> Asking[Failed | None]:
         yield RecordEvent(reason=reason, message=message, warning=True)
         return refused
     assert isinstance(answer, NameTaken), f"{answer!r} is no answer to a create"
-    return (yield from _join(cron, book, name, due))
+    return (yield from _adopt(cron, draft, name, due))
 
 
-def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | None]:
-    """Take a job of that name for the one that is due, if it is ours."""
+def _adopt(cron: CronJob, draft: _StatusDraft, name: str, due: int) -> Asking[Failed | None]:
+    """Adopt a job of that name as the one that is due, if the CronJob owns it."""
     found = yield ReadJob(name=name)
     if refused := failure(found):
         return refused
@@ -318,7 +320,7 @@ def _join(cron: CronJob, book: _Book, name: str, due: int) -> Asking[Failed | No
             warning=True,
         )
     elif not made.is_finished(found):
-        book.started(found, due)
+        draft.started(found, due)
     return None
 
 

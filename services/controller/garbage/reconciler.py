@@ -55,11 +55,11 @@ class GarbageReconciler(Reconciler):
     async def reconcile(self, key: str) -> None:
         """Delete one job if it is due. Raises any of the errors of a seam to be called again."""
         record = self._informers.jobs.get(key)
-        if record is None or not self._is_due(key, record.job) or not self._is_noted(record.job):
+        if record is None or not self._is_due(key, record.job) or not self._is_recorded(record.job):
             return
         fresh = await self._writer.get_job(*split_key(key))
         same = fresh is not None and fresh.metadata.uid == record.uid
-        if fresh is not None and same and self._is_due(key, fresh) and self._is_noted(fresh):
+        if fresh is not None and same and self._is_due(key, fresh) and self._is_recorded(fresh):
             await self._writer.delete(
                 kinds.JOB, fresh.metadata, propagation="Foreground", lingers=True
             )
@@ -75,13 +75,13 @@ class GarbageReconciler(Reconciler):
             self.add(key, left_s)
         return left_s <= 0.0
 
-    def _is_noted(self, job: Job) -> bool:
+    def _is_recorded(self, job: Job) -> bool:
         """Whether no owner needs a job any more; a change of the owner adds it again."""
         match self._informers.owner_of(job):
             case CronJob() as cron:
-                return cronjobs.has_noted(cron, job)
+                return cronjobs.has_recorded(cron, job)
             case JobFlow() as flow:
-                return jobflows.has_noted(flow, job)
+                return jobflows.has_recorded(flow, job)
             case None:
                 return True
 

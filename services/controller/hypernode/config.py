@@ -116,7 +116,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """The sources to discover from, and how often."""
 
     types: Mapping[str, tuple[str, ...]] | None = None
-    """Networks told by labels of nodes: name → labels from the top to the bottom, without the last
+    """Networks by labels of nodes: name → labels from the top to the bottom, without the last
     one, which names single hosts (H04 ⚠). None: that source is off, and nothing of it is touched.
     """
     ufm: UfmSource | None = None

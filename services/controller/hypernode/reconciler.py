@@ -31,7 +31,7 @@ from shared.runtime.errors import Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _STAGE: Final = "reconcile"
-_ASK_AGAIN_S: Final = 60.0
+_REQUEUE_AFTER_S: Final = 60.0
 """A fabric manager that did not answer is asked again so much later, or when it is due."""
 _WRITERS: Final = 8
 
@@ -41,7 +41,7 @@ class HyperNodeReconciler(SingletonReconciler):
 
     name = "network"
     watched: ClassVar[Sequence[Kind]] = (kinds.NODE, kinds.HYPERNODE)
-    calm_s = 0.5
+    debounce_s = 0.5
     every_s = 10.5
 
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
@@ -111,7 +111,7 @@ class HyperNodeReconciler(SingletonReconciler):
                 self._ports = await FabricManager(self._kube, source).ports()
                 self._ask_at = now + source.interval_s
             except (Retryable, Rejected) as error:
-                self._ask_at = now + min(source.interval_s, _ASK_AGAIN_S)
+                self._ask_at = now + min(source.interval_s, _REQUEUE_AFTER_S)
                 self._log.warning("fabric_manager_not_read", reason=str(error))
         if self._ports is not None:
             wanted = discovery.from_ports(self._ports, nodes.keys())

@@ -14,7 +14,7 @@ A pod counts as succeeded if it was so before its deletion was asked for.
 from collections.abc import Iterable, Iterator, Mapping
 
 from services.controller.job.facts import NONE_COMPLETED, CompletedIndexes, PodView
-from services.controller.job.phases import KillScope, Move, Retain
+from services.controller.job.phases import KillScope, Retain, Transition
 from services.controller.job.requests import Request
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
@@ -82,7 +82,7 @@ def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> 
 
 def after_kill(
     completed: CompletedIndexes,
-    move: Move,
+    transition: Transition,
     request: Request | None,
     job: Job,
     pods: Iterable[PodView],
@@ -92,8 +92,8 @@ def after_kill(
     A job that is resumed takes up what succeeded before it was stopped: pods of that time are of an
     older version and count no longer by themselves.
     """
-    if move.target is KillScope.JOB:
-        match move.retain:
+    if transition.target is KillScope.JOB:
+        match transition.retain:
             case Retain.NONE:
                 return NONE_COMPLETED
             case Retain.FINISHED:
@@ -105,7 +105,9 @@ def after_kill(
     if task is None:
         return completed
     kept = {
-        i for i in _within(task, completed) if not _is_meant(task, i, move.target, request, job)
+        i
+        for i in _within(task, completed)
+        if not _is_meant(task, i, transition.target, request, job)
     }
     return {**completed, task.name: kept}
 

@@ -77,8 +77,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
-    tried: bool = False
-    """Whether this process has met trouble with the job, and nothing has gone well since."""
+    interrupted: bool = False
+    """Whether the last reconciliation of the job began and did not come to its end."""
 
 
 def pod_view(pod: Pod) -> tuple[str, PodView] | None:

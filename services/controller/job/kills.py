@@ -1,15 +1,15 @@
-"""Which pods a move dooms: the part of the table that speaks about pods (J16 to J21).
+"""Which pods a transition deletes: the part of the table that is about pods (J16 to J21).
 
-Two forms. `of_move` is asked once, when an action is carried out. `still` follows from the recorded
-phase and version alone, so that a process that starts between a decision and its effect finds the
-rest of the work.
+`doomed_by_transition` is asked once, when an action is carried out. `doomed_by_status` follows from
+the recorded phase and version alone, so that a process that starts between a decision and its
+effect finds the rest of the work.
 """
 
 from collections.abc import Iterable, Mapping
 
 from services.controller.job import completed_indexes
 from services.controller.job.facts import CompletedIndexes, PodView
-from services.controller.job.phases import ALIVE, Do, KillScope, Move, Retain
+from services.controller.job.phases import ALIVE, Do, KillScope, Retain, Transition
 from services.controller.job.requests import Request
 from shared.api.batch import Job, JobPhase
 from shared.api.core import PodPhase
@@ -18,15 +18,15 @@ FINISHED_PODS = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _DIGITS = 10
 
 
-def of_move(
-    job: Job, pods: Iterable[PodView], move: Move, request: Request | None
+def doomed_by_transition(
+    job: Job, pods: Iterable[PodView], transition: Transition, request: Request | None
 ) -> tuple[PodView, ...]:
-    """Return the pods that carrying out `move` deletes, in order of name."""
-    if move.target is KillScope.JOB:
-        retain = Retain.FINISHED if _is_last_try(job) else move.retain
+    """Return the pods that carrying out `transition` deletes, in order of name."""
+    if transition.target is KillScope.JOB:
+        retain = Retain.FINISHED if _is_last_try(job) else transition.retain
         return _sorted(p for p in pods if not (p.deleting or _kept(p, retain)))
     assert request is not None, "a kill of a part is about some pod"
-    return _sorted(p for p in pods if not p.deleting and _is_meant(p, move.target, request))
+    return _sorted(p for p in pods if not p.deleting and _is_meant(p, transition.target, request))
 
 
 def _is_last_try(job: Job) -> bool:
@@ -40,9 +40,9 @@ def _kept(pod: PodView, retain: Retain) -> bool:
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
 
 
-def meets_no_pod(pods: Iterable[PodView], move: Move, request: Request) -> bool:
-    """Whether a move is about a partition that has no pod, or a task has none: it does nothing."""
-    about = move.do is Do.KILL and move.target is KillScope.PARTITION
+def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: Request) -> bool:
+    """Whether a transition is about a partition without pods: it does nothing."""
+    about = transition.do is Do.KILL and transition.target is KillScope.PARTITION
     return about and not any(_is_meant(pod, KillScope.PARTITION, request) for pod in pods)
 
 
@@ -54,7 +54,7 @@ def _is_meant(pod: PodView, target: KillScope, request: Request) -> bool:
     return target is KillScope.TASK or (pod.partition != "" and pod.partition == request.partition)
 
 
-def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
+def doomed_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
     """Return the pods that have to go, by the recorded status alone, in order of name.
 
     A pod that bears no task was not made by the controller: it counts, and goes when the job does.
@@ -70,7 +70,7 @@ def still(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
             if is_stale(job, p, done) or (p.task and not _is_wanted(p.name, replicas))
         )
     if phase == JobPhase.RESTARTING:
-        # Counted after the restart was recorded, the last try shows one later than in `of_move`.
+        # Counted after the restart was recorded: one more than `doomed_by_transition` sees.
         spent = job.status.retry_count >= job.spec.max_retry
         retain = Retain.FINISHED if spent else Retain.NONE
         return _sorted(p for p in alive if is_stale(job, p, done) and not _kept(p, retain))

@@ -18,7 +18,7 @@ from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
 
 
 class Do(enum.Enum):
-    """Effect of a move on the pods."""
+    """Effect of a transition on the pods."""
 
     SYNC = "sync"
     KILL = "kill"
@@ -51,7 +51,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     decide: Callable[[JobSpec, JobStatus, Counts], JobPhase | None]
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     do: Do
@@ -63,13 +63,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     then: Rule | None = None
 
 
-def _started(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+def _leave_pending(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Running when minAvailable pods run or have ended (J16)."""
     started = counts.running + counts.succeeded + counts.failed
     return JobPhase.RUNNING if spec.min_available <= started else None
 
 
-def _ended_or_short(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
+def _leave_running(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Completed or Failed, or go back to Pending, in Volcano's order (J17)."""
     replicas = sum(task.replicas for task in spec.tasks)
     if replicas == 0:
@@ -77,13 +77,13 @@ def _ended_or_short(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPha
     if spec.min_success is not None and counts.succeeded >= spec.min_success:
         return JobPhase.COMPLETED
     if counts.succeeded + counts.failed == replicas:
-        return _verdict(spec, counts)
+        return _final_phase(spec, counts)
     if counts.pending > replicas - spec.min_available:
         return JobPhase.PENDING
     return None
 
 
-def _verdict(spec: JobSpec, counts: Counts) -> JobPhase:
+def _final_phase(spec: JobSpec, counts: Counts) -> JobPhase:
     """Completed or Failed, once every pod has ended (J17)."""
     minima = {
         t.name: t.replicas if t.min_available is None else t.min_available for t in spec.tasks
@@ -100,7 +100,7 @@ def _verdict(spec: JobSpec, counts: Counts) -> JobPhase:
     return JobPhase.COMPLETED if counts.succeeded >= spec.min_available else JobPhase.FAILED
 
 
-def _tried_enough(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
+def _leave_restarting(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Failed when the tries are used up, else Pending once there is room (J18, J37)."""
     if status.retry_count >= spec.max_retry:
         return JobPhase.FAILED
@@ -108,28 +108,28 @@ def _tried_enough(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase 
     return JobPhase.PENDING if replicas - counts.terminating >= spec.min_available else None
 
 
-_ENOUGH_STARTED: Final = Rule(
-    leads_to={JobPhase.RUNNING: "minAvailable pods run or have ended"}, decide=_started
+_FROM_PENDING: Final = Rule(
+    leads_to={JobPhase.RUNNING: "minAvailable pods run or have ended"}, decide=_leave_pending
 )
-_ENDED_OR_SHORT: Final = Rule(
+_FROM_RUNNING: Final = Rule(
     leads_to={
         JobPhase.COMPLETED: "minSuccess reached, or all pods ended and enough succeeded",
         JobPhase.FAILED: "all pods ended and too few succeeded",
         JobPhase.PENDING: "fewer than minAvailable pods left that are not Pending",
     },
-    decide=_ended_or_short,
+    decide=_leave_running,
 )
-_ENOUGH_TRIES: Final = Rule(
+_FROM_RESTARTING: Final = Rule(
     leads_to={
         JobPhase.FAILED: "maxRetry tries used up",
         JobPhase.PENDING: "room for minAvailable pods",
     },
-    decide=_tried_enough,
+    decide=_leave_restarting,
 )
 
 
-def _settles_as(final: JobPhase) -> Rule:
-    """Return the rule that leads to `final` when no pod lives any more (J19)."""
+def _once_no_pod_is_alive(final: JobPhase) -> Rule:
+    """Return the rule that leads to `final` once no pod is alive (J19)."""
 
     def no_pod_alive(_spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
         alive = counts.pending + counts.running + counts.terminating
@@ -138,39 +138,43 @@ def _settles_as(final: JobPhase) -> Rule:
     return Rule(leads_to={final: "no pod is alive"}, decide=no_pod_alive)
 
 
-def _kill(enters: JobPhase) -> Move:
-    return Move(do=Do.KILL, retain=Retain.FINISHED, enters=enters)
+def _kill(enters: JobPhase) -> Transition:
+    return Transition(do=Do.KILL, retain=Retain.FINISHED, enters=enters)
 
 
-def _again(target: KillScope) -> Move:
-    return Move(do=Do.KILL, target=target, enters=JobPhase.RESTARTING, retry=True)
+def _restart(target: KillScope) -> Transition:
+    return Transition(do=Do.KILL, target=target, enters=JobPhase.RESTARTING, retry=True)
 
 
-_ON_ACTION: Final[Mapping[Action | None, Move]] = {
-    Action.RESTART_JOB: _again(KillScope.JOB),
-    Action.RESTART_TASK: _again(KillScope.TASK),
-    Action.RESTART_POD: _again(KillScope.POD),
-    Action.RESTART_PARTITION: _again(KillScope.PARTITION),
+_ON_ACTION: Final[Mapping[Action | None, Transition]] = {
+    Action.RESTART_JOB: _restart(KillScope.JOB),
+    Action.RESTART_TASK: _restart(KillScope.TASK),
+    Action.RESTART_POD: _restart(KillScope.POD),
+    Action.RESTART_PARTITION: _restart(KillScope.PARTITION),
     Action.ABORT_JOB: _kill(JobPhase.ABORTING),
     Action.COMPLETE_JOB: _kill(JobPhase.COMPLETING),
     Action.TERMINATE_JOB: _kill(JobPhase.TERMINATING),
 }
 """Effect of an action on a job that is alive (J16, J17)."""
 
-_RESUMED: Final = Move(do=Do.KILL, retain=Retain.SUCCEEDED, enters=JobPhase.RESTARTING, retry=True)
-_STILL_KILLING: Final = Move(do=Do.KILL, then=_ENOUGH_TRIES)
-_STAY_DOWN: Final[Mapping[Action | None, Move]] = {None: Move(do=Do.KILL, retain=Retain.FINISHED)}
+_RESUMED: Final = Transition(
+    do=Do.KILL, retain=Retain.SUCCEEDED, enters=JobPhase.RESTARTING, retry=True
+)
+_STILL_KILLING: Final = Transition(do=Do.KILL, then=_FROM_RESTARTING)
+_STAY_ENDED: Final[Mapping[Action | None, Transition]] = {
+    None: Transition(do=Do.KILL, retain=Retain.FINISHED)
+}
 
 
-def _settling(final: JobPhase) -> Mapping[Action | None, Move]:
-    return {None: Move(do=Do.KILL, retain=Retain.FINISHED, then=_settles_as(final))}
+def _killing(final: JobPhase) -> Mapping[Action | None, Transition]:
+    return {None: Transition(do=Do.KILL, retain=Retain.FINISHED, then=_once_no_pod_is_alive(final))}
 
 
-TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
-    JobPhase.PENDING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_ENOUGH_STARTED)},
-    JobPhase.RUNNING: {**_ON_ACTION, None: Move(do=Do.SYNC, then=_ENDED_OR_SHORT)},
+TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Transition]]] = {
+    JobPhase.PENDING: {**_ON_ACTION, None: Transition(do=Do.SYNC, then=_FROM_PENDING)},
+    JobPhase.RUNNING: {**_ON_ACTION, None: Transition(do=Do.SYNC, then=_FROM_RUNNING)},
     JobPhase.RESTARTING: {
-        Action.SYNC_JOB: Move(do=Do.SYNC, then=_ENOUGH_TRIES),
+        Action.SYNC_JOB: Transition(do=Do.SYNC, then=_FROM_RESTARTING),
         Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=KillScope.TASK),
         Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=KillScope.POD),
         Action.RESTART_PARTITION: msgspec.structs.replace(
@@ -180,25 +184,24 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Move]]] = {
     },
     JobPhase.ABORTING: {
         Action.RESUME_JOB: _RESUMED,
-        **_settling(JobPhase.ABORTED),
+        **_killing(JobPhase.ABORTED),
     },
-    JobPhase.ABORTED: {Action.RESUME_JOB: _RESUMED, **_STAY_DOWN},
-    JobPhase.COMPLETING: _settling(JobPhase.COMPLETED),
-    JobPhase.TERMINATING: _settling(JobPhase.TERMINATED),
-    JobPhase.COMPLETED: _STAY_DOWN,
-    JobPhase.TERMINATED: _STAY_DOWN,
-    JobPhase.FAILED: _STAY_DOWN,
+    JobPhase.ABORTED: {Action.RESUME_JOB: _RESUMED, **_STAY_ENDED},
+    JobPhase.COMPLETING: _killing(JobPhase.COMPLETED),
+    JobPhase.TERMINATING: _killing(JobPhase.TERMINATED),
+    JobPhase.COMPLETED: _STAY_ENDED,
+    JobPhase.TERMINATED: _STAY_ENDED,
+    JobPhase.FAILED: _STAY_ENDED,
 }
 
 FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
 """Phases that nothing leaves (J20)."""
 
 ALIVE: Final = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
-OVER: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
 """Phases in which pods are made."""
 
 
-def move_for(phase: JobPhase, action: Action) -> Move:
+def transition_for(phase: JobPhase, action: Action) -> Transition:
     """Return the row for `action` in `phase`; KeyError when the table has no such phase."""
     rows = TABLE[phase]
     return rows[action] if action in rows else rows[None]

@@ -5,8 +5,9 @@ what the phase asks for (sync, or the rest of a kill). The order of effects is w
 harmless (ADR 8):
 
 - Entering a phase is written *before* its effects. Which pods have to go follows from the recorded
-  phase and version (`kills.still`), or from a mark on the pod, so a new process carries on where
-  the old one died; requests of an older version ask for nothing, so no restart counts twice.
+  phase and version (`kills.doomed_by_status`), or from a mark on the pod, so a new process carries
+  on where the old one died; requests of an older version ask for nothing, so no restart counts
+  twice.
 - Pending is written *after* the PodGroup is made, so that a watcher who sees the one finds the
   other. When the group meets trouble, the next pass says Pending first.
 - Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
@@ -31,8 +32,15 @@ from services.controller.job.facts import (
     PodView,
     count,
 )
-from services.controller.job.phases import ALIVE, OVER, Do, KillScope, Move, move_for
-from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, arrivals
+from services.controller.job.phases import (
+    ALIVE,
+    FINISHED,
+    Do,
+    KillScope,
+    Transition,
+    transition_for,
+)
+from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, due_actions
 from services.controller.job.requests import Request
 from services.controller.job.validate import queue_problem
 from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
@@ -50,7 +58,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of requests to forget when all stages are done."""
     delayed: tuple[Delayed, ...] = ()
     """Actions that wait for their policies' timeouts (J12)."""
-    again: bool = False
+    requeue: bool = False
     """Whether another pass is due at once."""
     reconcile_at: float | None = None
     """When the next pass is due though nothing changes, in Unix seconds."""
@@ -61,7 +69,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     status: JobStatus
     doomed: tuple[PodView, ...] = ()
-    move: Move
+    transition: Transition
 
 
 def execute(
@@ -78,31 +86,33 @@ def execute(
     `completed` says which indexes have succeeded; a kill strikes out what it restarts.
     """
     phase = job.status.state.phase or JobPhase.PENDING
-    move = move_for(phase, action)
+    transition = transition_for(phase, action)
     views = tuple(pods)
-    if move.do is Do.KILL:
-        doomed = kills.of_move(job, views, move, request)
-        completed = completed_indexes.after_kill(completed, move, request, job, views)
+    if transition.do is Do.KILL:
+        doomed = kills.doomed_by_transition(job, views, transition, request)
+        completed = completed_indexes.after_kill(completed, transition, request, job, views)
     else:
-        doomed = kills.still(job, {p.name: p for p in views})
+        doomed = kills.doomed_by_status(job, {p.name: p for p in views})
     gone = completed_indexes.gone(job, completed, {p.name: p for p in views})
     counts = count(views, doomed=frozenset(p.name for p in doomed), gone=gone)
     after = status.with_counts(job.status, counts)
     resources = completed_indexes.with_marks(job.status.controlled_resources, job, completed, None)
     after = msgspec.structs.replace(after, controlled_resources=resources)
-    if move.do is Do.KILL and move.target is KillScope.JOB:
+    if transition.do is Do.KILL and transition.target is KillScope.JOB:
         after = msgspec.structs.replace(after, version=after.version + 1)
-    if move.enters is not None:
-        after = msgspec.structs.replace(after, retry_count=after.retry_count + move.retry)
+    if transition.enters is not None:
+        after = msgspec.structs.replace(after, retry_count=after.retry_count + transition.retry)
         reason, message = job_events.cause(request)
-        after = status.entered(job, after, move.enters, now=now, reason=reason, message=message)
-    elif (then := _by_rule(move, job, after, counts)) is not None:
+        after = status.entered(
+            job, after, transition.enters, now=now, reason=reason, message=message
+        )
+    elif (then := _by_rule(transition, job, after, counts)) is not None:
         after = status.entered(job, after, then, now=now)
-    return Step(status=after, doomed=doomed, move=move)
+    return Step(status=after, doomed=doomed, transition=transition)
 
 
-def _by_rule(move: Move, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
-    return move.then.decide(job.spec, after, counts) if move.then is not None else None
+def _by_rule(transition: Transition, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
+    return transition.then.decide(job.spec, after, counts) if transition.then is not None else None
 
 
 def advance(
@@ -114,18 +124,18 @@ def advance(
         # The garbage collector has it (J22).
         return Pass(answered=frozenset(r.key for r in waiting))
     if recorded := [c for c in facts.commands if _is_recorded(job, c)]:
-        return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, again=True)
+        return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, requeue=True)
     orders = tuple(_order(job, command) for command in facts.commands)
     known = {d.request.key for d in delayed}
-    ready, later = arrivals(job, (*orders, *waiting), delayed, now=now)
-    if (begun := _begun(facts, ready, now=now)) is not None:
-        return Pass(stages=((begun,),), delayed=delayed, again=True)
+    ready, later = due_actions(job, (*orders, *waiting), delayed, now=now)
+    if (begun := _unwritten_start(facts, ready, now=now)) is not None:
+        return Pass(stages=((begun,),), delayed=delayed, requeue=True)
     records = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
     seen = {r.key for r in waiting} - {r.key for r, _ in ready}
-    return _answered(facts, ready, later, records, seen, now=now)
+    return _answer_requests(facts, ready, later, records, seen, now=now)
 
 
-def _answered(
+def _answer_requests(
     facts: JobFacts,
     ready: Sequence[tuple[Request, Action]],
     delayed: tuple[Delayed, ...],
@@ -141,42 +151,42 @@ def _answered(
         seen.add(request.key)
         if request.command_uid:
             records.append(job_events.ordered(commands[request.command_uid]))
-        move = move_for(job.status.state.phase or JobPhase.PENDING, action)
+        transition = transition_for(job.status.state.phase or JobPhase.PENDING, action)
         delayed = after_action(delayed, request, action)
-        meets_no_pod = kills.meets_no_pod(facts.pods.values(), move, request)
-        if _restarts(job, move) and not meets_no_pod:
+        meets_no_pod = kills.meets_no_pod(facts.pods.values(), transition, request)
+        if _restarts(job, transition) and not meets_no_pod:
             step = execute(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
             )
-            step = _staying(job, step)
+            step = _without_phase_change(job, step)
             records.append(job_events.executed(request, action, job.status, step.status))
             return Pass(
                 stages=_entering(facts, step, request, records),
                 answered=frozenset(seen),
                 delayed=delayed,
-                again=True,
+                requeue=True,
             )
         if action not in INTERNAL_ACTIONS:
             records.append(job_events.executed(request, action, job.status, job.status))
-        if move.do is Do.KILL and not meets_no_pod:
-            job = _one_kill_more(job)
+        if transition.do is Do.KILL and not meets_no_pod:
+            job = _count_kill(job)
     stages = _level(msgspec.structs.replace(facts, job=job), facts.job.status, now=now)
     if records:
         stages = (tuple(records), *stages)
     if facts.commands:
         # What a Command changed is written before the Command is deleted, or a crash in between
         # would lose the change.
-        stages = (*map(_at_once, stages), tuple(_delete(c) for c in facts.commands))
+        stages = (*map(_as_urgent, stages), tuple(_delete(c) for c in facts.commands))
     return Pass(
         stages=stages,
         answered=frozenset(seen),
         delayed=delayed,
-        again=any(_leaves(effect) for stage in stages for effect in stage),
+        requeue=any(_changes_phase(effect) for stage in stages for effect in stage),
         reconcile_at=job_events.reconcile_at(facts, now=now),
     )
 
 
-def _at_once(stage: Stage) -> Stage:
+def _as_urgent(stage: Stage) -> Stage:
     return tuple(
         msgspec.structs.replace(effect, urgent=True)
         if isinstance(effect, effects.WriteStatus)
@@ -185,13 +195,13 @@ def _at_once(stage: Stage) -> Stage:
     )
 
 
-def _restarts(job: Job, move: Move) -> bool:
-    """Whether a move dooms pods that the present phase alone does not doom."""
-    more = job.status.state.phase == JobPhase.RESTARTING and move.do is Do.KILL
-    return move.enters is not None or more
+def _restarts(job: Job, transition: Transition) -> bool:
+    """Whether a transition dooms pods that the present phase alone does not doom."""
+    more = job.status.state.phase == JobPhase.RESTARTING and transition.do is Do.KILL
+    return transition.enters is not None or more
 
 
-def _begun(
+def _unwritten_start(
     facts: JobFacts, ready: Sequence[tuple[Request, Action]], *, now: float
 ) -> effects.WriteStatus | None:
     """Return the write of Running for a job that is to be killed and whose start was not written.
@@ -202,7 +212,7 @@ def _begun(
     job = facts.job
     if job.status.state.phase != JobPhase.PENDING or not facts.pods or facts.problems:
         return None
-    if not any(_restarts(job, move_for(JobPhase.PENDING, action)) for _, action in ready):
+    if not any(_restarts(job, transition_for(JobPhase.PENDING, action)) for _, action in ready):
         return None
     step = execute(
         job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
@@ -211,15 +221,15 @@ def _begun(
     return _write(job.status, step.status) if has_begun else None
 
 
-def _one_kill_more(job: Job) -> Job:
-    """Count a kill in a phase that kills anyway (J20); what it dooms follows from the phase."""
+def _count_kill(job: Job) -> Job:
+    """Count one more kill in a phase that kills anyway (J20); its pods follow from the phase."""
     counted = msgspec.structs.replace(job.status, version=job.status.version + 1)
     return msgspec.structs.replace(job, status=counted)
 
 
-def _staying(job: Job, step: Step) -> Step:
-    """Take back what a rule said: only `_level` leaves a phase, when nothing is left to kill."""
-    if step.move.enters is not None:
+def _without_phase_change(job: Job, step: Step) -> Step:
+    """Return a step without its change of phase: only `_level` leaves a phase, after the kill."""
+    if step.transition.enters is not None:
         return step
     was = job.status
     stays = msgspec.structs.replace(
@@ -231,7 +241,7 @@ def _staying(job: Job, step: Step) -> Step:
     return msgspec.structs.replace(step, status=stays)
 
 
-def _leaves(effect: effects.Effect) -> bool:
+def _changes_phase(effect: effects.Effect) -> bool:
     return isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was
 
 
@@ -264,7 +274,7 @@ def _entering(
     before the phase is written, the one that the request is about after it. After a crash the
     marks, or that pod's own request, tell what is left to do.
     """
-    whole = step.move.target is KillScope.JOB
+    whole = step.transition.target is KillScope.JOB
     others = () if whole else tuple(p for p in step.doomed if p.name != request.pod)
     marks = tuple(_mark(p) for p in others if not p.out_of_sync)
     first: list[effects.Effect] = []
@@ -294,28 +304,30 @@ def _level(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
     if phase is None:
         opened = status.entered(facts.job, facts.job.status, JobPhase.PENDING, now=now)
         job = msgspec.structs.replace(facts.job, status=opened)
-        return _alive(msgspec.structs.replace(facts, job=job), before, now=now)
+        return _sync_alive(msgspec.structs.replace(facts, job=job), before, now=now)
     if phase in ALIVE:
-        return _alive(facts, before, now=now)
-    return _down(facts, before, now=now)
+        return _sync_alive(facts, before, now=now)
+    return _finish_kill(facts, before, now=now)
 
 
-def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
+def _sync_alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
     job = facts.job
-    reason, why = _held_by(facts)
+    reason, why = _blocked_by(facts)
     if why:
         held = status.explained(job.status, reason=reason, message=why)
         write = _write(before, held)
-        news = held.state.message != before.state.message
+        is_new = held.state.message != before.state.message
         record = effects.Record(reason=reason, message=why, warning=True)
-        return tuple(s for s in (((write,) if write else ()), ((record,) if news else ())) if s)
+        return tuple(s for s in (((write,) if write else ()), ((record,) if is_new else ())) if s)
     if (amend := sync.amendment(facts)) is not None:
         return ((amend,),)
     step = execute(
         job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
     )
     if before.state.phase is None:
-        step = _staying(job, step)  # a new job is Pending first, though it ask for nothing
+        step = _without_phase_change(
+            job, step
+        )  # a new job is Pending first, though it ask for nothing
     over = step.status.state.phase not in ALIVE
     after = msgspec.structs.replace(
         step.status,
@@ -336,12 +348,12 @@ def _alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ..
         return stages
     if before.state.phase is not None:
         return (*stages, (write,))
-    made_first = 1 if facts.group is None and not facts.tried else 0
+    made_first = 1 if facts.group is None and not facts.interrupted else 0
     return (*stages[:made_first], (write,), *stages[made_first:])
 
 
-def _held_by(facts: JobFacts) -> tuple[str, str]:
-    """Return (reason, why) a job is not synced, or two empty texts."""
+def _blocked_by(facts: JobFacts) -> tuple[str, str]:
+    """Return reason and message of what keeps a job from being synced, or two empty texts."""
     if facts.problems:
         return status.INVALID_SPEC, "; ".join(facts.problems)
     if facts.group is None and not facts.pods:
@@ -364,11 +376,11 @@ def _without_claims(facts: JobFacts) -> str:
     )
 
 
-def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
+def _finish_kill(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
     """Finish a kill, then see whether the phase can be left (J18 to J20)."""
     job = facts.job
-    doomed = kills.still(job, facts.pods)
-    over = job.status.state.phase in OVER
+    doomed = kills.doomed_by_status(job, facts.pods)
+    over = job.status.state.phase in FINISHED
     done = facts.completed if over else completed_indexes.recorded(job)
     gone_before = completed_indexes.gone(job, done, facts.pods)
     counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed), gone=gone_before)
@@ -377,7 +389,7 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
         after = status.not_below(after, before)
     phase = job.status.state.phase
     assert phase is not None, "a job without a phase is alive"
-    move = move_for(phase, Action.SYNC_JOB)
+    transition = transition_for(phase, Action.SYNC_JOB)
     gone: list[effects.Effect] = []
     if phase != JobPhase.RESTARTING:
         gone += _without_group(facts)
@@ -387,7 +399,7 @@ def _down(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...
     elif any(not p.out_of_sync for p in doomed):
         gone += _without_group(facts)
     gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in doomed]
-    next_phase = None if doomed else _by_rule(move, job, after, counts)
+    next_phase = None if doomed else _by_rule(transition, job, after, counts)
     if next_phase is not None:
         after = status.entered(job, after, next_phase, now=now)
     write = _write(before, after)
@@ -412,8 +424,8 @@ def _write(before: JobStatus, after: JobStatus) -> effects.WriteStatus | None:
     patch = merge_patch(before, after)
     if not patch:
         return None
-    calm = _COUNTS | {"state"} if job_events.only_explains(before, after) else _COUNTS
-    urgent = not patch.keys() <= calm
+    deferrable = _COUNTS | {"state"} if job_events.only_explains(before, after) else _COUNTS
+    urgent = not patch.keys() <= deferrable
     return effects.WriteStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
 
 

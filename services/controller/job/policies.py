@@ -82,7 +82,7 @@ def _matches(policy: LifecyclePolicy, request: Request) -> bool:
     return policy.exit_code is not None and policy.exit_code == request.exit_code != 0
 
 
-_REACH: Final[Mapping[Action, KillScope]] = {
+_KILL_SCOPE: Final[Mapping[Action, KillScope]] = {
     Action.RESTART_TASK: KillScope.TASK,
     Action.RESTART_POD: KillScope.POD,
     Action.RESTART_PARTITION: KillScope.PARTITION,
@@ -101,7 +101,7 @@ class Delayed(msgspec.Struct, frozen=True, kw_only=True):
     """The policy's timeout."""
 
 
-def arrivals(
+def due_actions(
     job: Job, requests: Iterable[Request], delayed: tuple[Delayed, ...], *, now: float
 ) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
     """Return what to do now, in order, and what waits: what is due comes first and in both.
@@ -156,7 +156,7 @@ def after_action(
 
 def _place(request: Request, action: Action) -> tuple[KillScope, str, str]:
     """Return what an action that a request leads to is about."""
-    reach = _REACH.get(action, KillScope.JOB)
+    reach = _KILL_SCOPE.get(action, KillScope.JOB)
     match reach:
         case KillScope.JOB:
             return reach, "", ""

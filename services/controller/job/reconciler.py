@@ -32,21 +32,21 @@ from shared.runtime.workqueue import WorkQueue
 COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
 COALESCE_PER_JOB_S: Final = 0.01
-COALESCE_MOST_S: Final = 5.0
-"""It waits longer for each job in the work queue: pods come before their counts."""
-GLANCE_S: Final = 1e-4
-"""Wait per pod before a reconciliation that no policy waits for: its cost grows with the pods."""
-GLANCE_MOST_S: Final = 0.25
+COALESCE_MAX_S: Final = 5.0
+"""The delay grows with each job in the work queue: pods come before their counts."""
+ENQUEUE_DELAY_PER_POD_S: Final = 1e-4
+"""Delay per pod of a reconciliation that no policy waits for: its cost grows with the pods."""
+ENQUEUE_DELAY_MAX_S: Final = 0.25
 
 
-def patience_s(backlog: int, *, starting: bool = False) -> float:
+def counts_delay_s(backlog: int, *, starting: bool = False) -> float:
     """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue.
 
     Those of a job that is Pending wait longest: its pods run soon, and they go with the phase.
     """
     if starting:
-        return COALESCE_MOST_S
-    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MOST_S)
+        return COALESCE_MAX_S
+    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MAX_S)
 
 
 class JobReconciler(Reconciler):
@@ -74,12 +74,12 @@ class JobReconciler(Reconciler):
             if record is None:
                 self._metrics.forget_job(key)
             pods = 0 if urgent or record is None else len(record.pods)
-            self.add(key, min(GLANCE_S * pods, GLANCE_MOST_S))
+            self.add(key, min(ENQUEUE_DELAY_PER_POD_S * pods, ENQUEUE_DELAY_MAX_S))
 
     @override
     def released(self, key: str) -> None:
         if key in self._informers.jobs:
-            self._informers.jobs[key].rest()
+            self._informers.jobs[key].release()
 
     @override
     async def reconcile(self, key: str) -> None:
@@ -87,18 +87,18 @@ class JobReconciler(Reconciler):
         if key in self._informers.oversized:
             await self._executor.refuse_oversized(key, self._informers.oversized[key])
             return
-        await self._drop_strays(key)
+        await self._delete_stray_commands(key)
         record = self._informers.jobs.get(key)
         if record is None:
             return
         with self._metrics.reconciles.time():
-            if not record.primed:
-                record.prime()
+            if not record.owned:
+                record.acquire()
                 self._events.announce_if_fresh(record.job, record.group, now=self._clock.now())
             await self._pass(record)
 
-    async def _drop_strays(self, key: str) -> None:
-        """Tell of the Commands to a job that is not there, and delete them (J05).
+    async def _delete_stray_commands(self, key: str) -> None:
+        """Record an Event on each Command to a job that is not there, and delete it (J05).
 
         A Command and its job come by different watches, so a job that is not known here may be
         there all the same: the API server is asked first. A Command that names the uid of an
@@ -114,7 +114,7 @@ class JobReconciler(Reconciler):
             why = f"there is no job {key}"
             if found is not None:
                 why = f"job {key} has uid {found.metadata.uid}, not {command.target.uid}"
-            self._recorder.tell_ignored(command, why)
+            self._recorder.ignored_command_event(command, why)
             await self._writer.delete(kinds.COMMAND, command.metadata)
             self._log.warning(
                 "command_without_job", command=command.metadata.key, action=command.action
@@ -123,7 +123,7 @@ class JobReconciler(Reconciler):
     async def _pass(self, record: JobRecord) -> None:
         try:
             found = self._advance(record)
-            record.tried = True
+            record.interrupted = True
             postponed = await self._carry_out(record, found)
         except Gone:
             self.add(record.key, COALESCE_S)
@@ -135,11 +135,11 @@ class JobReconciler(Reconciler):
         except Rejected as error:
             self._refused(record, error)
             raise Retryable(str(error)) from error
-        record.tried, record.refusals = False, 0
-        self._tell_waiting(record)
+        record.interrupted, record.refusals = False, 0
+        self._report_pending(record)
         record.forget(found.answered)
         record.delayed = found.delayed
-        self._next_look(record, found, postponed=postponed)
+        self._requeue(record, found, postponed=postponed)
 
     def _advance(self, record: JobRecord) -> Pass:
         try:
@@ -152,22 +152,22 @@ class JobReconciler(Reconciler):
         except PluginFailed as error:
             raise Rejected(str(error), field="spec.plugins") from error
 
-    def _tell_waiting(self, record: JobRecord) -> None:
-        """Say on the job why its PodGroup does not get on (J34); the same reason once."""
+    def _report_pending(self, record: JobRecord) -> None:
+        """Record on the job why its PodGroup is pending (J34); the same reason once."""
         alive = record.job.status.state.phase in ALIVE
         condition = why_pending(record.group) if alive else None
         if condition is not None and condition.reason != record.reported_pending:
             group = record.key.replace("/", ":")
             message = f"PodGroup {group} {condition.type.lower()}, reason: {condition.message}"
-            self._recorder.tell(record.job, "PodGroupPending", message, warning=True)
+            self._recorder.event(record.job, "PodGroupPending", message, warning=True)
         record.reported_pending = condition.reason if condition is not None else ""
 
-    def _next_look(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
-        if found.again:
+    def _requeue(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
+        if found.requeue:
             self.add(record.key)
         if postponed:
             waited_s = self._clock.monotonic() - record.counts_wait_since
-            left_s = self._patience_s(record) - waited_s
+            left_s = self._counts_delay_s(record) - waited_s
             self.add(record.key, max(0.0, left_s))
         if found.reconcile_at is not None:
             self.add(record.key, max(0.0, found.reconcile_at - self._clock.now()))
@@ -210,11 +210,11 @@ class JobReconciler(Reconciler):
             return False
         now = self._clock.monotonic()
         record.counts_wait_since = min(record.counts_wait_since, now)
-        return now - record.counts_wait_since < self._patience_s(record)
+        return now - record.counts_wait_since < self._counts_delay_s(record)
 
-    def _patience_s(self, record: JobRecord) -> float:
+    def _counts_delay_s(self, record: JobRecord) -> float:
         starting = record.job.status.state.phase == JobPhase.PENDING
-        return patience_s(self.queue.backlog, starting=starting)
+        return counts_delay_s(self.queue.backlog, starting=starting)
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):
@@ -267,7 +267,7 @@ class JobReconciler(Reconciler):
         if self._max_refusals < 0 or record.refusals <= self._max_refusals:
             return
         message = f"Job failed for retry limit reached, after {record.refusals} refusals: {error}"
-        self._recorder.tell(record.job, "ExecuteAction", message, warning=True)
+        self._recorder.event(record.job, "ExecuteAction", message, warning=True)
         record.add(
             [
                 Request(

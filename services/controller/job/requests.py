@@ -23,7 +23,7 @@ from shared.api.scheduling import PodGroup, PodGroupPhase
 DEFAULT_TASK_RETRIES = 3
 NO_INDEX: Final[AbstractSet[int]] = frozenset()
 _ALIVE: Final = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
-_ONLY_A_LOOK = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
+_SYNC_ONLY = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def compare(
     if before is None and after.phase == PodPhase.PENDING:
         found.append(_request(job, after, JobEvent.POD_PENDING))
     if after.restarts != (before.restarts if before else 0):
-        found += _worn_out(job, after, sums)
+        found += _restarted_too_often(job, after, sums)
     if after.phase != (before.phase if before else PodPhase.PENDING):
         found += _new_phase(job, after, sums, completed)
     return tuple(found)
@@ -153,7 +153,7 @@ def at_start(
     for pod in mine:
         for request in compare(job, None, pod, sums, completed=completed):
             completes = request.event == JobEvent.TASK_COMPLETED
-            if request.event in _ONLY_A_LOOK or (completes and request.task in completed_tasks):
+            if request.event in _SYNC_ONLY or (completes and request.task in completed_tasks):
                 continue
             if completes:
                 completed_tasks.add(request.task)
@@ -266,7 +266,7 @@ def _task_completed(
     return sums.all_succeeded(task, completed.get(pod.task, NO_INDEX))
 
 
-def _worn_out(job: Job, pod: PodView, sums: PodSums) -> tuple[Request, ...]:
+def _restarted_too_often(job: Job, pod: PodView, sums: PodSums) -> tuple[Request, ...]:
     """TaskFailed when the containers of a task have restarted too often (J07).
 
     Unlike in Volcano the event is not lost when the phase changed in the same update: facts are

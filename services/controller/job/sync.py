@@ -27,7 +27,7 @@ Stage = tuple[effects.Effect, ...]
 def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     """Return what has to be made, changed and deleted, in stages; empty when all is well."""
     job = facts.job
-    doomed = kills.still(job, facts.pods)
+    doomed = kills.doomed_by_status(job, facts.pods)
     creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
     assert facts.group_wanted is not None, "only valid jobs are synced"

@@ -17,7 +17,7 @@ from shared.jobs.flows import flow_problems
 from shared.jobs.problems import texts
 
 NOTES_MAX: Final = 20
-"""Notes of one sort that are told of a flow."""
+"""Notes of one sort that are recorded on a flow."""
 
 
 class FlowEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +40,16 @@ def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate
     """Return what a flow needs; `jobs` are those that it controls, `templates` its namespace's."""
     status = status_of(flow, jobs)
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
-        return Plan(status=status, delete=_done_with(flow, status, jobs))
+        return Plan(status=status, delete=_jobs_to_delete(flow, status, jobs))
     if faults := tuple(flow_problems(flow)):
         notes = tuple(FlowEvent(reason="InvalidJobFlow", message=text) for text in texts(faults))
         return Plan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
-    return Plan(status=status, create=create, notes=(*_some(notes), *_some(_unread(flow))))
+    return Plan(
+        status=status,
+        create=create,
+        notes=(*_first_notes(notes), *_first_notes(_ignored_fields(flow))),
+    )
 
 
 def entries(flow: JobFlow) -> dict[str, Flow]:
@@ -53,7 +57,7 @@ def entries(flow: JobFlow) -> dict[str, Flow]:
     return {entry.name: entry for entry in flow.spec.flows}
 
 
-def _done_with(flow: JobFlow, status: JobFlowStatus, jobs: Sequence[Job]) -> tuple[Job, ...]:
+def _jobs_to_delete(flow: JobFlow, status: JobFlowStatus, jobs: Sequence[Job]) -> tuple[Job, ...]:
     """Return the jobs to delete: those of a success, if the flow wants that (F04)."""
     wanted = flow.spec.job_retain_policy is RetainPolicy.DELETE
     over = status.state.phase is FlowPhase.SUCCEED
@@ -87,7 +91,7 @@ def _missing(
     return tuple(create), tuple(notes)
 
 
-def _some(notes: Sequence[FlowEvent]) -> tuple[FlowEvent, ...]:
+def _first_notes(notes: Sequence[FlowEvent]) -> tuple[FlowEvent, ...]:
     """Return the first notes, and how many more there are: a flow may have thousands of entries."""
     left = len(notes) - NOTES_MAX
     if left <= 0:
@@ -104,7 +108,7 @@ def _targets(entry: Flow) -> tuple[str, ...]:
     return entry.depends_on.targets if entry.depends_on is not None else ()
 
 
-def _unread(flow: JobFlow) -> list[FlowEvent]:
+def _ignored_fields(flow: JobFlow) -> list[FlowEvent]:
     """Return the fields of a flow that have no effect, here as in Volcano (F02)."""
     notes = []
     for number, entry in enumerate(flow.spec.flows):

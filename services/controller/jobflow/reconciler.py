@@ -19,7 +19,7 @@ from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _FAILED: Final = "FailedCreate"
-_ASK_AGAIN_S: Final = 30.0
+_REQUEUE_AFTER_S: Final = 30.0
 """A job that was refused is asked for again so much later: hundreds may wait for one queue."""
 _FIRST_STATUS_S: Final = 1.0
 """How long the first status of a flow waits while none of its jobs has begun."""
@@ -61,7 +61,7 @@ class JobFlowReconciler(KindReconciler):
         found = plan(flow, jobs, self._templates(flow))
         for note in found.notes:
             if note not in self._last_notes.get(key, ()):
-                self._tell(flow, note.reason, note.message, warning=True)
+                self._record_event(flow, note.reason, note.message, warning=True)
         self._last_notes[key] = found.notes
         if found.status != flow.status and not self._may_wait(flow, found.status):
             await self._write(flow, found.status)
@@ -117,11 +117,11 @@ class JobFlowReconciler(KindReconciler):
         except AlreadyExists:
             await self._report_taken_name(flow, job)
         except Rejected as error:
-            self._tell(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
+            self._record_event(flow, _FAILED, f"Error creating job {name}: {error}", warning=True)
             self._refused(flow, name, str(error))
         else:
             self._faults.point("controller.after-flow-create")
-            self._tell(flow, "SuccessfulCreate", f"Created job {name}")
+            self._record_event(flow, "SuccessfulCreate", f"Created job {name}")
             self._log.info("jobflow_started", jobflow=flow.metadata.key, job=name)
 
     async def _report_taken_name(self, flow: JobFlow, job: Job) -> None:
@@ -134,13 +134,15 @@ class JobFlowReconciler(KindReconciler):
         if owner is not None and owner.uid == flow.metadata.uid:
             return  # it has been folded, and brings on a reconciliation
         message = f"Job {meta.name} is there and does not belong to this JobFlow"
-        self._tell(flow, "ForeignJob", message, warning=True)
+        self._record_event(flow, "ForeignJob", message, warning=True)
         self._refused(flow, meta.name, message)
 
     def _refused(self, flow: JobFlow, job: str, why: str) -> None:
         """Come back when the flow or one of its jobs changes, or a job's name may be free again."""
         self._log.warning("jobflow_not_started", jobflow=flow.metadata.key, job=job, reason=why)
-        self.add(flow.metadata.key, _ASK_AGAIN_S)
+        self.add(flow.metadata.key, _REQUEUE_AFTER_S)
 
-    def _tell(self, flow: JobFlow, reason: str, message: str, *, warning: bool = False) -> None:
-        self._recorder.tell_of(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)
+    def _record_event(
+        self, flow: JobFlow, reason: str, message: str, *, warning: bool = False
+    ) -> None:
+        self._recorder.object_event(kinds.JOBFLOW, flow.metadata, reason, message, warning=warning)

@@ -114,8 +114,8 @@ def ended_jobs(status: JobFlowStatus) -> Mapping[str, str]:
     return {entry.name: entry.state for entry in status.job_status_list if entry.state in ENDED}
 
 
-def has_noted(flow: JobFlow, job: Job) -> bool:
-    """Whether a flow's status tells of the end of a job: before that it would be made again."""
+def has_recorded(flow: JobFlow, job: Job) -> bool:
+    """Whether a flow's status records the end of a job: before that it would be made again."""
     return ended_jobs(flow.status).get(job.metadata.name) == job.status.state.phase
 
 

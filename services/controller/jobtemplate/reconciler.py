@@ -11,7 +11,7 @@ from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import JobTemplateStatus
 
-_CALM_S: Final = 1.0
+_DEBOUNCE_S: Final = 1.0
 """From a change of a job to the pass: each write lists all jobs, and many may come at once."""
 
 
@@ -24,7 +24,7 @@ class JobTemplateReconciler(KindReconciler):
     @override
     def enqueue(self, touched: Touched) -> None:
         for key in touched.of(self.kind):
-            self.add(key, _CALM_S)
+            self.add(key, _DEBOUNCE_S)
 
     @override
     async def reconcile(self, key: str) -> None:

@@ -148,8 +148,8 @@ def _patch(group: PodGroup, body: Json) -> Json:
     """
     patch: Json = {}
     annotations = body["metadata"]["annotations"]
-    if news := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
-        patch["metadata"] = {"annotations": news}
+    if changed := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
+        patch["metadata"] = {"annotations": changed}
     stated = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}
     wanted = msgspec.to_builtins(msgspec.convert(stated, PodGroupSpec))
     there = {k: v for k, v in msgspec.to_builtins(group.spec).items() if k in stated}

@@ -2,7 +2,7 @@
 
 One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
 Deployment are one pass. A group that the API server refuses (its queue is closed, or not there) is
-told on a pod, and asked for again when queues change, else once a minute.
+recorded on a pod, and tried again when queues change, else once a minute.
 """
 
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ from shared.runtime.workqueue import WorkQueue
 
 _PATCHERS: Final = 8
 """Pods of one group that are being patched at once."""
-_ASK_AGAIN_S: Final = 60.0
-_QUEUE_CALM_S: Final = 5.0
+_REQUEUE_AFTER_S: Final = 60.0
+_QUEUE_DEBOUNCE_S: Final = 5.0
 """After a change of queues: while one empties they change often, and the refused may be many."""
 
 
@@ -57,7 +57,7 @@ class PodGroupReconciler(Reconciler):
         for key in touched.of(kinds.PODGROUP):
             self.add(key)
         for key in self._refused if touched.of(kinds.QUEUE) else ():
-            self.add(key, _QUEUE_CALM_S)
+            self.add(key, _QUEUE_DEBOUNCE_S)
 
     @override
     async def reconcile(self, key: str) -> None:
@@ -68,15 +68,15 @@ class PodGroupReconciler(Reconciler):
         try:
             await self._carry_out(key, wanted)
         except Rejected as error:
-            self._tell_refused(key, facts, error)
+            self._record_refusal(key, facts, error)
 
-    def _tell_refused(self, key: str, facts: GroupFacts, error: Rejected) -> None:
+    def _record_refusal(self, key: str, facts: GroupFacts, error: Rejected) -> None:
         self._log.warning("group_refused", group=key, reason=str(error))
         if facts.pods:
             pod = model(facts.pods).metadata
-            self._recorder.tell_of(kinds.POD, pod, "PodGroupError", str(error), warning=True)
+            self._recorder.object_event(kinds.POD, pod, "PodGroupError", str(error), warning=True)
         self._refused[key] = None
-        self.add(key, _ASK_AGAIN_S)
+        self.add(key, _REQUEUE_AFTER_S)
 
     async def _carry_out(self, key: str, wanted: Wanted) -> None:
         group = self._informers.groups.get(key)

@@ -2,9 +2,9 @@
 
 One key for all: there are few, they depend on each other, and Commands must be carried out in turn.
 A pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
-What the API server refuses for one queue (for example by a webhook) is told on it, and keeps
-neither the others nor Commands to them waiting. Commands that are for no job and no queue are told
-of here and left alone: another program may know their kind.
+What the API server refuses for one queue (for example by a webhook) is recorded on it, and keeps
+neither the others nor Commands to them waiting. Commands that are for no job and no queue get an
+Event here and are left alone: another program may know their kind.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,20 +51,20 @@ from shared.runtime.errors import Conflict, Gone, Rejected
 from shared.runtime.workqueue import WorkQueue
 
 
-class Trust:
-    """Judges Commands to queues by where they come from (`services.controller.queue.trust`).
+class CommandAuthorizer:
+    """Says which Commands to queues are carried out (`services.controller.queue.trust`).
 
     The API server is asked again for each Command from a namespace that is not trusted: such
     Commands are rare, and a policy that was taken away must count at once.
     """
 
     def __init__(self, kube: Kube, *, namespaces: Collection[str]) -> None:
-        """`namespaces` are those whose Commands to queues are obeyed in any case."""
+        """`namespaces` are those whose Commands to queues are carried out in any case."""
         self._kube = kube
         self._namespaces = frozenset(namespaces)
 
-    async def doubt(self, command: Command) -> str:
-        """Return why a Command is not obeyed, "" when it is. Raises Retryable."""
+    async def refusal(self, command: Command) -> str:
+        """Return why a Command is not carried out, "" when it is. Raises Retryable."""
         if in_trusted_namespace(command, self._namespaces):
             return ""
         if made_at(command) >= await self._guarded_since():
@@ -106,12 +106,12 @@ class QueueReconciler(SingletonReconciler):
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         trusted = (manager.namespace, *manager.settings.queue_commands_from)
-        self._trust = Trust(manager.kube, namespaces=trusted)
+        self._authorizer = CommandAuthorizer(manager.kube, namespaces=trusted)
         self._events = manager.events
         self._contain = manager.contain
         self._faults = manager.faults
-        self._aimless: set[str] = set()
-        """Uids of the Commands of which an Event has said that nothing takes them."""
+        self._misdirected: set[str] = set()
+        """Uids of the Commands that have an Event which says that their target takes none."""
 
     @override
     def collectors(self) -> Iterable[QueueCounts]:
@@ -136,10 +136,10 @@ class QueueReconciler(SingletonReconciler):
             ],
             width=1,
         )
-        self._tell_aimless()
+        self._report_misdirected()
         groups = self._informers.groups_per_queue()
         queues = sorted(self._informers.queues)
-        await apply([partial(self._put_right, name, groups) for name in queues], width=1)
+        await apply([partial(self._reconcile_queue, name, groups) for name in queues], width=1)
 
     async def _create(self, body: Json) -> None:
         name = body["metadata"]["name"]
@@ -150,7 +150,7 @@ class QueueReconciler(SingletonReconciler):
         else:
             self._log.info("queue_created", queue=name)
 
-    async def _put_right(self, name: str, groups: Mapping[str, int]) -> None:
+    async def _reconcile_queue(self, name: str, groups: Mapping[str, int]) -> None:
         queue = self._informers.queues.get(name)
         if queue is None:
             return
@@ -158,7 +158,7 @@ class QueueReconciler(SingletonReconciler):
             try:
                 await self._sync(queue, groups)
             except Rejected as error:
-                self._tell_failure(queue, QueueAction.SYNC, str(error))
+                self._record_failure(queue, QueueAction.SYNC, str(error))
 
     async def _sync(self, queue: Queue, groups: Mapping[str, int]) -> None:
         name = queue.metadata.name
@@ -186,7 +186,7 @@ class QueueReconciler(SingletonReconciler):
         if queue is None or not targets(command, queue):
             await self._forget_orphan(command)
             return
-        if why := await self._trust.doubt(command):
+        if why := await self._authorizer.refusal(command):
             await self._forget(command, why)
             return
         action = action_of(command)
@@ -194,16 +194,16 @@ class QueueReconciler(SingletonReconciler):
         changes = carry_out(action, name, self._informers.queues, groups)
         occasion = command.metadata.uid
         if isinstance(changes, RejectedCommand):
-            self._tell_failure(queue, action, changes.why, occasion=occasion)
+            self._record_failure(queue, action, changes.why, occasion=occasion)
         else:
             try:
                 await self._make(changes, occasion=occasion)
             except Rejected as error:
-                self._tell_failure(queue, action, str(error), occasion=occasion)
+                self._record_failure(queue, action, str(error), occasion=occasion)
             else:
                 is_reported = any(isinstance(c, SetState) and c.queue == name for c in changes)
                 if action in _ORDERS and not is_reported:
-                    self._tell_success(queue, action, occasion)
+                    self._record_success(queue, action, occasion)
         await self._writer.delete(kinds.COMMAND, command.metadata)
 
     async def _make(self, changes: Iterable[Change], *, occasion: str) -> None:
@@ -214,19 +214,19 @@ class QueueReconciler(SingletonReconciler):
             queue = self._informers.queues.get(change.queue)
             if isinstance(change, SetState) and queue is not None:
                 action = QueueAction.CLOSE if change.state in SHUT else QueueAction.OPEN
-                self._tell_success(queue, action, occasion)
+                self._record_success(queue, action, occasion)
 
-    def _tell_failure(
+    def _record_failure(
         self, queue: Queue, action: QueueAction, why: str, *, occasion: str = ""
     ) -> None:
         name = queue.metadata.name
         self._log.warning("queue_order_refused", queue=name, order=action, reason=why)
         message = f"{_WORDS[action]} queue failed for {why}"
-        self._recorder.tell_queue(queue, action, message, occasion=occasion, warning=True)
+        self._recorder.queue_event(queue, action, message, occasion=occasion, warning=True)
 
-    def _tell_success(self, queue: Queue, action: QueueAction, occasion: str) -> None:
+    def _record_success(self, queue: Queue, action: QueueAction, occasion: str) -> None:
         message = f"{_WORDS[action]} queue succeed"
-        self._recorder.tell_queue(queue, action, message, occasion=occasion)
+        self._recorder.queue_event(queue, action, message, occasion=occasion)
 
     async def _change(self, change: Change) -> None:
         queue = self._informers.queues.get(change.queue)
@@ -250,25 +250,25 @@ class QueueReconciler(SingletonReconciler):
         await self._forget(command, why)
 
     async def _forget(self, command: Command, why: str) -> None:
-        """Tell why a Command has no effect, and delete it."""
+        """Record why a Command has no effect, and delete it."""
         self._log.warning("queue_order_ignored", command=command.metadata.key, reason=why)
-        self._recorder.tell_ignored(command, why)
+        self._recorder.ignored_command_event(command, why)
         await self._writer.delete(kinds.COMMAND, command.metadata)
 
-    def _tell_aimless(self) -> None:
-        """Tell, once each, of Commands that neither a job nor a queue takes."""
-        found = {c.metadata.uid: c for c in self._informers.aimless_commands()}
+    def _report_misdirected(self) -> None:
+        """Record, once on each, which Commands are for neither a job nor a queue."""
+        found = {c.metadata.uid: c for c in self._informers.misdirected_commands()}
         for uid, command in found.items():
-            if uid in self._aimless:
+            if uid in self._misdirected:
                 continue
             target = command.target
             kind = f"{target.api_version} {target.kind}" if target is not None else "no target"
-            self._recorder.tell_ignored(
+            self._recorder.ignored_command_event(
                 command,
                 f"{kind} takes no Commands, {kinds.JOB.api_version} {kinds.JOB.kind} and"
                 f" {kinds.QUEUE.api_version} {kinds.QUEUE.kind} do",
             )
-        self._aimless = set(found)
+        self._misdirected = set(found)
 
     async def _write_state(self, queue: Queue, state: QueueState, *, version: str = "") -> None:
         was = queue.status.state

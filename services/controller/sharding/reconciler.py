@@ -56,7 +56,7 @@ class ShardingReconciler(SingletonReconciler):
 
     name = "shards"
     watched: ClassVar[Sequence[Kind]] = (kinds.NODESHARD, kinds.NODE, kinds.POD)
-    calm_s = 1.0
+    debounce_s = 1.0
     every_s: ClassVar[float] = _READ_AGAIN_S
 
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
@@ -79,8 +79,8 @@ class ShardingReconciler(SingletonReconciler):
 
     @override
     def enqueue(self, touched: Touched) -> None:
-        heeded = self.watched if self._config.on_events else (kinds.NODESHARD,)
-        if any(touched.of(kind) for kind in heeded):
+        watched = self.watched if self._config.on_events else (kinds.NODESHARD,)
+        if any(touched.of(kind) for kind in watched):
             self.enqueue_all()
 
     @override
@@ -95,20 +95,20 @@ class ShardingReconciler(SingletonReconciler):
     @override
     async def reconcile_all(self) -> None:
         await self._read_config()
-        await self._look_for_deaths()
+        await self._find_dead_schedulers()
         now = self._clock.monotonic()
         if now < self._due_at:
             return
         self._due_at = now + self._config.period_s
         self.add(self.name, self._config.period_s)
         try:
-            await self._deal()
+            await self._assign_nodes()
         except BaseException:
             self._due_at = float("-inf")
             raise
 
-    async def _deal(self) -> None:
-        """Write what is to change: nodes are taken from all shards before any gets more."""
+    async def _assign_nodes(self) -> None:
+        """Write the changed NodeShards: nodes are taken from all shards before any gets more."""
         shards = dict(self._informers.shards.items())
         present = {name: one.spec.nodes_desired for name, one in shards.items()}
         alive = [one for one in self._config.shards if one.name not in self._absent]
@@ -120,7 +120,7 @@ class ShardingReconciler(SingletonReconciler):
         for name in sorted(present.keys() - wanted.keys()):
             await self._remove(name)
 
-    async def _look_for_deaths(self) -> None:
+    async def _find_dead_schedulers(self) -> None:
         absent = await self._takeovers.absent(dict(self._informers.shards.items()))
         if absent != self._absent:
             self._absent = absent

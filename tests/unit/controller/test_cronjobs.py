@@ -14,9 +14,9 @@ from tests.unit.controller.crons import CronWorld, name_at
 
 def test_each_due_time_has_one_job_x01() -> None:
     world = CronWorld()
-    assert world.look("10:04:59.5").again_s == pytest.approx(0.6)
+    assert world.look("10:04:59.5").requeue_after_s == pytest.approx(0.6)
     assert not world.jobs
-    assert world.look("10:05:00.1").again_s == pytest.approx(300.0)
+    assert world.look("10:05:00.1").requeue_after_s == pytest.approx(300.0)
     assert list(world.jobs) == world.active == [name_at("10:05:00")]
     assert world.reasons() == ["SuccessfulCreate"]
     world.look("10:06:00")
@@ -88,7 +88,7 @@ def test_a_job_may_be_late_by_its_deadline_at_most_x02(
 
 def test_every_with_a_deadline_counts_from_where_it_began_x02() -> None:
     world = CronWorld("@every 1h", startingDeadlineSeconds=60)
-    assert world.look("10:30:00").again_s == pytest.approx(1800.1)
+    assert world.look("10:30:00").requeue_after_s == pytest.approx(1800.1)
     world.look("11:00:00.1")
     assert list(world.jobs) == [name_at("11:00:00")]
 
@@ -142,7 +142,7 @@ def test_a_suspended_cron_job_makes_none_and_still_follows_those_there_are_x02()
     spec = msgspec.structs.replace(world.cron.spec, suspend=True)
     world.cron = msgspec.structs.replace(world.cron, spec=spec)
     world.enter(name_at("10:05:00"), JobPhase.COMPLETED, "10:06:00")
-    assert world.look("10:10:00").again_s is None
+    assert world.look("10:10:00").requeue_after_s is None
     assert len(world.jobs) == 1
     assert world.active == []
     assert world.cron.status.last_successful_time == "2025-03-11T10:06:00Z"

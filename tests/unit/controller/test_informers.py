@@ -58,7 +58,7 @@ def gone(uid: str, rv: int = 99) -> Fact:
 def replica() -> Informers:
     made = Informers(scheduler_names=["volcano"])
     made.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
-    made.jobs["ns/train"].prime()
+    made.jobs["ns/train"].acquire()
     return made
 
 
@@ -127,7 +127,7 @@ def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: I
 
 def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Informers) -> None:
     replica.fold([fact("pods", pod("u1", 5))])
-    replica.lost_touch()
+    replica.begin_resync()
     assert held(replica) == {NAME: ("u1", "Running")}, "nothing is dropped before all is known"
     replica.fold([whole_job(rv="3")])
     touched = replica.complete()
@@ -147,7 +147,7 @@ def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
     standby = Informers(scheduler_names=["volcano"])
     standby.fold([whole_job(rv="2", phase="Running"), fact("pods", pod("u1", 5, "Failed"))])
     assert asked(standby) == []
-    standby.jobs["ns/train"].prime()
+    standby.jobs["ns/train"].acquire()
     assert asked(standby) == [("PodFailed", "u1")]
 
 

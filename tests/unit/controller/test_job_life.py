@@ -49,7 +49,7 @@ def test_a_job_that_says_it_is_pending_has_its_group_j22() -> None:
 def test_a_job_that_met_trouble_says_it_is_pending_before_its_group_is_tried_again_j22() -> None:
     cluster = Cluster(job(task("a", 3)), group_phase=PodGroupPhase.PENDING)
     controller = Controller(cluster)
-    controller.record.tried = True
+    controller.record.interrupted = True
     controller.settle()
     assert cluster.writes.index("WriteStatus") < cluster.writes.index("CreateGroup")
 

@@ -55,13 +55,13 @@ def test_a_process_that_begins_to_own_a_job_looks_at_each_pod_a_few_times() -> N
     ):
         record = record_of(phase, **more)
         with Steps() as steps:
-            record.prime()
+            record.acquire()
         assert steps.lines < 250 * PODS, phase
 
 
 def test_the_end_and_the_restart_of_a_pod_cost_no_walk_over_all_pods() -> None:
     record = record_of(PodPhase.RUNNING)
-    record.prime()
+    record.acquire()
     with Steps() as steps:
         for index in range(PODS):
             before = record.pods[f"j-w-{index}"]

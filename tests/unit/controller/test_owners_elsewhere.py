@@ -23,7 +23,7 @@ from tests.unit.controller.world import UID, job, task
 def replica() -> Informers:
     made = Informers(scheduler_names=["volcano"])
     made.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
-    made.jobs["ns/train"].prime()
+    made.jobs["ns/train"].acquire()
     made.written(kinds.POD, json.dumps(pod("real", 5)).encode())
     return made
 

@@ -7,7 +7,7 @@ import pytest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
-from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, KillScope, move_for
+from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, KillScope, transition_for
 from services.controller.job.plan import advance
 from services.controller.job.podtemplate import PodBuilder
 from services.controller.metrics import QueueCounts
@@ -25,7 +25,7 @@ from tests.unit.controller.world import job, task
 def test_every_phase_has_a_row_for_every_action_j15(phase: JobPhase) -> None:
     assert None in TABLE[phase], "the row of the actions that have none of their own"
     for action in Action:
-        move = move_for(phase, action)
+        move = transition_for(phase, action)
         leads_to = {move.enters, *(move.then.leads_to if move.then else ())}
         assert leads_to <= {None, *TABLE}, "a phase that follows has rows, too"
         assert move.enters is None or move.do is Do.KILL, "a phase is entered by a kill"
@@ -34,8 +34,8 @@ def test_every_phase_has_a_row_for_every_action_j15(phase: JobPhase) -> None:
 
 def test_nothing_leaves_a_finished_phase_j20() -> None:
     for phase in FINISHED:
-        assert all(move_for(phase, action).enters is None for action in Action)
-        assert all(move_for(phase, action).then is None for action in Action)
+        assert all(transition_for(phase, action).enters is None for action in Action)
+        assert all(transition_for(phase, action).then is None for action in Action)
 
 
 def test_only_a_job_that_is_alive_makes_pods() -> None:
@@ -43,7 +43,7 @@ def test_only_a_job_that_is_alive_makes_pods() -> None:
         phase
         for phase in JobPhase
         for action in (Action.SYNC_JOB,)
-        if move_for(phase, action).do is Do.SYNC
+        if transition_for(phase, action).do is Do.SYNC
     }
     assert makers == ALIVE | {JobPhase.RESTARTING}, (
         "Restarting syncs only to see whether it is over"
@@ -58,7 +58,7 @@ def test_a_restart_of_a_part_leaves_the_rest_alone_j16() -> None:
     }
     for phase in (*ALIVE, JobPhase.RESTARTING):
         for action, target in targets.items():
-            assert move_for(phase, action).target is target
+            assert transition_for(phase, action).target is target
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_what_a_new_stream_does_not_name_is_gone() -> None:
     held.fold(
         [fact(kinds.CRONJOB.token, {"metadata": meta(name, uid=name)}) for name in ("a", "b")]
     )
-    held.lost_touch()
+    held.begin_resync()
     held.fold([fact(kinds.CRONJOB.token, {"metadata": meta("a", 2, "a")})])
     assert list(held.complete().refs) == [ObjectRef("cronjobs", "ns/b")]
     assert list(held.crons) == ["ns/a"]

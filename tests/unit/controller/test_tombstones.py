@@ -33,7 +33,7 @@ def completed(*facts: Fact, then: tuple[Fact, ...] = ()) -> set[int]:
     replica.fold(facts)
     replica.complete()
     record = replica.jobs["ns/train"]
-    record.prime()
+    record.acquire()
     replica.fold(then)
     return record.completed.get("a", set())
 
@@ -83,7 +83,7 @@ def test_the_owner_does_not_count_again_what_a_restart_struck_out():
     replica = Informers(scheduler_names=["volcano"])
     replica.fold([a_job(10), fact("pods", pod("p-1", 20, "Succeeded"))])
     record = replica.jobs["ns/train"]
-    record.prime()
+    record.acquire()
     replica.fold([a_job(40, retries=1)])
     assert record.completed.get("a", set()) == set()
     replica.fold([tombstone()])
@@ -100,7 +100,7 @@ def test_the_next_look_writes_it_down_and_counts_it():
         tombstone(),
     ])  # fmt: skip
     record = replica.jobs["ns/train"]
-    record.prime()
+    record.acquire()
     done = advance(
         replica.facts_of(record), record.requests.values(), record.delayed, now=1_760_000_000.0
     )

@@ -199,7 +199,7 @@ class Controller:
         self.cluster = cluster
         self._left = dies_after
         self.record = JobRecord(cluster.job, self._views(), scheduler_name="volcano")
-        self.record.prime()
+        self.record.acquire()
         self.applied = 0
 
     def _views(self) -> dict[str, PodView]:
@@ -210,7 +210,7 @@ class Controller:
         """Take in what has changed, pod by pod, as facts would bring it."""
         self.record.take(self.cluster.job)
         if self.record.group is not self.cluster.group:
-            self.record.regrouped(self.cluster.group)
+            self.record.group_changed(self.cluster.group)
         known = dict(self.record.pods)
         fresh = self._views()
         for name, before in known.items():
@@ -235,7 +235,7 @@ class Controller:
                 group_wanted=self.record.group_wanted({}),
                 completed=self.record.completed,
                 applied=self.applied,
-                tried=self.record.tried,
+                interrupted=self.record.interrupted,
             ),
             tuple(self.record.requests.values()),
             self.record.delayed,
@@ -258,7 +258,7 @@ class Controller:
         self.hear()
         for _ in range(100):
             found = self.look()
-            if not found.stages and not found.again and not self.record.requests:
+            if not found.stages and not found.requeue and not self.record.requests:
                 return self.cluster.job.status
         raise AssertionError(f"never settles: {self.cluster.writes[-12:]}")
 
