@@ -8,12 +8,12 @@ from pumice.events.tls import TlsClient
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import AckExtender, Commands, IntentSlots
 from services.binder.adapters.desired import DesiredStatuses
-from services.binder.adapters.devices import DeviceBinder, DeviceTimes
+from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
 from services.binder.adapters.execute import Executor
 from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.adapters.recorder import PodEvents, Recorder
 from services.binder.adapters.statuses import Statuses
-from services.binder.adapters.throttle import Pace, PaceLimits, Throttle
+from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings, Throttle
 from services.binder.adapters.volumes import VolumeBinder
 from services.binder.adapters.watch import ApiServerProbe, Backlogs, Markers
 from services.binder.intents.steps import RetryDelays
@@ -46,7 +46,7 @@ SERVICE: Final = "binder"
 _BATCH: Final = 4
 """Deliveries taken unasked: few, so that a busy binder leaves work to an idle one."""
 _SHOWN_S: Final = 60.0
-"""How long a key is shown that does not fail again: the binder is not told when objects go."""
+"""How long a key is shown that does not fail again: the binder does not watch for deletions."""
 _EVENT_CONNECTIONS: Final = 8
 """Connections to the API server beyond those for intents and statuses."""
 
@@ -85,13 +85,13 @@ class _Wiring:
         self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
         self._metrics = BinderMetrics(context.metrics)
-        limits = PaceLimits(
+        limits = LimiterSettings(
             start=min(settings.requests_start, settings.requests_most),
             most=settings.requests_most,
             slow_s=settings.slow_answer,
         )
         self._throttle = Throttle(
-            Pace(limits), per_node=settings.requests_per_node, metrics=self._metrics
+            ConcurrencyLimiter(limits), per_node=settings.requests_per_node, metrics=self._metrics
         )
         self._contain = Containment(
             context.set_aside, clock=context.clock, log=context.log, lasts_s=_SHOWN_S
@@ -241,7 +241,7 @@ class _Wiring:
                 contain=self._contain,
                 clock=context.clock,
                 faults=context.faults,
-                times=DeviceTimes(
+                times=DeviceTimeouts(
                     write_s=self._settings.volume_bind_timeout,
                     prepare_s=self._settings.device_bind_timeout,
                 ),

@@ -90,13 +90,13 @@ class _Wiring:
         queue = PublishQueue(self._kinds)
         watchers: list[Watcher] = []
 
-        def renew() -> None:
+        def revalidate() -> None:
             for watcher in watchers:
-                watcher.renew()
+                watcher.revalidate()
 
         claims = self._claims()
         published = self._published()
-        publisher = self._publisher(queue, published, renew, claims)
+        publisher = self._publisher(queue, published, revalidate, claims)
         watchers += self._watchers(queue, publisher)
         announcer = self._on_bus.announcer()
         return [
@@ -194,7 +194,7 @@ class _Wiring:
         self,
         queue: PublishQueue,
         published: PublishedFacts,
-        renew: Callable[[], None],
+        revalidate: Callable[[], None],
         claims: Claims,
     ) -> StatePublisher:
         context = self._context
@@ -205,7 +205,7 @@ class _Wiring:
             subjects=self._subjects,
             kinds=self._kinds,
             published=published,
-            renew=renew,
+            revalidate=revalidate,
             claims=claims,
             instance=context.instance,
             clock=context.clock,

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from services.cache.adapters.watcher import LISTED_ANEW
+from services.cache.adapters.watcher import RELIST_MAX
 from shared.contracts.codec import decode_lease
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
@@ -42,7 +42,7 @@ async def test_a_cache_that_holds_many_pods_takes_over_in_a_rush_and_loses_none(
     """So many that it does not list them anew, but goes on with its watch."""
     first = await _two_replicas_at_work(scene, "cache", gangs=30, cpu="100m")
     await until(
-        lambda: len(scene.judge.pods) > LISTED_ANEW, deadline_s=60, describe=scene.services.logs
+        lambda: len(scene.judge.pods) > RELIST_MAX, deadline_s=60, describe=scene.services.logs
     )
     first.kill()
     await scene.all_running(deadline_s=120)

@@ -317,7 +317,7 @@ def simulate(
 
     thinking = random.Random(f"think-{seed}")
     # Clusters are small here: how a new leader of the cache treats many objects has to be drawn.
-    much, watcher.LISTED_ANEW = watcher.LISTED_ANEW, random.Random(f"much-{seed}").choice((0, 500))
+    much, watcher.RELIST_MAX = watcher.RELIST_MAX, random.Random(f"much-{seed}").choice((0, 500))
     collecting = gc.isenabled()
     gc.disable()  # finalizers must not run at a moment that no seed decides
     try:
@@ -326,7 +326,7 @@ def simulate(
         ) as runner:
             return runner.run(main())
     finally:
-        watcher.LISTED_ANEW = much
+        watcher.RELIST_MAX = much
         if collecting:
             gc.enable()
             gc.collect()

@@ -53,7 +53,7 @@ def scheduler_that_forgets_what_it_asked_for(monkeypatch):
 
 def binder_that_acknowledges_before_it_acts(monkeypatch):
     """Loses the intents that it has in hand when it is killed, which happens with the first."""
-    end = Commands._end
+    end = Commands._execute
     waiting = []
 
     async def ack_first(self, delivery, intent, epoch):
@@ -70,7 +70,7 @@ def binder_that_acknowledges_before_it_acts(monkeypatch):
             machine.kill()
             sim.revive(machine)
 
-    monkeypatch.setattr(Commands, "_end", ack_first)
+    monkeypatch.setattr(Commands, "_execute", ack_first)
     monkeypatch.setitem(NEMESES, "binders_killed", killed)
 
 

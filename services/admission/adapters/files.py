@@ -19,7 +19,7 @@ from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
 from shared.serving.identity import ServingCertificate
 
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 """Files are polled: a mounted ConfigMap changes by a link, which not every watcher sees."""
 
 
@@ -46,7 +46,7 @@ class Configuration:
         self._terms = terms
         if self._path is not None:
             try:
-                self._take(self._path.read_text(encoding="utf-8"))
+                self._apply(self._path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, BadConfiguration) as error:
                 raise Rejected(
                     f"--admission-conf: {self._path}: {error}", field="admission-conf"
@@ -60,24 +60,24 @@ class Configuration:
     async def run(self) -> None:
         """Reread the file when it changes, until cancelled."""
         while True:
-            await self._clock.sleep(_LOOK_S)
+            await self._clock.sleep(_POLL_S)
             if self._path is not None:
-                self._look(self._path)
+                self._read_file(self._path)
 
-    def _look(self, path: Path) -> None:
+    def _read_file(self, path: Path) -> None:
         try:
             text = path.read_text(encoding="utf-8")
             if text == self._text:
                 return
             self._text = text
-            self._take(text)
+            self._apply(text)
         except (OSError, UnicodeDecodeError, BadConfiguration) as error:
             self._log.error("admission_conf_refused", file=str(path), reason=str(error))
             return
         self._log.info("admission_conf_read", file=str(path))
         self._changed()
 
-    def _take(self, text: str) -> None:
+    def _apply(self, text: str) -> None:
         self._text = text
         groups = read_configuration(text)
         self._terms = msgspec.structs.replace(self._terms, resource_groups=groups)
@@ -101,21 +101,21 @@ class ClientAuthority:
         self._log = log
         self._text = ""
         if self._path is not None:
-            self._take(self._path)
+            self._apply(self._path)
 
     async def run(self) -> None:
         """Reread the file when it changes, until cancelled."""
         while True:
-            await self._clock.sleep(_LOOK_S)
+            await self._clock.sleep(_POLL_S)
             if self._path is None:
                 continue
             try:
-                if self._take(self._path):
+                if self._apply(self._path):
                     self._log.info("client_ca_read", file=str(self._path))
             except Rejected as error:
                 self._log.error("client_ca_refused", reason=str(error))
 
-    def _take(self, path: Path) -> bool:
+    def _apply(self, path: Path) -> bool:
         """Trust what the file holds; returns whether that is something else than before."""
         try:
             text = path.read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ from shared.runtime.logs import Logger
 T = TypeVar("T")
 
 _YOUNG_S: Final = 1.0
-_NAMESPACES_MOST: Final = 1000
+_NAMESPACES_MAX: Final = 1000
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class Lookup:
         if recent is None:
             recent = _Recent(partial(self._annotations_of, namespace), clock=self._clock)
             self._annotations[namespace] = recent
-            if len(self._annotations) > _NAMESPACES_MOST:
+            if len(self._annotations) > _NAMESPACES_MAX:
                 del self._annotations[next(iter(self._annotations))]
         try:
             return await recent.get()
@@ -113,7 +113,7 @@ class Lookup:
 
 
 _PATH: Final = "/openapi/v3/api/v1"
-_AGAIN_S: Final = 600.0
+_REFRESH_S: Final = 600.0
 """An API server is upgraded now and then."""
 _RETRY_S: Final = 30.0
 
@@ -141,7 +141,7 @@ class OpenApi:
     async def run(self) -> None:
         """Read it now and again, until cancelled."""
         while True:
-            await self._clock.sleep(_AGAIN_S if await self._read() else _RETRY_S)
+            await self._clock.sleep(_REFRESH_S if await self._read() else _RETRY_S)
 
     async def _read(self) -> bool:
         try:

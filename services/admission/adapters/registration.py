@@ -125,13 +125,13 @@ class Registration:
             try:
                 await self._kube.create(kind, "", body)
             except Gone:
-                self._say_unsupported()
+                self._log_unsupported()
                 return
             except Conflict:
                 return  # another replica was first, with the same
         self._log.info("webhooks_registered", kind=kind.kind, webhooks=len(webhooks))
 
-    def _say_unsupported(self) -> None:
+    def _log_unsupported(self) -> None:
         """Log once that this API server calls no webhooks (an embedded one, say)."""
         if not self._has_warned:
             self._has_warned = True
@@ -160,7 +160,7 @@ class Registration:
                 "rules": [rule],
                 "failurePolicy": self._failure_policy,
                 "matchPolicy": "Equivalent",
-                "namespaceSelector": {"matchExpressions": [self._elsewhere()]},
+                "namespaceSelector": {"matchExpressions": [self._excluded_namespaces()]},
                 "objectSelector": {},
                 "sideEffects": "None",
                 "timeoutSeconds": self._timeout_s,
@@ -174,7 +174,7 @@ class Registration:
                 ]
             yield webhook
 
-    def _elsewhere(self) -> Json:
+    def _excluded_namespaces(self) -> Json:
         """Return what keeps us out of the namespaces that must work without us."""
         names = [_NEVER, *([self._address.namespace] if self._address.namespace else [])]
         return {"key": _NAME_LABEL, "operator": "NotIn", "values": names}

@@ -32,7 +32,7 @@ from shared.runtime.spans import Spans
 from shared.serving.connections import Limits
 from shared.serving.server import BODY_MAX, HttpsServer
 
-_JUDGED_MOST: Final = 64
+_JUDGED_MAX: Final = 64
 """Reviews that are judged at once, of any size."""
 _LARGER: Final = f"the review is larger than {BODY_MAX} bytes"
 _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 408, 413, 415, 500
@@ -67,7 +67,7 @@ class WebhookServer:
         self._metrics = metrics
         self._spans = spans
         self._log = log
-        self._judged = asyncio.Semaphore(_JUDGED_MOST)
+        self._judged = asyncio.Semaphore(_JUDGED_MAX)
         self._https = HttpsServer(
             self.name,
             context=context,

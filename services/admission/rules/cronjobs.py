@@ -23,7 +23,7 @@ from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG, CronJob, CronJobS
 from shared.jobs.problems import Problem, Problems, unqualified
 from shared.model import schedules
 
-_SLIPS_MAX: Final = 20
+_UNKNOWN_FIELDS_MAX: Final = 20
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
@@ -35,10 +35,12 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
         return cron
     if found := list(cron_problems(cron)):
         return refused(found)
-    return Verdict(hints=list(islice(_slips(request.object, facts), _SLIPS_MAX)))
+    return Verdict(
+        hints=list(islice(_unknown_field_problems(request.object, facts), _UNKNOWN_FIELDS_MAX))
+    )
 
 
-def _slips(stated: Json, facts: Facts) -> Iterator[str]:
+def _unknown_field_problems(stated: Json, facts: Facts) -> Iterator[str]:
     """Yield warnings of fields in the template of its jobs, as the API server would say them."""
     spec = stated.get("spec")
     template = spec.get("jobTemplate") if isinstance(spec, dict) else None

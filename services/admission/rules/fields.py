@@ -1,8 +1,8 @@
-"""Fields of pod templates and claims that no Kubernetes knows: slips that the CRD would store.
+"""Fields of pod templates and claims that no Kubernetes knows: typos that the CRD would store.
 
-A CRD keeps templates as they come, so that any field of any version can be set, and a field with a
-slip in its name would be stored and never heard of again. What the API server itself would know is
-in its OpenAPI (`adapters.lookup`); the forms of its messages are those of its strict validation.
+A CRD keeps templates as they come, so that any field of any version can be set, and a misspelt
+field would be stored without a warning. The fields that the API server knows are in its OpenAPI
+(`adapters.lookup`); the forms of the messages are those of its strict validation.
 """
 
 from collections.abc import Iterator, Mapping

@@ -36,7 +36,7 @@ from shared.jobs.rules import (
     update_problems,
 )
 
-_SLIPS_MAX: Final = 20
+_UNKNOWN_FIELDS_MAX: Final = 20
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 _CREATE, _UPDATE = "CREATE", "UPDATE"
 
@@ -107,7 +107,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     if request.operation == _UPDATE:
         return _update(request, job, facts, terms)
     unknown = _unknown(request.object, facts)
-    faults = _slips(unknown) if terms.refuse_unknown_fields else ()
+    faults = _unknown_field_problems(unknown) if terms.refuse_unknown_fields else ()
     if found := [*job_problems(job), *_queue(job, facts), *faults]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
@@ -132,7 +132,7 @@ def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> 
     longer = set(name_problems(job)) - set(name_problems(old))
     slips = set(_unknown(request.old, facts))
     new = [path for path in _unknown(request.object, facts) if path not in slips]
-    faults = _slips(new) if terms.refuse_unknown_fields else ()
+    faults = _unknown_field_problems(new) if terms.refuse_unknown_fields else ()
     found = [
         *scale_problems(job), *sorted(longer, key=str), *update_problems(before, after), *faults,
     ]  # fmt: skip
@@ -141,10 +141,10 @@ def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> 
 
 def _unknown(stated: Json, facts: Facts) -> list[str]:
     """Return the paths of the first fields that Kubernetes does not know."""
-    return list(islice(unknown_fields(_spec(stated), facts.schemas), _SLIPS_MAX))
+    return list(islice(unknown_fields(_spec(stated), facts.schemas), _UNKNOWN_FIELDS_MAX))
 
 
-def _slips(unknown: Iterable[str]) -> list[Problem]:
+def _unknown_field_problems(unknown: Iterable[str]) -> list[Problem]:
     return [Problem(path, "Kubernetes knows no such field") for path in unknown]
 
 

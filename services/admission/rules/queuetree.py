@@ -1,7 +1,7 @@
 """How a queue must fit into the tree of queues (W53): its place, and its share of what is above.
 
 Messages are Volcano's to the letter. Amounts are compared as scheduling counts them; of several
-faults the first is told.
+faults the first is reported.
 """
 
 from typing import Final
@@ -175,8 +175,8 @@ def _amounts(listed: CrResourceList) -> Resource:
 def _readable(listed: CrResourceList) -> CrResourceList:
     """Return the amounts without those that are none.
 
-    They are of queues that came in while no webhook was there. The author of a change
-    of such a queue is told about it; the author of another queue beside it is not.
+    They are of queues that came in while no webhook was there. A change of such a queue is refused
+    with that reason; one of another queue beside it is not.
     """
     try:
         parse_list(listed)

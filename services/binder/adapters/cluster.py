@@ -1,6 +1,6 @@
 """The requests of intents; every refusal becomes an `ApiResponse` that the steps can judge.
 
-Each request waits for its slot, is timed, and tells the pace how the API server is doing.
+Each request waits for its slot, is timed, and its latency and result go to the limiter.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -122,7 +122,7 @@ class Cluster:
             reply = await _reply(request, self._scheduler_names)
             end = self._clock.monotonic()
         overloaded = reply.kind is ResponseKind.BUSY
-        self._throttle.pace.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
+        self._throttle.limiter.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
         self._metrics.request_seconds.labels(verb).observe(end - start)
         if overloaded:
             self._metrics.retries.labels(verb).inc()

@@ -58,30 +58,30 @@ class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AckExtender:
-    """Extends the acknowledgement time of deliveries that are worked on.
+    """Extends the acknowledgement time of deliveries that are being processed.
 
-    That time is short, so that the work of a killed binder moves on at once. A living one extends
-    it three times in each such period, however long a gang takes.
+    That time is short, so that another binder soon takes over from one that was killed. A live one
+    extends it three times in each such period, however long a gang takes.
     """
 
     def __init__(self, *, ack_wait_s: float, clock: Clock, log: Logger) -> None:
-        self._pulse_s = ack_wait_s / 3
+        self._interval_s = ack_wait_s / 3
         self._clock = clock
         self._log = log
 
     @asynccontextmanager
     async def extended(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
-        """Keep `delivery` for the length of a block; the pulse is a task of `group`."""
-        name = f"pulse {delivery.message.sequence}"
-        pulse = group.create_task(self._pulse(delivery), name=name)
+        """Extend the time of `delivery` for the length of a block, by a task of `group`."""
+        name = f"ack-extension {delivery.message.sequence}"
+        extension = group.create_task(self._keep_extending(delivery), name=name)
         try:
             yield
         finally:
-            pulse.cancel()
+            extension.cancel()
 
-    async def _pulse(self, delivery: Delivery) -> None:
+    async def _keep_extending(self, delivery: Delivery) -> None:
         while True:
-            await self._clock.sleep(self._pulse_s)
+            await self._clock.sleep(self._interval_s)
             try:
                 await delivery.in_progress()
             except Retryable as error:
@@ -146,19 +146,19 @@ class Commands:
                 else:
                     await self._slots.held.acquire()
                     name = f"{self.name} {item.message.sequence}"
-                    group.create_task(self._hold(group, item, self._epoch), name=name)
+                    group.create_task(self._process(group, item, self._epoch), name=name)
 
-    async def _hold(self, group: TaskGroup, delivery: Delivery, epoch: int) -> None:
+    async def _process(self, group: TaskGroup, delivery: Delivery, epoch: int) -> None:
         key = f"{self._partition}/{delivery.message.sequence}"
         try:
             async with self._acks.extended(group, delivery):
                 with self._contain.isolate("intent", key, stage=_STAGE) as isolated:
                     await self._handle(delivery, epoch)
                 if isolated.error is not None:
-                    await put_off(delivery, NEWER_DELAY_S, self._log)
+                    await redeliver_later(delivery, NEWER_DELAY_S, self._log)
         except Rejected as error:
             self._contain.failed("intent", key, stage=_STAGE, error=str(error))
-            await put_off(delivery, NEWER_DELAY_S, self._log)
+            await redeliver_later(delivery, NEWER_DELAY_S, self._log)
         finally:
             self._slots.held.release()
 
@@ -177,9 +177,9 @@ class Commands:
             elif reason := breach(intent):
                 await self._poison(delivery, reason)
             else:
-                await self._end(delivery, intent, epoch)
+                await self._execute(delivery, intent, epoch)
 
-    async def _end(self, delivery: Delivery, intent: BindGang | Evict, epoch: int) -> None:
+    async def _execute(self, delivery: Delivery, intent: BindGang | Evict, epoch: int) -> None:
         if not await self._finished.has(intent.id):
             mark = mark_of(delivery.message.headers)
             await self._tenure.settled()
@@ -193,7 +193,7 @@ class Commands:
                 outcome = worked
             self._faults.point("binder.after-write")
             await self._outcomes.publish(self._partition, outcome)
-            self._tell(delivery, intent, outcome)
+            self._report(delivery, intent, outcome)
             self._faults.point("binder.after-outcome")
         await self._answer(delivery)
 
@@ -209,7 +209,7 @@ class Commands:
                 return await self._executor.report(intent)
             return await self._executor.run(intent, ended)
 
-    def _tell(self, delivery: Delivery, intent: BindGang | Evict, outcome: Outcome) -> None:
+    def _report(self, delivery: Delivery, intent: BindGang | Evict, outcome: Outcome) -> None:
         kind = "bind" if isinstance(intent, BindGang) else "evict"
         took_s = self._clock.now() - delivery.message.time
         self._metrics.intent_seconds.labels(kind).observe(max(took_s, 0.0))
@@ -236,7 +236,7 @@ class Commands:
             return
         self._metrics.newer.labels(self._stream).inc()
         self._log.warning("newer_command_delayed", reason=str(error), attempt=delivery.attempt)
-        await put_off(delivery, NEWER_DELAY_S, self._log)
+        await redeliver_later(delivery, NEWER_DELAY_S, self._log)
 
     async def _poison(self, delivery: Delivery, reason: str) -> None:
         message = delivery.message
@@ -282,18 +282,18 @@ def is_identity(text: str) -> bool:
     return 0 < len(text) <= _ID_MAX and text.isascii() and text.isprintable()
 
 
-class _LooseItem(msgspec.Struct, frozen=True):
+class _PartialItem(msgspec.Struct, frozen=True):
     pod: str = ""
     uid: str = ""
 
 
-class _Loose(msgspec.Struct, frozen=True):
+class _PartialCommand(msgspec.Struct, frozen=True):
     """The readable part of a command that breaks the contract."""
 
     id: str
     job: str = ""
-    binds: tuple[_LooseItem, ...] = ()
-    victims: tuple[_LooseItem, ...] = ()
+    binds: tuple[_PartialItem, ...] = ()
+    victims: tuple[_PartialItem, ...] = ()
 
 
 def failed_outcome(payload: bytes, reason: str, *, instance: str, now: float) -> Outcome | None:
@@ -302,22 +302,22 @@ def failed_outcome(payload: bytes, reason: str, *, instance: str, now: float) ->
     An id travels in a header, so that it must be one: those of schedulers are digits and dashes.
     """
     try:
-        loose = msgspec.json.decode(unpack(payload), type=_Loose)
+        partial = msgspec.json.decode(unpack(payload), type=_PartialCommand)
     except (ValueError, RecursionError):
         return None
-    if not is_identity(loose.id):
+    if not is_identity(partial.id):
         return None
     items = tuple(
         ItemOutcome(
             pod=item.pod, uid=item.uid, result=Result.FAILED, retry=Retry.NEVER, message=reason
         )
-        for item in (*loose.binds, *loose.victims)
+        for item in (*partial.binds, *partial.victims)
     )
-    return Outcome(intent=loose.id, job=loose.job, items=items, instance=instance, time=now)
+    return Outcome(intent=partial.id, job=partial.job, items=items, instance=instance, time=now)
 
 
-async def put_off(delivery: Delivery, delay_s: float, log: Logger) -> None:
-    """Leave a message to a later delivery."""
+async def redeliver_later(delivery: Delivery, delay_s: float, log: Logger) -> None:
+    """Have a message delivered again after a delay."""
     try:
         await delivery.nak(delay_s)
     except Retryable as lost:

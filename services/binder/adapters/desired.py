@@ -3,7 +3,7 @@
 The newest status stands, however late an older one is handled, even by another binder: a write
 holds for one version of its object only, so of two writes that race the second is refused. A binder
 that is refused reads the object, and then asks whether its status is still the last one of its
-subject: if not, it goes on with that one, or lets go. So a status costs one request to the API
+subject: if not, it goes on with that one, or stops. So a status costs one request to the API
 server and none to the server of the bus, unless another writer was in the way. Nothing is given up:
 trouble means a later redelivery.
 
@@ -19,8 +19,8 @@ import asyncio
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, put_off
-from services.binder.adapters.statuses import KIND_OF, Nothing, Statuses, StatusPatch
+from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, redeliver_later
+from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
@@ -101,9 +101,9 @@ class DesiredStatuses:
                 else:
                     await self._slots.acquire()
                     name = f"{self.name} {item.message.sequence}"
-                    group.create_task(self._hold(group, item), name=name)
+                    group.create_task(self._process(group, item), name=name)
 
-    async def _hold(self, group: TaskGroup, delivery: Delivery) -> None:
+    async def _process(self, group: TaskGroup, delivery: Delivery) -> None:
         try:
             async with self._acks.extended(group, delivery):
                 mark = mark_of(delivery.message.headers)
@@ -112,15 +112,15 @@ class DesiredStatuses:
                     await delivery.ack()
                     return
                 if wait_s := _deferral_s(delivery):
-                    await put_off(delivery, wait_s, self._log)
+                    await redeliver_later(delivery, wait_s, self._log)
                     return
                 with self._tenure.working(mark):
                     await self._handle(delivery)
         except (Retryable, Conflict) as error:
             asked_s = error.retry_after_s if isinstance(error, Retryable) else None
-            await self._later(delivery, str(error), asked_s)
+            await self._retry_later(delivery, str(error), asked_s)
         except Rejected as error:
-            await self._later(delivery, str(error), None)
+            await self._retry_later(delivery, str(error), None)
         finally:
             self._slots.release()
 
@@ -137,12 +137,12 @@ class DesiredStatuses:
                 if await self._statuses.is_gone(wanted):
                     self._contain.gone(kind, wanted.key)
                     break
-                await self._later(delivery, str(isolated.error), None)
+                await self._retry_later(delivery, str(isolated.error), None)
                 return
         await delivery.ack()
 
     async def _apply(self, message: Message, wanted: Desired) -> Message | None:
-        """Make the world so, and return the message that supersedes this one if there is one."""
+        """Write the wanted status; return the message that supersedes this one if there is one."""
         kind = KIND_OF[type(wanted)].token
         if isinstance(wanted, DesiredPod) and self._ended.pod(wanted.uid):
             self._metrics.statuses.labels(kind, "void").inc()
@@ -160,7 +160,7 @@ class DesiredStatuses:
             else:
                 self._metrics.statuses.labels(kind, change.value).inc()
         except Gone:
-            self._metrics.statuses.labels(kind, Nothing.OVER.value).inc()
+            self._metrics.statuses.labels(kind, NoPatch.OVER.value).inc()
         except Rejected as error:
             self._metrics.statuses.labels(kind, "refused").inc()
             self._log.error("status_refused", kind=kind, object=wanted.key, reason=str(error))
@@ -209,10 +209,10 @@ class DesiredStatuses:
         await delivery.term(reason)
         return None
 
-    async def _later(self, delivery: Delivery, reason: str, asked_s: float | None) -> None:
+    async def _retry_later(self, delivery: Delivery, reason: str, asked_s: float | None) -> None:
         self._log.info("status_postponed", subject=delivery.message.subject, reason=reason)
         delay_s = self._backoff.delay_s(delivery.attempt - 1) if asked_s is None else asked_s
-        await put_off(delivery, delay_s, self._log)
+        await redeliver_later(delivery, delay_s, self._log)
 
 
 def _deferral_s(delivery: Delivery) -> int:

@@ -39,11 +39,11 @@ _POD_EVERY: Final = 3
 NextStep = Callable[[ResourceClaim], steps.Step]
 
 
-class DeviceTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Patience with claims."""
+class DeviceTimeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Timeouts of writes to claims and of their preparation."""
 
     write_s: float
-    """How long one is written to in vain."""
+    """How long a write to a claim is retried."""
     prepare_s: float
     """How long drivers may take to prepare devices."""
 
@@ -60,10 +60,10 @@ class DeviceBinder:
         contain: Containment,
         clock: Clock,
         faults: Faults,
-        times: DeviceTimes,
+        times: DeviceTimeouts,
         waits: Callable[[Bind], None],
     ) -> None:
-        """Tell `waits` of each pod whose devices are being prepared."""
+        """Call `waits` for each pod whose devices are being prepared."""
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
@@ -77,25 +77,25 @@ class DeviceBinder:
         self, gang: BindGang, without: Mapping[int, ItemOutcome]
     ) -> dict[int, ItemOutcome]:
         """Make a gang's claims ready, but for the pods `without`; return how others end so far."""
-        lost = _Losses(gang, without)
+        failed_pods = _FailedPods(gang, without)
         every = dict(enumerate(gang.binds))
         users = {index: item for index, item in every.items() if item.devices}
         awaited = {i: item for i, item in users.items() if any(u.to_prepare for u in item.devices)}
-        if not lost.are_too_many:
-            await self._each(users, self._reserve, lost)
-        if not lost.are_too_many:
-            await self._each(awaited, partial(self._prepared, lost), lost)
-        if lost.are_too_many:
-            await self._each(every, lost.share, lost)
-        return lost.failed
+        if not failed_pods.are_too_many:
+            await self._for_each(users, self._reserve, failed_pods)
+        if not failed_pods.are_too_many:
+            await self._for_each(awaited, partial(self._prepared, failed_pods), failed_pods)
+        if failed_pods.are_too_many:
+            await self._for_each(every, failed_pods.gang_failed, failed_pods)
+        return failed_pods.failed
 
-    async def _each(
+    async def _for_each(
         self,
         items: Mapping[int, Bind],
         work: Callable[[Bind], Awaitable[str]],
-        lost: "_Losses",
+        failed_pods: "_FailedPods",
     ) -> None:
-        """Do something for pods that have not failed; a message says that one does."""
+        """Run `work` for each pod that has not failed; a message that it returns is a failure."""
 
         async def one(index: int, item: Bind) -> None:
             message = ""
@@ -104,22 +104,24 @@ class DeviceBinder:
             if kept.error is not None:
                 message = describe(kept.error)
             if message:
-                await self._fail(index, item, message, lost)
+                await self._fail(index, item, message, failed_pods)
 
         async with TaskGroup() as group:
             for index, item in items.items():
-                if index not in lost:
+                if index not in failed_pods:
                     group.create_task(one(index, item), name=f"devices {item.pod}")
 
-    async def _fail(self, index: int, item: Bind, message: str, lost: "_Losses") -> None:
-        """Note how a pod ends and give its devices back, unless it is bound already.
+    async def _fail(self, index: int, item: Bind, message: str, failed_pods: "_FailedPods") -> None:
+        """Record that a pod failed and release its devices, unless it is bound already.
 
-        Of an intent that comes again some pods may have been bound before.
+        Pods of a redelivered intent may have been bound before.
         """
         seen = await self._cluster.ended(item)
         if seen is not None and seen.result is Result.BOUND:
             return
-        lost.note(index, seen or ended(item, Result.FAILED, retry=Retry.LATER, message=message))
+        failed_pods.note(
+            index, seen or ended(item, Result.FAILED, retry=Retry.LATER, message=message)
+        )
         if seen is None or seen.result is not Result.CONFLICT:
             await self.release(item)
 
@@ -133,11 +135,11 @@ class DeviceBinder:
     def _reserve_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:
         return steps.reserve_step(item, use, claim, now=self._now())
 
-    async def _prepared(self, lost: "_Losses", item: Bind) -> str:
+    async def _prepared(self, failed_pods: "_FailedPods", item: Bind) -> str:
         """Wait until drivers have prepared a pod's devices; return why that fails."""
         deadline = self._clock.monotonic() + self._times.prepare_s
         attempt = 0
-        while not lost.are_too_many:
+        while not failed_pods.are_too_many:
             step = await self._state(item)
             if isinstance(step, Ready):
                 return ""
@@ -152,7 +154,7 @@ class DeviceBinder:
         return ""
 
     async def _state(self, item: Bind) -> steps.State:
-        """Return how far drivers are with a pod's devices."""
+        """Return whether drivers have prepared a pod's devices."""
         for use in item.devices:
             if use.to_prepare:
                 step = await self._advance(use, partial(self._prepared_step, use))
@@ -218,8 +220,8 @@ class DeviceBinder:
         return step
 
 
-class _Losses:
-    """The pods of an intent that cannot be bound, and whether its gang can do without them."""
+class _FailedPods:
+    """The pods of an intent that cannot be bound, and whether its gang still has its minimum."""
 
     def __init__(self, gang: BindGang, without: Mapping[int, ItemOutcome]) -> None:
         self._before = without
@@ -237,7 +239,7 @@ class _Losses:
     def are_too_many(self) -> bool:
         return len(self._before) + len(self.failed) > self._most
 
-    async def share(self, item: Bind) -> str:  # noqa: ARG002 - the same for all
-        """Return why a pod is not bound that has what it needs."""
+    async def gang_failed(self, item: Bind) -> str:  # noqa: ARG002 - the same for all
+        """Return why a pod is not bound although its own devices are ready."""
         first = next(iter((*self.failed.values(), *self._before.values())))
         return f"{first.pod} of its gang is not bound: {first.message}"

@@ -98,7 +98,7 @@ class Executor:
             await self._bind_all(intent, progress)
         else:
             await self._evict_all(intent, progress)
-        return self._close(intent, progress)
+        return self._count_outcome(intent, progress)
 
     def refuse(self, intent: BindGang | Evict, reason: str) -> Outcome:
         """Return that nothing was done for any pod, and that it may be decided again."""
@@ -107,28 +107,28 @@ class Executor:
         progress = IntentProgress(intent)
         for index, item in enumerate(items):
             progress.record(index, _failed(item, reason))
-        return self._close(intent, progress)
+        return self._count_outcome(intent, progress)
 
     async def report(self, intent: BindGang | Evict) -> Outcome:
         """Return how each pod stands without trying anything: it was delivered too often."""
         progress = IntentProgress(intent)
         if isinstance(intent, BindGang):
             for index, item in enumerate(intent.binds):
-                ended = await self._fenced(item, self._report_bind(item))
+                ended = await self._isolated(item, self._report_bind(item))
                 await self._clean_up(item, ended)
                 progress.record(index, ended)
         else:
             for index, victim in enumerate(intent.victims):
-                progress.record(index, await self._fenced(victim, self._report_eviction(victim)))
-        return self._close(intent, progress)
+                progress.record(index, await self._isolated(victim, self._report_eviction(victim)))
+        return self._count_outcome(intent, progress)
 
-    async def _fenced(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
+    async def _isolated(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
         """Return how one pod ended; an error of ours fails this pod and not its gang."""
         with self._contain.isolate(POD.token, item.pod, stage="execute", uid=item.uid) as isolated:
             return await work
         return _failed(item, describe(isolated.error or Exception()))
 
-    def _close(self, intent: BindGang | Evict, progress: IntentProgress) -> Outcome:
+    def _count_outcome(self, intent: BindGang | Evict, progress: IntentProgress) -> Outcome:
         outcome = progress.outcome(instance=self._instance, now=self._clock.now())
         kind = "bind" if isinstance(intent, BindGang) else "evict"
         for item in outcome.items:
@@ -137,7 +137,7 @@ class Executor:
 
     async def _bind_all(self, gang: BindGang, progress: IntentProgress) -> None:
         async def one(index: int, item: Bind) -> None:
-            ended = await self._fenced(item, self._bind(item))
+            ended = await self._isolated(item, self._bind(item))
             await self._clean_up(item, ended)
             if ended.result is Result.BOUND:
                 with self._contain.isolate(POD.token, item.pod, stage="tell"):
@@ -183,7 +183,7 @@ class Executor:
 
     async def _evict_all(self, intent: Evict, progress: IntentProgress) -> None:
         async def one(index: int, victim: Victim) -> None:
-            ended = await self._fenced(victim, self._evict(intent, victim))
+            ended = await self._isolated(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
                 with self._contain.isolate(POD.token, victim.pod, stage="tell"):
                     for listener in self._listeners:
@@ -199,7 +199,7 @@ class Executor:
                 checked_s = self._clock.monotonic()
             if verdict is not Nomination.PROCEED:
                 for index in chunk:
-                    progress.record(index, _unharmed(intent.victims[index], verdict))
+                    progress.record(index, _not_evicted(intent.victims[index], verdict))
                 continue
             async with TaskGroup() as group:
                 for index in chunk:
@@ -272,7 +272,7 @@ def _failed(item: Bind | Victim, message: str) -> ItemOutcome:
     )
 
 
-def _unharmed(victim: Victim, verdict: Nomination) -> ItemOutcome:
+def _not_evicted(victim: Victim, verdict: Nomination) -> ItemOutcome:
     if verdict is Nomination.SPARE:
         message = "its preemptor needs no room any more"
         return ended(victim, Result.SPARED, message=message)

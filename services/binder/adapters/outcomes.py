@@ -29,7 +29,7 @@ _REMEMBERED: Final = 200_000
 """Intents whose end is remembered; an hour of OUTCOME at 50 intents/s."""
 _PODS_REMEMBERED: Final = 100_000
 """Pods whose end is remembered: those of which a desired status may still be on its way."""
-_FEW: Final = 100
+_ITEMS_MAX: Final = 100
 _ENDED: Final = frozenset({Result.BOUND, Result.EVICTED, Result.CONFLICT, Result.GONE})
 
 
@@ -54,7 +54,7 @@ class Outcomes:
     async def publish(self, partition: int, outcome: Outcome) -> None:
         """Return once the server has stored the outcome; retries as long as it takes.
 
-        One that is too large is told shorter: scheduling needs to know how each pod ended, not why.
+        One that is too large is shortened: scheduling needs to know how each pod ended, not why.
         Raises Rejected when the server takes none of them.
         """
         identity = f"outcome-{outcome.intent}"
@@ -98,8 +98,8 @@ class Outcomes:
 def shorter(outcome: Outcome) -> Iterator[Outcome]:
     """Yield an outcome, then shorter forms of it, which leave out what decides nothing.
 
-    Without messages it is hardly larger than its command. Without all of its items it tells of a
-    command that no scheduler of ours has sent: those are bounded.
+    Without messages it is hardly larger than its command. Items are left out only for a command
+    that no scheduler of ours has sent: those are bounded.
     """
     yield outcome
     bare = tuple(
@@ -113,7 +113,7 @@ def shorter(outcome: Outcome) -> Iterator[Outcome]:
         for item in outcome.items
     )
     yield msgspec.structs.replace(outcome, items=bare)
-    yield msgspec.structs.replace(outcome, items=bare[:_FEW], job="")
+    yield msgspec.structs.replace(outcome, items=bare[:_ITEMS_MAX], job="")
     yield msgspec.structs.replace(outcome, items=(), job="")
 
 
@@ -130,7 +130,7 @@ class _Item(msgspec.Struct, frozen=True, gc=False):
     result: Result
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _OutcomeSummary(msgspec.Struct, frozen=True):
     """The part of an outcome that is needed here; the rest is not decoded."""
 
     intent: str
@@ -160,12 +160,12 @@ class Finished:
         self._log = log
         self._intents: dict[str, None] = {}
         self._pods: dict[str, None] = {}
-        self._whole = asyncio.Event()
-        self._head = msgspec.json.Decoder(_Head)
+        self._caught_up = asyncio.Event()
+        self._decoder = msgspec.json.Decoder(_OutcomeSummary)
 
     async def has(self, intent: str) -> bool:
         """Return whether an outcome of `intent` is out, once all stored ones have been read."""
-        await self._whole.wait()
+        await self._caught_up.wait()
         return intent in self._intents
 
     def pod(self, uid: str) -> bool:
@@ -182,23 +182,23 @@ class Finished:
                     for message in item.messages:
                         self._note(message.payload)
                 elif isinstance(item, CaughtUp):
-                    self._whole.set()
+                    self._caught_up.set()
                     self._gate.set(True)
                 elif isinstance(item, Reset):
                     self._log.warning("outcomes_read_again", reason=item.reason)
-                    self._whole.clear()
+                    self._caught_up.clear()
                     self._gate.set(ok=False, reason=f"outcomes are read again: {item.reason}")
 
     def _note(self, payload: bytes) -> None:
         try:
-            head = self._head.decode(unpack(payload))
+            summary = self._decoder.decode(unpack(payload))
         except ValueError as error:
             self._log.warning("outcome_unreadable", reason=str(error))
             return
-        self._intents[head.intent] = None
+        self._intents[summary.intent] = None
         if len(self._intents) > _REMEMBERED:
             del self._intents[next(iter(self._intents))]
-        for item in head.items:
+        for item in summary.items:
             if item.result in _ENDED:
                 self._pods[item.uid] = None
                 if len(self._pods) > _PODS_REMEMBERED:

@@ -46,7 +46,7 @@ class _Created(msgspec.Struct, frozen=True):
 
 
 class Recorder(EventWriter):
-    """Takes what there is to tell and writes it in the background; a part of the service."""
+    """Records Kubernetes Events and writes them in the background; a part of the service."""
 
     def __init__(
         self,
@@ -73,41 +73,41 @@ class Recorder(EventWriter):
         self._written: dict[str, _Written] = {}
 
     def bound(self, gang: BindGang, item: Bind) -> None:
-        """Tell that a pod was bound (D02 `Scheduled`)."""
+        """Record that a pod was bound (D02 `Scheduled`)."""
         message = f"Assigned {item.pod} to {item.node} with its group {gang.job}"
-        self._tell(POD, item.pod, item.uid, "Scheduled", message)
+        self._event(POD, item.pod, item.uid, "Scheduled", message)
 
     def waits(self, item: Bind) -> None:
-        """Tell that the devices of a pod are being prepared before it is bound."""
+        """Record that the devices of a pod are being prepared before it is bound."""
         message = f"waiting for binding conditions for device on node {item.node}"
-        self._tell(POD, item.pod, item.uid, "BindingConditionsPending", message)
+        self._event(POD, item.pod, item.uid, "BindingConditionsPending", message)
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
-        """Tell that a pod is evicted, on the pod and on its PodGroup (D03 `Evict`)."""
+        """Record that a pod is evicted, on the pod and on its PodGroup (D03 `Evict`)."""
         why = f"to make room ({intent.reason})"
-        self._tell(POD, victim.pod, victim.uid, "Evict", f"Evicted {why}", warning=True)
+        self._event(POD, victim.pod, victim.uid, "Evict", f"Evicted {why}", warning=True)
         if victim.job:
-            self._tell(PODGROUP, victim.job, "", "Evict", f"Pod {victim.pod} evicted {why}")
+            self._event(PODGROUP, victim.job, "", "Evict", f"Pod {victim.pod} evicted {why}")
 
     def pod_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
-        """Tell why a pod is not scheduled (D02 `FailedScheduling`)."""
-        self._tell(POD, key, uid, "FailedScheduling", condition.message, warning=True)
+        """Record why a pod is not scheduled (D02 `FailedScheduling`)."""
+        self._event(POD, key, uid, "FailedScheduling", condition.message, warning=True)
 
     def podgroup_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
-        """Tell a PodGroup's new condition (D02): Unschedulable warns, Scheduled does not."""
+        """Record a PodGroup's new condition (D02): Unschedulable is a warning, Scheduled is not."""
         message = f"{condition.reason}: {condition.message}".strip(": ")
         warning = condition.type == "Unschedulable"
-        self._tell(PODGROUP, key, uid, condition.type, message, warning=warning)
+        self._event(PODGROUP, key, uid, condition.type, message, warning=warning)
 
     def left_out(self, token: str, key: str, uid: str, message: str) -> None:
-        """Tell that an object was set aside: takes the news of a `Containment`."""
+        """Record that an object was set aside; a `Containment` calls it."""
         if token in _KINDS:
-            self._tell(_KINDS[token], key, uid, REASON, message, warning=True)
+            self._event(_KINDS[token], key, uid, REASON, message, warning=True)
 
-    def _tell(
+    def _event(
         self, kind: Kind, key: str, uid: str, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Take one Event; an empty uid is read from the API server."""
+        """Record one Event; an empty uid is read from the API server."""
         namespace, name = split_key(key)
         note = Note(
             kind=kind,
@@ -123,7 +123,7 @@ class Recorder(EventWriter):
     @override
     async def calm(self) -> None:
         for _ in range(_YIELDS):
-            if self._throttle.calm:
+            if self._throttle.has_spare_slots:
                 return
             await self._clock.sleep(_YIELD_S)
 

@@ -51,7 +51,7 @@ KIND_OF: Final[dict[type, Kind]] = {
 }
 
 
-class Nothing(enum.Enum):
+class NoPatch(enum.Enum):
     """Why there is nothing to write."""
 
     EQUAL = "equal"
@@ -65,7 +65,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Desired
     status: dict[str, Any]
     rv: str
-    news: list[DesiredCondition] = []
+    new_conditions: list[DesiredCondition] = []
     """Conditions that say something new: each becomes a Kubernetes Event."""
 
     @property
@@ -84,19 +84,21 @@ class Statuses:
 
     def decided(self, wanted: Desired) -> StatusPatch:
         """Return what to write if the object is still the one that was decided on."""
-        status, news = as_decided(wanted, now=format_seconds(self._clock.now()))
-        return StatusPatch(wanted=wanted, status=status, rv=wanted.rv, news=news)
+        status, new_conditions = as_decided(wanted, now=format_seconds(self._clock.now()))
+        return StatusPatch(
+            wanted=wanted, status=status, rv=wanted.rv, new_conditions=new_conditions
+        )
 
-    async def compare(self, wanted: Desired) -> StatusPatch | Nothing:
+    async def compare(self, wanted: Desired) -> StatusPatch | NoPatch:
         """Read the object and return what to write to make its status what is wanted."""
         kind = KIND_OF[type(wanted)]
         namespace, name = split_key(wanted.key)
         try:
             present = decode(kind, await self._kube.get(kind, namespace, name))
         except Gone:
-            return Nothing.OVER
+            return NoPatch.OVER
         if present.metadata.uid != wanted.uid:
-            return Nothing.OVER
+            return NoPatch.OVER
         return compare(wanted, present, now=format_seconds(self._clock.now()))
 
     async def is_gone(self, wanted: Desired) -> bool:
@@ -116,7 +118,7 @@ class Statuses:
             await self._patch(change)
         if isinstance(wanted, DesiredNodeShard) and wanted.tenure is not msgspec.UNSET:
             await self._sign(wanted)
-        for condition in change.news:
+        for condition in change.new_conditions:
             if change.kind is POD:
                 self._recorder.pod_condition(wanted.key, wanted.uid, condition)
             else:
@@ -145,12 +147,12 @@ class Statuses:
 
 def compare(
     wanted: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
-) -> StatusPatch | Nothing:
+) -> StatusPatch | NoPatch:
     """Return the difference between a wanted status and an object of the wanted uid."""
-    news: list[DesiredCondition] = []
+    new_conditions: list[DesiredCondition] = []
     if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(wanted, present, now=now)
-        news = changed_conditions(wanted.conditions, present.status.conditions)
+        new_conditions = changed_conditions(wanted.conditions, present.status.conditions)
     elif isinstance(wanted, DesiredUngated) and isinstance(present, Pod):
         patch = gate_patch(present)
     elif isinstance(wanted, DesiredNodeShard) and isinstance(present, NodeShard):
@@ -161,13 +163,18 @@ def compare(
             return StatusPatch(wanted=wanted, status={}, rv=rv)
     elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):
         if present.spec.node_name:
-            return Nothing.OVER
+            return NoPatch.OVER
         patch = pod_patch(wanted, present, now=now)
-        news = changed_conditions(wanted.conditions, present.status.conditions)
+        new_conditions = changed_conditions(wanted.conditions, present.status.conditions)
     else:
         assert isinstance(wanted, DesiredQueue), "every kind of message is handled"
         assert isinstance(present, Queue), "objects are read with the view of their kind"
         patch = queue_patch(wanted, present)
     if not patch:
-        return Nothing.EQUAL
-    return StatusPatch(wanted=wanted, status=patch, rv=present.metadata.resource_version, news=news)
+        return NoPatch.EQUAL
+    return StatusPatch(
+        wanted=wanted,
+        status=patch,
+        rv=present.metadata.resource_version,
+        new_conditions=new_conditions,
+    )

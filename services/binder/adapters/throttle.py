@@ -1,7 +1,7 @@
-"""Bounds of the requests under way: so many in all (the pace), so many per node.
+"""Bounds of the requests in flight: so many in all (the limiter), so many per node.
 
-The pace is additive increase, multiplicative decrease: the API server tells its limit by 429 and by
-answering slowly, and a fixed rate would be wrong on every cluster but one.
+The limiter works by additive increase and multiplicative decrease: the API server tells its limit
+by 429 and by answering slowly, and a fixed rate would be wrong on every cluster but one.
 
 First come, first served in all; those that wait for a busy node do not hold up the others, since
 they queue at their node first.
@@ -17,8 +17,8 @@ import msgspec
 from services.binder.metrics import BinderMetrics
 
 
-class PaceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds and thresholds of a pace."""
+class LimiterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds and thresholds of a limiter."""
 
     start: int = 32
     least: int = 2
@@ -29,21 +29,21 @@ class PaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Signs within this time of a decrease belong to the same overload."""
 
 
-class Pace:
-    """The present limit; told of each answer."""
+class ConcurrencyLimiter:
+    """Adapts the limit of requests in flight to the latency and the errors of the answers."""
 
-    def __init__(self, limits: PaceLimits) -> None:
+    def __init__(self, limits: LimiterSettings) -> None:
         self._limits = limits
         self._limit = float(limits.start)
         self._held_until_s = float("-inf")
 
     @property
     def limit(self) -> int:
-        """Return how many requests may be under way."""
+        """Return how many requests may be in flight."""
         return int(self._limit)
 
     def answered(self, *, latency_s: float, overloaded: bool, now_s: float) -> None:
-        """Take note of an answer; `overloaded`: it was a 429, a 5xx or none at all."""
+        """Adapt the limit to an answer; `overloaded`: it was a 429, a 5xx or none at all."""
         if overloaded or latency_s > self._limits.slow_s:
             if now_s >= self._held_until_s:
                 self._limit = max(self._limit / 2, float(self._limits.least))
@@ -55,8 +55,10 @@ class Pace:
 class Throttle:
     """Hands out slots; `per_node` is how many binds may be under way to one node."""
 
-    def __init__(self, pace: Pace, *, per_node: int, metrics: BinderMetrics) -> None:
-        self.pace = pace
+    def __init__(
+        self, limiter: ConcurrencyLimiter, *, per_node: int, metrics: BinderMetrics
+    ) -> None:
+        self.limiter = limiter
         self._per_node = per_node
         self._metrics = metrics
         self._busy = 0
@@ -64,9 +66,9 @@ class Throttle:
         self._nodes: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @property
-    def calm(self) -> bool:
-        """Return whether less than half of the slots are taken: work of low rank may pass."""
-        return self._busy * 2 < self.pace.limit
+    def has_spare_slots(self) -> bool:
+        """Return whether less than half of the slots are taken: low-priority requests may go."""
+        return self._busy * 2 < self.limiter.limit
 
     @asynccontextmanager
     async def slot(self, node: str = "") -> AsyncGenerator[None, None]:
@@ -96,7 +98,7 @@ class Throttle:
             self._leave()
 
     async def _enter(self) -> None:
-        if self._busy < self.pace.limit and not self._waiting:
+        if self._busy < self.limiter.limit and not self._waiting:
             self._take()
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -114,10 +116,10 @@ class Throttle:
 
     def _leave(self) -> None:
         self._busy -= 1
-        while self._waiting and self._busy < self.pace.limit:
+        while self._waiting and self._busy < self.limiter.limit:
             turn = self._waiting.popleft()
             if not turn.done():
                 self._take()
                 turn.set_result(None)
         self._metrics.in_flight.set(self._busy)
-        self._metrics.limit.set(self.pace.limit)
+        self._metrics.limit.set(self.limiter.limit)

@@ -33,7 +33,7 @@ _UNGATED: Final[Patch] = {"schedulingGates": [{"name": keys.QUEUE_GATE, "$patch"
 
 
 def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
-    """Return the patch of an object that is still as scheduling saw it, and what is news in it.
+    """Return the patch of an object that is still as scheduling saw it, and its new conditions.
 
     Scheduling wants a status only where it differs from what it saw. A count of 0 is removed, as
     Volcano leaves it out.

@@ -65,7 +65,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
 class RetryDelays(msgspec.Struct, frozen=True, kw_only=True):
     """Delays that grow from `first_s` by `factor` up to `cap_s`; `attempts` until giving up.
 
-    No jitter: the requests of one binder already leave through one pace, and replicas differ by
+    No jitter: the requests of one binder already pass one limiter, and replicas differ by
     what they hold.
     """
 

@@ -34,18 +34,18 @@ from shared.runtime.tasks import TaskGroup
 HELD_BY: Final = "pumice.dev/held-by"
 """Annotation of a Lease of ours: the process that renews it."""
 _OURS: Final = "pumice-"
-_SOON_S: Final = 0.5
+_RETRY_S: Final = 0.5
 """How long after a failure it is tried again."""
-_AT_ONCE_S: Final = 0.05
-_LOOK_S: Final = 0.1
-_NOTE_S: Final = 2.0
+_CONFLICT_RETRY_S: Final = 0.05
+_POLL_S: Final = 0.1
+_IDENTITY_CHECK_S: Final = 2.0
 """How often a replica checks whether it is still on the same bus."""
-_PARTING_S: Final = 1.5
+_SHUTDOWN_WAIT_S: Final = 1.5
 """How long the last cache waits for the other services to end, to give the Leases back."""
 
 
 class Claim:
-    """One Lease: its holder, and for how much longer it is ours."""
+    """One Lease, its holder and its expiry."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Claim:
     async def keep(
         self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
     ) -> Never:
-        """Take the Lease when it is free and renew it, for ever; `changed` when hold() has.
+        """Acquire the Lease when it is free and renew it, for ever; call `changed` when hold() has.
 
         A Lease in one of the names `former` is ours as well.
         """
@@ -98,7 +98,7 @@ class Claim:
         self._found = None
         while True:
             before = (self.hold().term, self._rival)
-            wait_s = await self._round()
+            wait_s = await self._try_acquire_or_renew()
             if (self.hold().term, self._rival) != before:
                 changed()
             await self._clock.sleep(wait_s)
@@ -110,39 +110,39 @@ class Claim:
             await self._write(found, release(found.spec, time=format_micro(self._clock.now())))
             self._log.info("lease_given_back")
 
-    async def _round(self) -> float:
-        """Do what is next; return how long to wait for the one after it."""
+    async def _try_acquire_or_renew(self) -> float:
+        """Try to acquire or renew the Lease; return how long to wait before the next try."""
         try:
-            return await self._take_or_renew()
+            return await self._acquire_or_renew()
         except (Conflict, Gone):
             self._found = None
-            return _AT_ONCE_S
+            return _CONFLICT_RETRY_S
         except (PumiceError, TimeoutError, msgspec.DecodeError) as error:
             self._found = None
-            self._trouble(str(error) or "no answer of the API server in time")
-            return min(_SOON_S, self._times.retry_s)
+            self._failed(str(error) or "no answer of the API server in time")
+            return min(_RETRY_S, self._times.retry_s)
 
-    async def _take_or_renew(self) -> float:
+    async def _acquire_or_renew(self) -> float:
         found = self._found or await self._read()
         spec = found.spec if found else None
         rival = self._election.rival(spec, now=self._clock.monotonic())
         if rival:
             self._found = None
-            self._refused(_describe(rival, found))
+            self._held_by_another(_describe(rival, found))
             return self._times.retry_s
         claim = self._election.claim(spec, time=format_micro(self._clock.now()))
         sent_at = self._clock.monotonic()
         self._found = await self._write(found, claim)
-        self._taken(self._found, until=sent_at + self._times.deadline_s)
+        self._acquired(self._found, until=sent_at + self._times.deadline_s)
         return self._times.renew_s
 
-    def _taken(self, lease: Lease, *, until: float) -> None:
+    def _acquired(self, lease: Lease, *, until: float) -> None:
         term = f"{lease.metadata.uid}.{lease.spec.lease_transitions or 0}"
         if term != self._term or self._until < self._clock.monotonic():
             self._log.info("lease_held", holder=self._election.identity, term=term)
         self._term, self._until, self._rival, self._reason = term, until, "", ""
 
-    def _refused(self, rival: str) -> None:
+    def _held_by_another(self, rival: str) -> None:
         if rival != self._rival:
             self._log.warning(
                 "lease_held_by_another",
@@ -151,7 +151,7 @@ class Claim:
             )
         self._rival, self._reason, self._until = rival, f"held by {rival}", 0.0
 
-    def _trouble(self, reason: str) -> None:
+    def _failed(self, reason: str) -> None:
         if reason != self._reason:
             self._log.warning("lease_not_renewed", reason=reason)
         self._reason = reason
@@ -274,7 +274,7 @@ class Claims:
         """
         while True:
             await self._identity()
-            await self._clock.sleep(_NOTE_S)
+            await self._clock.sleep(_IDENTITY_CHECK_S)
 
     async def end(self) -> None:
         """At the end of the process: give the Leases back if no other process needs them."""
@@ -293,7 +293,7 @@ class Claims:
             try:
                 made = (await self._bus.info(self._stream)).created
             except Retryable:
-                await self._clock.sleep(_LOOK_S)
+                await self._clock.sleep(_POLL_S)
             else:
                 digest = hashlib.sha256(made.encode()).hexdigest()[:10]
                 name = f"{_OURS}{self._subjects.cluster}-{digest}"
@@ -302,11 +302,11 @@ class Claims:
 
     async def _is_last(self) -> bool:
         """Return whether no other process is left on the bus; waits a moment for those that end."""
-        latest = self._clock.monotonic() + _PARTING_S
+        latest = self._clock.monotonic() + _SHUTDOWN_WAIT_S
         while others := await self._others():
             if "cache" in others or self._clock.monotonic() >= latest:
                 return False
-            await self._clock.sleep(_LOOK_S)
+            await self._clock.sleep(_POLL_S)
         return True
 
     async def _others(self) -> set[str]:

@@ -112,9 +112,9 @@ class PublishedFacts:
         self._forget()
         async with aclosing(self._bus.follow(self._stream, self._wanted)) as items:
             async for item in items:
-                self._take(item)
+                self._handle(item)
 
-    def _take(self, item: FollowItem) -> None:
+    def _handle(self, item: FollowItem) -> None:
         match item:
             case Started():
                 self._is_whole = False

@@ -40,8 +40,8 @@ MARKER_S: Final = 1.0
 RETRY_S: Final = 0.1
 IN_FLIGHT: Final = 2048
 """Facts whose answers are awaited; what is beyond waits in the queue, where it coalesces."""
-_BREATH: Final = 64
-"""Facts sent before others may run: leases and pings must not wait for a burst."""
+_YIELD_EVERY: Final = 64
+"""Facts sent between two yields to the event loop: leases and pings must not wait for a burst."""
 
 _Answer = tuple[Publication, Awaitable[Ack], float]
 
@@ -58,7 +58,7 @@ class StatePublisher:
         subjects: Subjects,
         kinds: Sequence[str],
         published: PublishedFacts,
-        renew: Callable[[], None],
+        revalidate: Callable[[], None],
         claims: Claims,
         instance: str,
         clock: Clock,
@@ -75,7 +75,7 @@ class StatePublisher:
         self._subjects = subjects
         self._kinds = tuple(sorted(kinds))
         self._published = published
-        self._renew = renew
+        self._revalidate = revalidate
         self._claims = claims
         self._instance = instance
         self._clock = clock
@@ -86,7 +86,7 @@ class StatePublisher:
         self._spans = spans
         self._log = log.bind(stream=stream)
         self._work = asyncio.Event()
-        self._news = asyncio.Event()
+        self._marker_due = asyncio.Event()
         self._complete: tuple[str, ...] = ()
         self._counters: dict[tuple[str, Op], Counter] = {}
         self._failing = ""
@@ -110,7 +110,9 @@ class StatePublisher:
         self.leads = True
         self._metrics.leads.set(1)
         async with TaskGroup() as group:
-            claiming = group.create_task(self._claims.keep(changed=self._news.set), name="claims")
+            claiming = group.create_task(
+                self._claims.keep(changed=self._marker_due.set), name="claims"
+            )
             try:
                 await self._publish_all(term, token, answers)
             finally:
@@ -121,7 +123,7 @@ class StatePublisher:
     ) -> None:
         try:
             self._queue.end()
-            self._renew()
+            self._revalidate()
             published = await self._published.at(term)
             self._log.info("stream_read_back", facts=len(published), term=term.number)
             self._queue.begin(published.items())
@@ -155,7 +157,7 @@ class StatePublisher:
                 with self._contain.isolate(kind, key, stage=_SUBMIT) as isolated:
                     publication, answer = await self._submit(publication, token)
             except Retryable as exc:
-                self._lost(publication, exc)
+                self._submit_failed(publication, exc)
                 await self._clock.sleep(RETRY_S)
                 continue
             except Rejected as exc:
@@ -166,7 +168,7 @@ class StatePublisher:
                 continue
             await answers.put((publication, answer, started))
             sent += 1
-            if sent % _BREATH == 0:
+            if sent % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
     async def _submit(
@@ -199,7 +201,7 @@ class StatePublisher:
             try:
                 await answer
             except Retryable as exc:
-                self._lost(publication, exc)
+                self._submit_failed(publication, exc)
                 continue
             except Rejected as exc:
                 self._park(publication, exc)
@@ -232,7 +234,7 @@ class StatePublisher:
         self._queue.parked(publication)
         self.changed()
 
-    def _lost(self, publication: Publication, exc: Retryable) -> None:
+    def _submit_failed(self, publication: Publication, exc: Retryable) -> None:
         self._queue.failed(publication)
         self._metrics.failed.labels(type(exc).__name__).inc()
         if type(exc).__name__ != self._failing:  # one line for each run of the same trouble
@@ -246,11 +248,11 @@ class StatePublisher:
             if complete == self._kinds:
                 self._log.info("state_completed", kinds=len(complete))
             self._complete = complete
-            self._news.set()
+            self._marker_due.set()
 
     async def _mark(self, token: Token) -> None:
         while True:
-            self._news.clear()
+            self._marker_due.clear()
             marker = Marker(
                 complete=self._queue.complete(),
                 bookmarks=self._queue.covered(),
@@ -266,4 +268,4 @@ class StatePublisher:
                 self._log.debug("marker_failed", reason=str(exc))
             self._metrics.waiting.set(self._queue.waiting)
             self._metrics.ignored.set(self._queue.ignored)
-            await sleep_or_event(self._clock, MARKER_S, self._news)
+            await sleep_or_event(self._clock, MARKER_S, self._marker_due)

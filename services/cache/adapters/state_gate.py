@@ -16,7 +16,7 @@ from shared.runtime.errors import Retryable
 from shared.runtime.health import Gate
 
 _CHECK_S: Final = 0.5
-_SILENT_S: Final = 5.0
+_LEADER_TIMEOUT_S: Final = 5.0
 """A marker that stays the same for so long says that there is no leader."""
 
 
@@ -49,12 +49,12 @@ class StateGate:
     async def run(self) -> None:
         """Check twice a second, for ever."""
         while True:
-            reason = await self._why_not()
+            reason = await self._not_ready_reason()
             if (self._gate.ok, self._gate.reason) != (not reason, reason):
                 self._gate.set(not reason, reason)
             await self._clock.sleep(_CHECK_S)
 
-    async def _why_not(self) -> str:
+    async def _not_ready_reason(self) -> str:
         if self._leads():
             return "" if self._complete() else "not everything is published yet"
         try:
@@ -76,6 +76,6 @@ class StateGate:
         now = self._clock.monotonic()
         if sequence != self._sequence:
             if self._sequence:
-                self._alive_until = now + _SILENT_S
+                self._alive_until = now + _LEADER_TIMEOUT_S
             self._sequence = sequence
         return now < self._alive_until

@@ -1,8 +1,8 @@
-"""One watcher per kind: what list/watch tells goes into the queue, its troubles into a gate.
+"""One watcher per kind: what list and watch return goes into the queue, errors into a gate.
 
 A watcher runs in a standby as in a leader, so that a new leader holds all objects already. They are
 as new as the last event that came, whose age is unknown: the process may have been frozen, or the
-connection may be dead without a sign. So a term begins with `renew`. A kind of which there is
+connection may be dead without a sign. So a term begins with `revalidate`. A kind of which there is
 little is listed anew. Of the others the API server is asked for its present version, and the watch
 is opened anew where it was left: the kind is current once an event or a bookmark of that version or
 a later one has come. Should none come in time it is listed anew as well.
@@ -41,10 +41,10 @@ _CHUNK: Final = 500
 """Objects that are taken in before others may run: some milliseconds."""
 
 
-_SURELY_ABSENT: Final = 2
+_NOT_FOUND_THRESHOLD: Final = 2
 """Answers of 404 in a row after which objects that were there count as gone: seconds apart, so
 that one confused answer of a starting or broken server does not take all jobs away."""
-LISTED_ANEW: Final = 500
+RELIST_MAX: Final = 500
 """Objects of a kind up to which a list costs no more than any other proof: one page."""
 _PROOF_S: Final = 5.0
 """How long a bookmark is waited for: two watches that are short for it end in that time."""
@@ -77,55 +77,55 @@ class Watcher:
         self._metrics = metrics
         self._rng = rng
         self._log = log.bind(kind=self.kind)
-        self._again = asyncio.Event()
+        self._restart = asyncio.Event()
         self._watch: ListWatch | None = None
         """The watch that what is held comes from; None while the kind has to be listed."""
-        self._lists = False
+        self._is_listing = False
         """Whether a list is under way."""
-        self._doubted = False
+        self._unproven = False
         """Whether what is held, or what a list under way brings, may be older than the term."""
-        self._trouble = ""
+        self._error = ""
         self._absences = 0
         self._counted = -1
         """Value of the gauge of objects; most changes change no count."""
 
-    def renew(self) -> None:
-        """Show that what is held is as new as the world: a new leader's first act.
+    def revalidate(self) -> None:
+        """Prove that what is held is up to date: a new leader's first act.
 
-        A list that is under way is let come to its end, and shown to be new then.
+        A list that is under way is completed first.
         """
-        self._doubted = True
-        if not self._lists:
-            self._again.set()
+        self._unproven = True
+        if not self._is_listing:
+            self._restart.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
         self._gate.set(ok=False, reason=f"{self.kind} are not listed yet")
         while True:
-            self._again.clear()
+            self._restart.clear()
             async with TaskGroup() as group:
                 following = group.create_task(self._follow(), name=f"{self.name}-follow")
-                await self._again.wait()
+                await self._restart.wait()
                 following.cancel()
 
     async def _follow(self) -> None:
-        doubted, self._doubted = self._doubted, False
+        doubted, self._unproven = self._unproven, False
         if doubted and self._watch is not None and not await self._is_provable(self._watch):
             self._watch = None
-        self._lists = self._watch is None
+        self._is_listing = self._watch is None
         watch = self._watch or self._new_watch()
-        overdue = asyncio.get_running_loop().call_later(_PROOF_S, self._relist_if_doubtful)
+        overdue = asyncio.get_running_loop().call_later(_PROOF_S, self._relist_if_unproven)
         try:
             async with aclosing(watch.items()) as items:
                 async for item in items:
-                    await self._take(item, watch)
+                    await self._handle(item, watch)
                     watch.hurried = watch.hurried and not self._queue.is_current(self.kind)
         finally:
             overdue.cancel()
 
     async def _is_provable(self, watch: ListWatch) -> bool:
-        """Ask up to which version the watch has to come; False when a list is the better way."""
-        if self._queue.count(self.kind) <= LISTED_ANEW:
+        """Ask which version the watch has to reach; False when a list is the better way."""
+        if self._queue.count(self.kind) <= RELIST_MAX:
             return False
         try:
             version = await self._kube.version(self._row.kind)
@@ -137,12 +137,12 @@ class Watcher:
         watch.hurried = not self._queue.is_current(self.kind)
         return True
 
-    def _relist_if_doubtful(self) -> None:
-        """List anew when the watch that should have been shown to be new has not been."""
+    def _relist_if_unproven(self) -> None:
+        """List anew when the watch has not reached the expected version in time."""
         if self._watch is not None and self._watch.hurried:
             self._log.info("kind_listed_anew", reason=f"no bookmark in {_PROOF_S:g} s")
             self._watch = None
-            self._again.set()
+            self._restart.set()
 
     def _new_watch(self) -> ListWatch:
         return ListWatch(
@@ -154,13 +154,13 @@ class Watcher:
             rng=self._rng,
         )
 
-    async def _take(self, item: Item, watch: ListWatch) -> None:
+    async def _handle(self, item: Item, watch: ListWatch) -> None:
         match item:
             case Unavailable():
-                self._lists = False
+                self._is_listing = False
                 self._unavailable(item)
-                if self._doubted:
-                    self._again.set()
+                if self._unproven:
+                    self._restart.set()
                 return
             case Listed():
                 await self._listed(item, watch)
@@ -170,11 +170,11 @@ class Watcher:
                 self._malformed(item)
             case Bookmark(resource_version=version):
                 self._queue.bookmark(self.kind, version)
-        self._well()
+        self._clear_error()
         self._changed()
 
     async def _listed(self, item: Listed, watch: ListWatch) -> None:
-        self._watch, self._lists = None, True
+        self._watch, self._is_listing = None, True
         shown: dict[str, Held] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
@@ -190,11 +190,11 @@ class Watcher:
             self._malformed(odd)
         self._contain.keep_only(self.kind, unreadable, stage=_STAGE)
         self._queue.listed(
-            self.kind, shown, unreadable, item.resource_version, is_current=not self._doubted
+            self.kind, shown, unreadable, item.resource_version, is_current=not self._unproven
         )
-        self._watch, self._lists = watch, False
-        if self._doubted:
-            self._again.set()
+        self._watch, self._is_listing = watch, False
+        if self._unproven:
+            self._restart.set()
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
     def _changed_to(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
@@ -235,26 +235,26 @@ class Watcher:
             self._report(item.message)
             return
         self._absences += 1
-        if self._queue.count(self.kind) and self._absences < _SURELY_ABSENT:
+        if self._queue.count(self.kind) and self._absences < _NOT_FOUND_THRESHOLD:
             self._report(item.message)
             return
         self._queue.absent(self.kind)
         self._changed()
         self._report("")
 
-    def _well(self) -> None:
+    def _clear_error(self) -> None:
         self._absences = 0
         self._report("")
         if (count := self._queue.count(self.kind)) != self._counted:
             self._counted = count
             self._metrics.objects.labels(self.kind).set(count)
 
-    def _report(self, trouble: str) -> None:
-        """Set the gate, and log when the trouble begins, changes or ends."""
-        if trouble and trouble != self._trouble:
-            self._log.warning("watch_interrupted", reason=trouble)
-        if self._trouble and not trouble:
+    def _report(self, error: str) -> None:
+        """Set the gate, and log when an error begins, changes or ends."""
+        if error and error != self._error:
+            self._log.warning("watch_interrupted", reason=error)
+        if self._error and not error:
             self._log.info("watch_resumed")
-        if trouble != self._trouble or self._gate.ok is bool(trouble):
-            self._gate.set(not trouble, trouble)
-        self._trouble = trouble
+        if error != self._error or self._gate.ok is bool(error):
+            self._gate.set(not error, error)
+        self._error = error

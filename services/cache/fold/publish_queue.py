@@ -2,19 +2,18 @@
 
 Watchers say what the API server shows (`listed`, `put`, `deleted`, `absent`), a leader what the
 stream holds when its term begins (`begin`) and what became of each publication (`confirmed`,
-`failed`). Where the two differ the object waits in line, and `next` gives the fact to publish. So
-an object that changes five times while its fact is on its way is published once more, not five
-times; a process that starts publishes the differences only; and one that lost a publication
-says it again.
+`failed`). Where the two differ the object is queued, and `next` gives the fact to publish. So an
+object that changes five times while its fact is in flight is published once more, not five times; a
+process that starts publishes the differences only; and a publication that was lost is repeated.
 
 A standby holds what is shown and publishes nothing. Since what it holds may lag (it may have been
-frozen), a new leader says only what is newer than the stream, and says that an object is gone only
-when its watch has come further than the stream's last fact about it, or a list that was made in its
-term lacks it. A kind is current in a term from a list made in it on, or once its watch has come as
-far as the API server was when it was asked in the term (`expect`).
+frozen), a new leader publishes only what is newer than the stream. It publishes that an object is
+gone only when its watch is past the version of the stream's last fact about it, or a list that was
+made in its term lacks it. A kind is current in a term from a list made in it on, or once its watch
+has reached the version that the API server had when it was asked in the term (`expect`).
 
-⚠ Nothing goes back in time: a version below the one held or said is ignored, as a watch cache of a
-restarting API server may show old ones (CA10). After etcd was restored from a backup, purge
+⚠ Nothing goes back in time: a version below the one held or published is ignored, as a watch cache
+of a restarting API server may show old ones (CA10). After etcd was restored from a backup, purge
 STATE and restart all replicas of the cache.
 """
 
@@ -45,7 +44,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         return self.fact.op is Op.DELETE
 
     def without_body(self) -> "Publication":
-        """Return it as the fact that the object is there (or gone), but too large to be said."""
+        """Return it as the fact that the object is there (or gone), but too large to publish."""
         op = Op.DELETE if self.is_tombstone else Op.OVERSIZED
         fact = msgspec.structs.replace(self.fact, op=op, body=msgspec.Raw(b"null"))
         return msgspec.structs.replace(self, fact=fact)
@@ -58,11 +57,11 @@ class _KindState:
         self.held: dict[str, Held] = {}
         self.published: dict[str, Published] = {}
         self.gone: dict[str, str] = {}
-        """Keys known to be gone, with the version as of which; may be said to be gone."""
-        self.first: set[str] = set()
-        """Keys that have to be said before the kind is complete."""
-        self.open = 0
-        """Keys in line or on their way."""
+        """Keys known to be gone, with the version as of which: they may get tombstones."""
+        self.initial: set[str] = set()
+        """Keys that have to be published before the kind is complete."""
+        self.outstanding = 0
+        """Number of keys that are pending or in flight."""
         self.is_current = False
         """Whether what is held is known to be as new as the term, if there is one."""
         self.expected = ""
@@ -81,8 +80,8 @@ class PublishQueue:
     def __init__(self, kinds: Collection[str]) -> None:
         self._kinds: Final = {kind: _KindState() for kind in kinds}
         self._sorted: Final = sorted(self._kinds.items())
-        self._line: dict[Slot, None] = {}
-        self._on_their_way: set[Slot] = set()
+        self._pending: dict[Slot, None] = {}
+        self._in_flight: set[Slot] = set()
         self._leads = False
         self._ended: dict[str, bytes] = {}
         """Uid of a pod that had succeeded and is gone → the body that says so; the newest ones."""
@@ -91,8 +90,8 @@ class PublishQueue:
 
     @property
     def waiting(self) -> int:
-        """Return how many facts are in line or on their way."""
-        return len(self._line) + len(self._on_their_way)
+        """Return how many facts are pending or in flight."""
+        return len(self._pending) + len(self._in_flight)
 
     def count(self, kind: str) -> int:
         """Return how many objects of a kind are held."""
@@ -125,18 +124,18 @@ class PublishQueue:
                 state.held[key] = before[key]
         for key, was in before.items():
             if was.done and (key not in state.held or state.held[key].uid != was.uid):
-                self._has_ended(was.uid, was.done)
+                self._keep_tombstone_body(was.uid, was.done)
         state.seen = version
         state.is_current = is_current or reached(version, state.expected)
         state.unreadable = set(unreadable)
         self._find_gone(kind, state)
-        self._touch_all(kind, state)
+        self._enqueue_changed(kind, state)
 
     def expect(self, kind: str, version: str) -> None:
         """Take in that a kind is current once all changes up to `version` have been taken in."""
         state = self._kinds[kind]
         state.expected = version
-        self._come_to(kind, state, state.seen)
+        self._observe_version(kind, state, state.seen)
 
     def unreadable(self, kind: str, key: str) -> None:
         """Take in that an object is there, and stays as it was last read."""
@@ -148,8 +147,8 @@ class PublishQueue:
         state.held[key] = self._newer(state.held.get(key), held)
         state.gone.pop(key, None)
         state.unreadable.discard(key)
-        self._touch((kind, key), state)
-        self._come_to(kind, state, held.rv)
+        self._enqueue_if_changed((kind, key), state)
+        self._observe_version(kind, state, held.rv)
 
     def deleted(self, kind: str, key: str, uid: str, rv: str) -> None:
         """Take in that the object with `uid` is gone; a younger namesake stays."""
@@ -159,11 +158,11 @@ class PublishQueue:
             state.held.pop(key, None)
             state.unreadable.discard(key)
             if held is not None and held.done:
-                self._has_ended(uid, held.done)
+                self._keep_tombstone_body(uid, held.done)
             if self._leads:
                 state.gone[key] = rv
-            self._touch((kind, key), state)
-        self._come_to(kind, state, rv)
+            self._enqueue_if_changed((kind, key), state)
+        self._observe_version(kind, state, rv)
 
     def absent(self, kind: str) -> None:
         """Take in that the API server does not know the kind: it has no objects."""
@@ -171,10 +170,10 @@ class PublishQueue:
 
     def bookmark(self, kind: str, version: str) -> None:
         """Take in that all changes up to `version` have been delivered."""
-        self._come_to(kind, self._kinds[kind], version)
+        self._observe_version(kind, self._kinds[kind], version)
 
     def begin(self, published: Iterable[tuple[Slot, Published]]) -> None:
-        """Start to publish, given what the stream says at this moment.
+        """Start to publish, given what the stream holds at this moment.
 
         What has become current since the last `end` is current in this term.
         """
@@ -184,7 +183,7 @@ class PublishQueue:
                 self._kinds[kind].published[key] = what
         for kind, state in self._kinds.items():
             self._find_gone(kind, state)
-            self._touch_all(kind, state)
+            self._enqueue_changed(kind, state)
 
     def end(self) -> None:
         """Stop publishing, and forget which kinds are current: another may write from now on.
@@ -192,27 +191,27 @@ class PublishQueue:
         A new term begins with this as well, before it asks which kinds are.
         """
         self._leads = False
-        self._line.clear()
-        self._on_their_way.clear()
+        self._pending.clear()
+        self._in_flight.clear()
         for state in self._kinds.values():
             state.published.clear()
             state.gone.clear()
-            state.first.clear()
-            state.open = 0
+            state.initial.clear()
+            state.outstanding = 0
             state.is_current = False
             state.expected = ""
             state.covered = ""
 
     def next(self) -> Publication | None:
         """Return the next fact to publish, None when stream and world are equal."""
-        while self._line:
-            slot = next(iter(self._line))
-            del self._line[slot]
+        while self._pending:
+            slot = next(iter(self._pending))
+            del self._pending[slot]
             state = self._kinds[slot[0]]
             if self._differs(slot, state):
-                self._on_their_way.add(slot)
+                self._in_flight.add(slot)
                 return self._publication(slot, state)
-            self._equal(slot, state)
+            self._skip_unchanged(slot, state)
         return None
 
     def confirmed(self, publication: Publication) -> None:
@@ -226,8 +225,8 @@ class PublishQueue:
             state.published[slot[1]] = Published(
                 uid=fact.uid, rv=fact.rv, digest=publication.digest
             )
-        state.first.discard(slot[1])
-        self._arrived(slot, state)
+        state.initial.discard(slot[1])
+        self._answered(slot, state)
 
     def failed(self, publication: Publication) -> None:
         """Take in that it is unknown whether a fact is in the stream: it is published again."""
@@ -238,45 +237,45 @@ class PublishQueue:
         state.published[slot[1]] = Published(uid=fact.uid, rv=fact.rv, done=done)
         if publication.is_tombstone:
             state.gone.setdefault(slot[1], fact.rv)
-        self._arrived(slot, state)
+        self._answered(slot, state)
 
     def parked(self, publication: Publication) -> None:
-        """Take in that a fact cannot be said: it is left out until its object changes."""
+        """Take in that a fact cannot be published: it is left out until its object changes."""
         self.confirmed(publication)
 
     def complete(self) -> tuple[str, ...]:
         """Return the kinds that are current in this term and wholly published; sorted."""
         if not self._leads:
             return ()
-        return tuple([k for k, state in self._sorted if state.is_current and not state.first])
+        return tuple([k for k, state in self._sorted if state.is_current and not state.initial])
 
     def covered(self) -> dict[str, str]:
         """Return per kind the version up to which every change is published."""
         for state in self._kinds.values():
-            if not state.open:
+            if not state.outstanding:
                 state.covered = state.seen
         return {k: state.covered for k, state in self._sorted if state.covered}
 
-    def _come_to(self, kind: str, state: _KindState, version: str) -> None:
-        """Note the version up to which changes were taken in; it may be the one expected."""
+    def _observe_version(self, kind: str, state: _KindState, version: str) -> None:
+        """Record the version up to which changes were taken in; it may be the one expected."""
         state.seen = version or state.seen
         if state.is_current or not reached(state.seen, state.expected):
             return
         state.is_current = True
         self._find_gone(kind, state)
-        self._touch_all(kind, state)
+        self._enqueue_changed(kind, state)
 
     def _find_gone(self, kind: str, state: _KindState) -> None:
         """Note what the stream holds, or is about to, and the API server does not.
 
-        Of a kind that may lag only what was said before the version that it has come to.
+        Of a kind that may lag only what was published before the version that it has reached.
         """
-        on_their_way = (key for of, key in self._on_their_way if of == kind)
-        for key in (*state.published, *on_their_way):
+        in_flight = (key for of, key in self._in_flight if of == kind)
+        for key in (*state.published, *in_flight):
             if key in state.held or key in state.unreadable:
                 continue
-            said = state.published.get(key)
-            if state.is_current or (said is not None and reached(state.seen, said.rv)):
+            published = state.published.get(key)
+            if state.is_current or (published is not None and reached(state.seen, published.rv)):
                 state.gone[key] = state.seen
 
     def _newer(self, before: Held | None, shown: Held) -> Held:
@@ -287,48 +286,48 @@ class PublishQueue:
         self.ignored += 1
         return before
 
-    def _has_ended(self, uid: str, done: bytes) -> None:
-        """Keep what a tombstone is to say of a pod, for a while: there may be none to publish."""
+    def _keep_tombstone_body(self, uid: str, done: bytes) -> None:
+        """Keep the body of a pod's tombstone for a while: there may be none to publish."""
         self._ended[uid] = remains(done)
         if len(self._ended) > _ENDED:
             del self._ended[next(iter(self._ended))]
 
-    def _touch_all(self, kind: str, state: _KindState) -> None:
-        """Put everything of a kind in line that differs; that is what completes it."""
+    def _enqueue_changed(self, kind: str, state: _KindState) -> None:
+        """Queue everything of a kind that differs; once published, the kind is complete."""
         for key in (*state.held, *(key for key in state.published if key not in state.held)):
-            self._touch((kind, key), state)
+            self._enqueue_if_changed((kind, key), state)
         if self._leads:
-            keys = (*state.held, *state.published) if state.open else ()
-            state.first = {key for key in keys if self._is_open((kind, key))}
+            keys = (*state.held, *state.published) if state.outstanding else ()
+            state.initial = {key for key in keys if self._is_outstanding((kind, key))}
 
-    def _touch(self, slot: Slot, state: _KindState) -> None:
-        """Put a slot in line if it differs and is not on its way (compared again on arrival)."""
-        if not self._leads or self._is_open(slot):
+    def _enqueue_if_changed(self, slot: Slot, state: _KindState) -> None:
+        """Queue a slot if it differs and is not in flight (compared again once answered)."""
+        if not self._leads or self._is_outstanding(slot):
             return
         if self._differs(slot, state):
-            self._line[slot] = None
-            state.open += 1
+            self._pending[slot] = None
+            state.outstanding += 1
         else:
             state.gone.pop(slot[1], None)
 
-    def _is_open(self, slot: Slot) -> bool:
-        return slot in self._line or slot in self._on_their_way
+    def _is_outstanding(self, slot: Slot) -> bool:
+        return slot in self._pending or slot in self._in_flight
 
-    def _arrived(self, slot: Slot, state: _KindState) -> None:
-        self._on_their_way.discard(slot)
-        state.open -= 1
-        self._touch(slot, state)
-        if not self._is_open(slot):
-            state.first.discard(slot[1])
+    def _answered(self, slot: Slot, state: _KindState) -> None:
+        self._in_flight.discard(slot)
+        state.outstanding -= 1
+        self._enqueue_if_changed(slot, state)
+        if not self._is_outstanding(slot):
+            state.initial.discard(slot[1])
 
-    def _equal(self, slot: Slot, state: _KindState) -> None:
-        """Leave the line without a publication: what differed is equal again."""
-        state.open -= 1
-        state.first.discard(slot[1])
+    def _skip_unchanged(self, slot: Slot, state: _KindState) -> None:
+        """Take a slot out of the queue without a publication: what differed is equal again."""
+        state.outstanding -= 1
+        state.initial.discard(slot[1])
         state.gone.pop(slot[1], None)
 
     def _differs(self, slot: Slot, state: _KindState) -> bool:
-        """Tell whether the stream says something else than is shown, and may be corrected."""
+        """Tell whether the stream differs from what is shown, and may be corrected."""
         key = slot[1]
         held, published = state.held.get(key), state.published.get(key)
         if held is not None:
@@ -340,7 +339,7 @@ class PublishQueue:
         )
 
     def _publication(self, slot: Slot, state: _KindState) -> Publication:
-        """Return the fact that makes the stream say what is shown, for a slot that differs."""
+        """Return the fact by which the stream follows what is shown, for a slot that differs."""
         kind, key = slot
         held = state.held.get(key)
         if held is None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from services.binder.adapters.statuses import Nothing, StatusPatch, compare
+from services.binder.adapters.statuses import NoPatch, StatusPatch, compare
 from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
@@ -239,4 +239,4 @@ def test_a_shard_that_is_as_wanted_is_written_for_its_tenure_alone_ca12(
         assert isinstance(found, StatusPatch)
         assert found.status == {}
     else:
-        assert found is Nothing.EQUAL
+        assert found is NoPatch.EQUAL

@@ -7,7 +7,7 @@ import pytest
 
 from services.binder.adapters.cluster import seen
 from services.binder.adapters.commands import failed_outcome
-from services.binder.adapters.throttle import Pace, PaceLimits
+from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Mark, Nomination
@@ -285,19 +285,19 @@ def test_messages_of_the_api_server_are_cut_so_that_an_outcome_fits_its_command(
     assert len(bind_steps.after_post(WANTED, reply, attempt=1, delays=DELAYS).message) == 200
 
 
-def test_a_pace_grows_slowly_and_halves_once_per_overload() -> None:
-    pace = Pace(PaceLimits(start=10, least=2, most=12, slow_s=1, hold_s=0.5))
+def test_a_limit_grows_slowly_and_halves_once_per_overload() -> None:
+    limiter = ConcurrencyLimiter(LimiterSettings(start=10, least=2, most=12, slow_s=1, hold_s=0.5))
     for number in range(200):
-        pace.answered(latency_s=0.01, overloaded=False, now_s=float(number))
-    assert pace.limit == 12
+        limiter.answered(latency_s=0.01, overloaded=False, now_s=float(number))
+    assert limiter.limit == 12
     for _ in range(5):
-        pace.answered(latency_s=0.01, overloaded=True, now_s=300)
-    assert pace.limit == 6
-    pace.answered(latency_s=3, overloaded=False, now_s=301)
-    assert pace.limit == 3
+        limiter.answered(latency_s=0.01, overloaded=True, now_s=300)
+    assert limiter.limit == 6
+    limiter.answered(latency_s=3, overloaded=False, now_s=301)
+    assert limiter.limit == 3
     for number in range(10):
-        pace.answered(latency_s=0, overloaded=True, now_s=400.0 + number)
-    assert pace.limit == 2
+        limiter.answered(latency_s=0, overloaded=True, now_s=400.0 + number)
+    assert limiter.limit == 2
 
 
 @pytest.mark.parametrize(

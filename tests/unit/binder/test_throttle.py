@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.binder.adapters.throttle import Pace, PaceLimits, Throttle
+from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings, Throttle
 from services.binder.metrics import BinderMetrics
 from shared.runtime.metrics import Metrics
 from tests.support.clock import settle
@@ -10,7 +10,7 @@ from tests.support.clock import settle
 
 class Bench:
     def __init__(self, *, limit: int, per_node: int) -> None:
-        pace = Pace(PaceLimits(start=limit, least=1, most=limit))
+        pace = ConcurrencyLimiter(LimiterSettings(start=limit, least=1, most=limit))
         self.throttle = Throttle(pace, per_node=per_node, metrics=BinderMetrics(Metrics()))
         self.inside: list[str] = []
         self.release: dict[str, asyncio.Event] = {}

@@ -76,7 +76,7 @@ class NoClaims:
 async def publishing(
     queue: PublishQueue,
     bus: Bus | None = None,
-    renew: Callable[[], None] = lambda: None,
+    revalidate: Callable[[], None] = lambda: None,
     metrics: Metrics | None = None,
 ) -> AsyncIterator[tuple[StatePublisher, asyncio.Task[None]]]:
     """Run the first term of a publisher until the end of the block."""
@@ -98,7 +98,7 @@ async def publishing(
         subjects=SUBJECTS,
         kinds=["queues"],
         published=published,
-        renew=renew,
+        revalidate=revalidate,
         claims=NoClaims(),
         instance="c",
         clock=SystemClock(),
@@ -137,7 +137,10 @@ async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None
 async def test_a_term_is_complete_though_its_lists_came_before_the_stream_was_read_back() -> None:
     """As with three servers, where reading takes longer; nothing may change afterwards."""
     queue = PublishQueue(["queues"])
-    async with publishing(queue, renew=lambda: queue.listed("queues", {}, (), "1")) as (state, _):
+    async with publishing(queue, revalidate=lambda: queue.listed("queues", {}, (), "1")) as (
+        state,
+        _,
+    ):
         await until(lambda: state.complete, deadline_s=5)
 
 

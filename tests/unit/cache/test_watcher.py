@@ -49,7 +49,7 @@ class Watched:
     def lead(self) -> None:
         """Begin another term, in which the stream says what was published."""
         self.queue.end()
-        self.watcher.renew()
+        self.watcher.revalidate()
         self.queue.begin((("pods", key), what) for key, what in self.stream.items())
 
     def publish(self) -> None:
@@ -175,7 +175,7 @@ async def test_a_new_leader_lists_little_anew(api: ScriptedApi, tmp_path: Path) 
 @pytest.fixture
 def much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of objects is too many for a list."""
-    monkeypatch.setattr(watcher, "LISTED_ANEW", 0)
+    monkeypatch.setattr(watcher, "RELIST_MAX", 0)
 
 
 @pytest.mark.usefixtures("much")
