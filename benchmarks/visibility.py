@@ -103,7 +103,12 @@ def tell(replica: Replica, policy: Policy, name: str) -> None:
     assert subject is not None, f"{name} waits"
     begun = time.monotonic()
     explain(
-        replica, policy, subject, why, now=NOW, enough=lambda: time.monotonic() - begun > ANSWER_S
+        replica,
+        policy,
+        subject,
+        why,
+        now=NOW,
+        out_of_time=lambda: time.monotonic() - begun > ANSWER_S,
     )
 
 

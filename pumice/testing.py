@@ -205,7 +205,7 @@ class Cluster:
         for nomination in plan.nominations:
             intent = f"{plan.cycle}-n"
             self.cluster_state.assume_nomination(intent, nomination.uid, nomination.node)
-        self.cluster_state.adopt(plan)
+        self.cluster_state.assume_statuses(plan)
 
     def step(self, **more: Any) -> Plan:
         """Run a cycle and go by its plan from then on."""

@@ -92,9 +92,9 @@ class Bench:
 
     def fold(self, payloads: Iterable[bytes]) -> None:
         """Take facts in; any that cannot be used is a fault of the load."""
-        troubles = self.worker.fold([codec.decode_fact(payload) for payload in payloads])
-        if troubles:
-            raise ValueError(f"{len(troubles)} facts are bad, the first: {troubles[0]}")
+        failures = self.worker.fold([codec.decode_fact(payload) for payload in payloads])
+        if failures:
+            raise ValueError(f"{len(failures)} facts are bad, the first: {failures[0]}")
 
     def cycle(self) -> Cycle:
         """Run a cycle and adopt what it decided."""
@@ -106,10 +106,10 @@ class Bench:
             codec.encode(command)
         for status in decision.statuses:
             codec.encode(status.wanted)
-        if decision.asides:
-            raise ValueError(f"the cycle left something out: {decision.asides[0].reason}")
+        if decision.exclusions:
+            raise ValueError(f"the cycle left something out: {decision.exclusions[0].reason}")
         encoded = time.process_time()
-        self.worker.adopt(decision.plan)
+        self.worker.assume_statuses(decision.plan)
         return Cycle(decision.commands, decided - start, encoded - decided)
 
     def settle(self) -> None:

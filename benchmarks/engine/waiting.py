@@ -266,7 +266,7 @@ class World:
         outcomes, self._outcomes = self._outcomes, []
         self._cycle += 1
         begun = time.process_time()
-        troubles = self._worker.fold([codec.decode_fact(payload) for payload in changes])
+        failures = self._worker.fold([codec.decode_fact(payload) for payload in changes])
         self._worker.outcomes(outcomes)
         decision = self._worker.decide(self._config, now=self._now, cycle=self._cycle, token=1)
         for command in decision.commands:
@@ -276,10 +276,10 @@ class World:
         for said in decision.explained:
             codec.encode(said)
         if not decision.says_nothing:
-            self._worker.adopt(decision.plan)
+            self._worker.assume_statuses(decision.plan)
         took = time.process_time() - begun
-        if troubles or decision.asides:
-            raise ValueError(f"left out: {troubles[:1]} {decision.asides[:1]}")
+        if failures or decision.exclusions:
+            raise ValueError(f"left out: {failures[:1]} {decision.exclusions[:1]}")
         self._carry_out(decision.commands, [desired.wanted for desired in decision.statuses])
         return took
 

@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.forecast.measure import Answer, Asker, Score, score, waiting_jobs
 from benchmarks.forecast.traces import read, stating
 from benchmarks.report.svg import lines
-from services.visibility.forecast.play import Bounds
+from services.visibility.forecast.simulation import Bounds
 
 _MOST = 2.0
 """Errors beyond this part of the wait are not drawn."""

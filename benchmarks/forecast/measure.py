@@ -22,8 +22,8 @@ from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History, Subject, subject_of
 from services.visibility.forecast.forecaster import LATEST, Forecaster
-from services.visibility.forecast.play import Bounds, Play, Rules
 from services.visibility.forecast.shapes import Arrivals
+from services.visibility.forecast.simulation import Bounds, Rules, Simulation
 from shared.jobs.durations import Basis, Expected
 
 LIMIT = (2.0, 10.0)
@@ -163,7 +163,7 @@ class Asker:
         def stated(job: Job) -> Expected | None:
             return lasting.get(job.key)
 
-        play = Play(
+        simulation = Simulation(
             replay.cluster_state,
             Rules(replay.config, stated=stated),
             Durations(self._believing),
@@ -172,7 +172,7 @@ class Asker:
             arrivals=arrivals,
             bounds=self._bounds._replace(together=0.0),
         )
-        return play.run([key]).starts.get(key, math.inf) - replay.now
+        return simulation.run([key]).starts.get(key, math.inf) - replay.now
 
 
 def calibrated(answers: Iterable[Answer]) -> list[Answer]:

@@ -19,7 +19,7 @@ from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import PLUGINS, STATES
-from services.scheduler.policy.patience import patience
+from services.scheduler.policy.parking_policy import parking_policy
 from shared.api import keys, kinds
 from shared.api import time as times
 from shared.api.kinds import Kind
@@ -42,7 +42,7 @@ class Replay:
         self.ended: list[tuple[str, float]] = []
         """Jobs that have ended, and how long they ran."""
         self._trace = trace
-        self._patience = patience(self.config, PLUGINS)._asdict()
+        self._parking_policy = parking_policy(self.config, PLUGINS)._asdict()
         self._ends: list[tuple[float, str]] = []
         queue = {"metadata": _named("default"), "spec": {"weight": 1}, "status": {"state": "Open"}}
         self._put(kinds.QUEUE, queue)
@@ -139,7 +139,7 @@ class Replay:
             run_actions(session, self.config)
             entered = [j.key for j in session.jobs if j.key not in let_in and not j.is_pending]
             binds = session.binds
-            parkable = refused(session, **self._patience)
+            parkable = refused(session, **self._parking_policy)
         finally:
             session.close()
         for job, order, demand in parkable:

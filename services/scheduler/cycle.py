@@ -15,9 +15,9 @@ from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, StateFeed
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import Report
-from services.scheduler.engine.session.asides import Aside
+from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.worker import Decision, Trouble, Worker
+from services.scheduler.worker import Decision, FoldFailure, Worker
 from shared.bus.leader import Leadership, Term
 from shared.bus.tenure import Tenure
 from shared.contracts.versions import UnknownVersion
@@ -38,14 +38,14 @@ RETRY_S: Final = 0.2
 REST: Final = 1.0
 """A cycle is followed by a rest at least as long as itself: cycles take at most half of a core."""
 LONG_REST: Final = 3.0
-LONG_REST_MOST_S: Final = 0.1
+LONG_REST_MAX_S: Final = 0.1
 """Short cycles rest three times as long as they took: a busy cluster changes all the time, and what
 the API server does with the cores is what the work waits for."""
 
 
 def rest_s(cycle_s: float) -> float:
     """Return how long to rest after a cycle that took `cycle_s`, both in seconds."""
-    return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MOST_S))
+    return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MAX_S))
 
 
 class Scheduler:
@@ -92,7 +92,7 @@ class Scheduler:
         self._executor = executor
         self._contain = contain
         self._backoff = backoff
-        self._troubled: set[tuple[str, str]] = set()
+        self._failed_facts: set[tuple[str, str]] = set()
         """Kind and key of the objects that cannot be folded as they are."""
         self._deciding = False
         """Whether what runs changes nothing but what it undoes itself."""
@@ -120,7 +120,7 @@ class Scheduler:
             await self._inbox.changed.wait()
             if self._following.is_set():
                 async with self._busy:
-                    failed = await self._contained(self._fold)
+                    failed = await self._isolated(self._fold)
                 wait_s = self._backoff.next_s() if failed else self._settings.min_period
                 await self._clock.sleep(wait_s)
 
@@ -134,7 +134,7 @@ class Scheduler:
                 started = self._clock.monotonic()
                 try:
                     async with self._busy:
-                        failed = await self._contained(lambda: self._step(term))
+                        failed = await self._isolated(lambda: self._step(term))
                 except Retryable as error:
                     self._report.delayed(str(error))
                     await self._clock.sleep(RETRY_S)
@@ -150,8 +150,8 @@ class Scheduler:
             self._explained.forget()
             self._following.set()
 
-    async def _contained(self, work: Callable[[], Awaitable[None]]) -> str:
-        """Do one round's work; return what it failed with, if that is an error of ours (ADR 19).
+    async def _isolated(self, work: Callable[[], Awaitable[None]]) -> str:
+        """Run one round; return what it failed with, if that is an error of ours (ADR 19).
 
         Nothing was decided then. If the cluster state may be wrong it is filled anew, and what was
         asked of binders is read again in any case.
@@ -164,7 +164,7 @@ class Scheduler:
         self._recovered_epoch = NEVER
         if not self._worker.is_whole or not self._deciding:
             self._log.warning("state_read_again", reason="the cluster state is not whole")
-            self._state.again()
+            self._state.resync()
         if isolated.error is None:
             return "the cluster state is filled anew"
         self._report.skipped()
@@ -180,7 +180,7 @@ class Scheduler:
             return
         if not self._state.synced.is_set() or not self._tenure.held:
             return
-        if self._had_a_successor():
+        if self._resync_if_another_led():
             return
         if self._state.epoch != self._recovered_epoch:
             await self._recover()
@@ -189,16 +189,16 @@ class Scheduler:
             await self._run_cycle(term)
             self._cycle_s = self._clock.monotonic() - begun
 
-    def _had_a_successor(self) -> bool:
-        """Read STATE again after another installation had its turn; return whether it did.
+    def _resync_if_another_led(self) -> bool:
+        """Read STATE again if another installation has led meanwhile; return whether one has.
 
-        What was asked of binders before is void by then, and so is what was assumed of it.
+        Intents from before are void by then, and so are their assumptions.
         """
         before, self._decided_in = self._decided_in, self._tenure.term
         if before in ("", self._decided_in):
             return False
         self._log.info("state_read_again", reason="another installation was in charge meanwhile")
-        self._state.again()
+        self._state.resync()
         return True
 
     async def _wait_for_change(self, started: float) -> None:
@@ -210,7 +210,7 @@ class Scheduler:
             await self._clock.sleep(max(self._settings.debounce, left))
 
     async def _recover(self) -> None:
-        """Read COMMAND, then OUTCOME, and assume what the leader before has asked for."""
+        """Read COMMAND, then OUTCOME, and assume the intents of the previous leader."""
         epoch = self._state.epoch
         try:
             unfinished = await self._publisher.unfinished()
@@ -234,14 +234,14 @@ class Scheduler:
         cycle, token, tenure = self._cycle, term.number, self._tenure.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
-        self._worker.act_in(self._tenure.signature)
+        self._worker.set_tenure(self._tenure.signature)
         memory = await self._in_thread(self._worker.memory) if self._dumper.is_due else None
         self._deciding = True
         decision = await self._in_thread(
             lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
         )
         self._deciding = False
-        self._contain_asides(decision.asides)
+        self._set_aside(decision.exclusions)
         if memory is not None:
             self._dumper.take(config, memory, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
@@ -250,7 +250,7 @@ class Scheduler:
         if decision.commands:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term, tenure, begun=now)
-        self._explained.tell(decision.explained)
+        self._explained.enqueue(decision.explained)
         published = self._clock.monotonic()
         self._report.cycle(
             decision.plan,
@@ -271,7 +271,7 @@ class Scheduler:
         if published.usurped is not None:
             raise published.usurped
         if published.statuses:
-            await self._in_thread(lambda: self._worker.adopt(decision.plan))
+            await self._in_thread(lambda: self._worker.assume_statuses(decision.plan))
         self._report.events(decision, term=term.number, begun=begun)
 
     async def _fold(self) -> None:
@@ -279,44 +279,50 @@ class Scheduler:
         if gathered.forget:
             self._recovered_epoch = NEVER
         self._dumper.folded(gathered)
-        troubles = await self._in_thread(lambda: self._fold_in(gathered))
-        self._tell(gathered, troubles)
+        failures = await self._in_thread(lambda: self._fold_in(gathered))
+        self._report_failures(gathered, failures)
         self._publisher.folded(gathered.facts)
-        self._report.folded(len(gathered.facts), len(troubles), self._worker.assumed)
+        self._report.folded(len(gathered.facts), len(failures), self._worker.assumed)
 
-    def _tell(self, gathered: Gathered, troubles: Sequence[Trouble]) -> None:
+    def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
         """Set aside what could not be folded, and take back what could."""
         if gathered.forget:
             self._contain.begin_anew(stage=_FOLD)
-            self._troubled.clear()
-        if self._troubled:
-            bad = {(trouble.kind, trouble.key) for trouble in troubles}
-            for at in self._troubled.intersection((f.kind, f.key) for f in gathered.facts) - bad:
+            self._failed_facts.clear()
+        if self._failed_facts:
+            bad = {(failure.kind, failure.key) for failure in failures}
+            for at in (
+                self._failed_facts.intersection((f.kind, f.key) for f in gathered.facts) - bad
+            ):
                 self._contain.handled(*at, stage=_FOLD)
-                self._troubled.discard(at)
-        for trouble in troubles:
+                self._failed_facts.discard(at)
+        for failure in failures:
             self._contain.failed(
-                trouble.kind, trouble.key, stage=_FOLD, error=trouble.reason, uid=trouble.uid
+                failure.kind, failure.key, stage=_FOLD, error=failure.reason, uid=failure.uid
             )
-            self._troubled.add((trouble.kind, trouble.key))
+            self._failed_facts.add((failure.kind, failure.key))
 
-    def _contain_asides(self, asides: Sequence[Aside]) -> None:
+    def _set_aside(self, exclusions: Sequence[Exclusion]) -> None:
         """Set aside what the cycle left out, and take back what it did not."""
-        for aside in asides:
+        for exclusion in exclusions:
             self._contain.failed(
-                aside.kind, aside.key, stage=_DECIDE, error=aside.error, uid=aside.uid
+                exclusion.kind,
+                exclusion.key,
+                stage=_DECIDE,
+                error=exclusion.error,
+                uid=exclusion.uid,
             )
         for kind in _DECIDED:
-            keys = {aside.key for aside in asides if aside.kind == kind}
+            keys = {exclusion.key for exclusion in exclusions if exclusion.kind == kind}
             self._contain.keep_only(kind, keys, stage=_DECIDE)
 
-    def _fold_in(self, gathered: Gathered) -> list[Trouble]:
+    def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         """Fold in the worker's thread."""
         if gathered.forget:
             self._worker.forget()
-        troubles = self._worker.fold(gathered.facts)
+        failures = self._worker.fold(gathered.facts)
         self._worker.outcomes(gathered.outcomes)
-        return troubles
+        return failures
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run `work` in the one worker thread."""

@@ -1,7 +1,7 @@
 """The metrics of a cycle: times of pods and jobs, figures of queues and jobs (ME1 to ME4); pure.
 
 Figures of queues and jobs are taken at most every `EVERY_S`, and only when something changed since:
-a cycle that finds all as it was costs nothing more. Of jobs the `MOST_JOBS` that changed last are
+a cycle that finds all as it was costs nothing more. Of jobs the `JOBS_MAX` that changed last are
 kept, so that neither a cycle nor a scrape grows with the cluster.
 """
 
@@ -15,7 +15,7 @@ from pumice.plugins import BoolArray, QueueFigures
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Plan
-from services.scheduler.engine.session.asides import Aside
+from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.task import Task
@@ -23,8 +23,8 @@ from shared.api import time as times
 
 EVERY_S: Final = 2.0
 """Dashboards are refreshed every ten seconds or so."""
-MOST_JOBS: Final = 1_000
-_MOST_PODS: Final = 20_000
+JOBS_MAX: Final = 1_000
+_PODS_MAX: Final = 20_000
 """Pods that are remembered from one cycle to the next; a standby has no cycles."""
 
 
@@ -87,12 +87,12 @@ class CycleMetrics:
         self._has_read_jobs = False
         self._taken_at = float("-inf")
         self._jobs: dict[str, JobFigures] = {}
-        self._new: deque[str] = deque(maxlen=_MOST_PODS)
-        self._bound_s: deque[float] = deque(maxlen=_MOST_PODS)
+        self._new: deque[str] = deque(maxlen=_PODS_MAX)
+        self._bound_s: deque[float] = deque(maxlen=_PODS_MAX)
         self.sample = CycleSample()
-        self.asides: tuple[Aside, ...] = ()
+        self.exclusions: tuple[Exclusion, ...] = ()
 
-    def disturb(self) -> None:
+    def mark_stale(self) -> None:
         """Note that figures may have changed."""
         self._is_stale = True
 
@@ -100,7 +100,7 @@ class CycleMetrics:
         """Forget the times of pods that a standby has seen: the leader reported them."""
         self._new.clear()
         self._bound_s.clear()
-        self.disturb()
+        self.mark_stale()
 
     def new_pod(self, task: Task) -> None:
         """Note a pod that appears in a fact for the first time."""
@@ -111,11 +111,11 @@ class CycleMetrics:
         """Note a pod that was bound at a time (Unix seconds)."""
         self._bound_s.extend(_ages([task.created], at))
 
-    def look(self, session: Session) -> None:
+    def observe(self, session: Session) -> None:
         """Read a session whose actions have run, and change nothing in it."""
         is_due = not 0 <= session.now - self._taken_at < EVERY_S
-        self.asides = tuple(session.asides.found.values())
-        figures = self._take(session) if self._is_stale and is_due else None
+        self.exclusions = tuple(session.exclusions.found.values())
+        figures = self._collect(session) if self._is_stale and is_due else None
         self.sample = CycleSample(
             preemption_attempts=session.preemption_attempts,
             eviction_transactions=dict(session.eviction_transactions),
@@ -132,7 +132,7 @@ class CycleMetrics:
             self._has_read_jobs = False
             jobs.unmeasured.clear()
 
-    def _take(self, session: Session) -> Figures:
+    def _collect(self, session: Session) -> Figures:
         self._is_stale = False
         self._taken_at = session.now
         self._renew(session)
@@ -150,11 +150,11 @@ class CycleMetrics:
         changed = list(jobs.unmeasured.values())
         self._has_read_jobs = True
         kept = {key: known for key, known in self._jobs.items() if jobs.knows(key)}
-        for job in changed[-MOST_JOBS:]:
+        for job in changed[-JOBS_MAX:]:
             kept.pop(job.key, None)
             if jobs.takes_part(job):
                 kept[job.key] = _figures_of(session, job)
-        self._jobs = dict(list(kept.items())[-MOST_JOBS:])
+        self._jobs = dict(list(kept.items())[-JOBS_MAX:])
 
 
 def _figures_of(session: Session, job: Job) -> JobFigures:

@@ -31,19 +31,19 @@ from services.scheduler.engine.status.statuses import (
     queue_statuses,
     stray_group_statuses,
     stray_pod_conditions,
-    with_asides,
+    with_exclusions,
 )
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
-from services.scheduler.policy.patience import judges_alike
+from services.scheduler.policy.parking_policy import judges_alike
 from services.scheduler.policy.states.queue_gates import QueueGates
 
 _STATUS: Final = "status"
 
 
 class Part(enum.Enum):
-    """A part of a cycle whose end is told to a stopwatch."""
+    """A part of a cycle whose duration is measured."""
 
     BEGUN = "begun"
     """Nothing yet: what follows is measured from here."""
@@ -150,7 +150,7 @@ def decide(
 
     `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
     plan, whatever `ended` and `look` do. Jobs of the keys `without` have no turn. A
-    job whose handling raises an error is left out (`engine.session.asides`). Raises `BrokenOff`
+    job whose handling raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff`
     when the cluster state can no longer be trusted.
 
     A cycle whose evictions concern parked gangs is played twice, the second time with all of them.
@@ -214,8 +214,8 @@ def conclude(session: Session) -> Plan:
     queues: list[QueueAllocated] = []
     with session.isolate(_STATUS):
         queues += queue_statuses(session)
-    if session.asides.found:
-        groups = with_asides(session, groups)
+    if session.exclusions.found:
+        groups = with_exclusions(session, groups)
     if session.cluster_state.single_pods:
         groups, queues = [], []  # the objects do not exist
     return Plan(

@@ -28,8 +28,8 @@ from shared.contracts import messages as m
 
 FIRST_S: Final = 60
 LONGEST_S: Final = 3600
-_MOST_LETTERS: Final = 300
-_MOST_LEFT_OUT: Final = 1_000
+_LETTERS_MAX: Final = 300
+_LEFT_OUT_MAX: Final = 1_000
 """Most conditions of one cycle about objects that were left out."""
 
 
@@ -66,15 +66,17 @@ class Reminders:
         for status in statuses:
             self._remember(status, now=now, interval_s=FIRST_S)
 
-    def due(self, *, now: float, stands: Callable[[DesiredStatus], bool]) -> list[DesiredStatus]:
-        """Return the statuses to publish again; those that no longer stand are forgotten."""
+    def due(
+        self, *, now: float, is_outstanding: Callable[[DesiredStatus], bool]
+    ) -> list[DesiredStatus]:
+        """Return the statuses to publish again; those no longer outstanding are forgotten."""
         again = []
         while self._due and self._due[0][0] <= now:
             at, uid = heapq.heappop(self._due)
             sent = self._sent.get(uid)
             if sent is None or sent.due != at:
                 continue  # published anew since
-            if not stands(sent.status):
+            if not is_outstanding(sent.status):
                 del self._sent[uid]
                 continue
             interval_s = min(2 * sent.interval_s, LONGEST_S)
@@ -86,7 +88,7 @@ class Reminders:
         return again
 
     def forget(self) -> None:
-        """Forget everything: what objects show is looked at afresh."""
+        """Forget everything: the objects are compared again."""
         self._sent.clear()
         self._due.clear()
 
@@ -105,7 +107,7 @@ def shard_status(wanted: m.DesiredNodeShard) -> ShardStatus:
     )
 
 
-def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
+def is_outstanding(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     """Tell whether a status is still the scheduler's, and its object does not show it."""
     wanted = status.wanted
     if isinstance(wanted, m.DesiredPodGroup):
@@ -118,7 +120,7 @@ def stands(status: DesiredStatus, cluster_state: ClusterState) -> bool:
         task = cluster_state.task(wanted.uid)
         return task is not None and not task.fact_node and task.last_condition != task.shown
     if isinstance(wanted, m.DesiredNodeShard):
-        return cluster_state.shards.stands(wanted.key, wanted.uid, shard_status(wanted))
+        return cluster_state.shards.is_outstanding(wanted.key, wanted.uid, shard_status(wanted))
     queue = cluster_state.jobs.queues.get(wanted.key)
     return (
         queue is not None
@@ -166,9 +168,9 @@ class OwnShard:
         return [DesiredStatus(kind=NODESHARD.token, wanted=message)]
 
     def published(self, cluster_state: ClusterState) -> None:
-        """Go by a status that was published until the object shows it."""
+        """Use a status that was published until the object shows it."""
         if self._offered is not None:
-            cluster_state.shards.adopt(self.sharding.name, self._offered)
+            cluster_state.shards.assume_status(self.sharding.name, self._offered)
 
 
 class LeftOutConditions:
@@ -177,11 +179,11 @@ class LeftOutConditions:
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def tell(self, kind: str, key: str, uid: str, reason: Exception | str) -> None:
+    def add(self, kind: str, key: str, uid: str, reason: Exception | str) -> None:
         """Note an object that is left out, and why."""
-        if kind in {POD.token, PODGROUP.token} and uid and len(self._waiting) < _MOST_LEFT_OUT:
+        if kind in {POD.token, PODGROUP.token} and uid and len(self._waiting) < _LEFT_OUT_MAX:
             name = f"{type(reason).__name__}: " if isinstance(reason, Exception) else ""
-            text = " ".join(f"{name}{reason}"[: 2 * _MOST_LETTERS].split())[:_MOST_LETTERS]
+            text = " ".join(f"{name}{reason}"[: 2 * _LETTERS_MAX].split())[:_LETTERS_MAX]
             self._waiting[kind, key] = (uid, f"left out by the scheduler until it changes: {text}")
 
     def added(self, plan: Plan) -> Plan:

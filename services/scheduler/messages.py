@@ -185,9 +185,9 @@ def _admission(group: PodGroupStatusWanted, cluster_state: ClusterState) -> Gang
 def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int:
     """Return how long a status may wait to be one write with the next one (ADR 35).
 
-    This is for the PodGroups of Jobs: their pods are made on the event of the admission. Others who
-    make PodGroups, and pods for them, read the phase from the API server. A gang that has been told
-    why it waits is told at once that it waits no more.
+    Only the status of a Job's PodGroup may wait: its pods are made on the event of the admission.
+    Other controllers read the phase of their PodGroups from the API server. A condition that says
+    why a gang waits is withdrawn at once.
     """
     job = cluster_state.jobs.get(group.key)
     if not group.owner_job or job is None or job.seen.stamps:

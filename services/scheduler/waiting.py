@@ -1,15 +1,15 @@
-"""Waits of gangs: what subscribers are told of them by events, and what the bus explains. Pure.
+"""Waits of gangs: which of them events report, and which explanations are published. Pure.
 
-Subscribers hear of a wait once per cause, when it has stood for a while, and never of one that the
-gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is too
-full, a kind of node that is missing, a queue that is used up (`Waits`).
+An event reports a wait once per cause, when the cause has lasted for a while, and never a wait that
+the gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is
+too full, a kind of node that is missing, a queue that is used up (`Waits`).
 
-On the bus stands the last explanation of each gang that waits (`WaitExplanations`). It is published
-when its cause has stood for a while, and again when it has another cause. For other amounts and a
-place some way ahead alone it is published every `FIGURES_S` at most, and not for what is free at
-the moment: that moves with every pod that comes or goes. A gang that waits for its owner is
-explained later still: in a large submission every gang does so for a moment. What stands is
-published again, as it was decided last, before it expires on the bus.
+The bus holds the last explanation of each gang that waits (`WaitExplanations`). It is published
+when its cause has lasted for a while, and again when it has another cause. When only amounts or the
+place in the queue change it is published every `FIGURES_S` at most, and not when only free amounts
+change: these move with every pod that comes or goes. A gang that waits for its owner is explained
+later still: in a large submission every gang does so for a moment. An explanation that still holds
+is published again before it expires on the bus.
 
 Jobs that are parked keep their wait and their explanation: that is what was decided of them.
 """
@@ -31,14 +31,14 @@ from shared.contracts import messages as m
 from shared.contracts.streams import WAITING_TTL_S
 
 FIGURES_S: Final = 10.0
-AGAIN_S: Final = WAITING_TTL_S / 2
-_SHORT_MOST: Final = 20
+REPUBLISH_S: Final = WAITING_TTL_S / 2
+_SHORT_MAX: Final = 20
 """Resources that one message names: a pod may ask for thousands."""
 _W = TypeVar("_W")
 _AMOUNT: Final = re.compile(r"\d[\w.]*")
 
 
-class _Gangs(Generic[_W]):
+class _WaitMemory(Generic[_W]):
     """Memory of the gangs that wait, by the key of the PodGroup."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _Gangs(Generic[_W]):
         """Gangs that cycles do not look at; they go on waiting."""
 
     def forget(self) -> None:
-        """Tell everything anew: what was told before was another leader's word."""
+        """Report everything again: another leader has reported meanwhile."""
         self._open.clear()
         self._parked.clear()
 
@@ -64,7 +64,7 @@ class _Gangs(Generic[_W]):
             if known is not None:
                 self._open[key] = known
 
-    def _kept(self, key: str) -> _W | None:
+    def _find(self, key: str) -> _W | None:
         return self._open.get(key) or self._parked.get(key)
 
 
@@ -75,8 +75,8 @@ class _Wait(NamedTuple):
     reported: frozenset[str]
 
 
-class Waits(_Gangs[_Wait]):
-    """Remembers the waits of jobs, and what was told of them."""
+class Waits(_WaitMemory[_Wait]):
+    """Remembers the waits of jobs, and which causes were reported."""
 
     def __init__(self, settle_s: float) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Waits(_Gangs[_Wait]):
 
     def is_reported(self, key: str) -> bool:
         """Tell whether subscribers know of a job's wait and its cause."""
-        wait = self._kept(key)
+        wait = self._find(key)
         return wait is not None and wait.cause in wait.reported
 
     def resume_all(self) -> None:
@@ -94,7 +94,7 @@ class Waits(_Gangs[_Wait]):
     def lasting(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float
     ) -> list[Explanation]:
-        """Return the waits that have now lasted long enough and whose cause was not told yet."""
+        """Return the waits that have now lasted long enough and whose cause is not reported yet."""
         before, self._open = self._open, {}
         due = []
         for explanation in explanations:
@@ -103,7 +103,7 @@ class Waits(_Gangs[_Wait]):
                 continue
             if job is not None and not job.tasks and explanation.gate == "gang":
                 continue  # admitted, and without a pod yet
-            wait = _followed(before.get(explanation.job), explanation, now)
+            wait = _updated(before.get(explanation.job), explanation, now)
             if wait.cause not in wait.reported and now - wait.since >= self._settle_s:
                 wait = wait._replace(reported=wait.reported | {wait.cause})
                 due.append(explanation)
@@ -111,7 +111,7 @@ class Waits(_Gangs[_Wait]):
         return due
 
 
-def _followed(before: _Wait | None, explanation: Explanation, now: float) -> _Wait:
+def _updated(before: _Wait | None, explanation: Explanation, now: float) -> _Wait:
     text = f"{explanation.gate}: {explanation.message}"
     if before is not None and before.text == text:
         return before
@@ -139,28 +139,28 @@ class _Explained(Struct):
     at: float
     """When a cycle first found this very explanation."""
     cycle: int
-    is_told: bool = False
-    told_cause: str = ""
-    told_at: float = 0.0
+    is_published: bool = False
+    published_cause: str = ""
+    published_at: float = 0.0
     is_due: bool = True
     """Whether what was decided last is worth a message."""
 
 
-class WaitExplanations(_Gangs[_Explained]):
+class WaitExplanations(_WaitMemory[_Explained]):
     """Remembers what was decided of gangs that wait, and what of it was published."""
 
     def __init__(self, settle_s: float) -> None:
         super().__init__()
         self._settle_s = settle_s
         self._due: dict[str, _Explained] = {}
-        self._again: deque[tuple[float, str]] = deque()
+        self._republish_at: deque[tuple[float, str]] = deque()
 
     @override
     def forget(self) -> None:
         """Publish everything anew: another leader has had a turn, or the bus has lost it."""
         super().forget()
         self._due.clear()
-        self._again.clear()
+        self._republish_at.clear()
 
     def changes(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float, cycle: int, term: int
@@ -168,7 +168,7 @@ class WaitExplanations(_Gangs[_Explained]):
         """Return what to publish after a cycle that has found these explanations."""
         before, self._open = self._open, {}
         for why in explanations:
-            known = self._followed(before.pop(why.job, None), why, now, cycle)
+            known = self._updated(before.pop(why.job, None), why, now, cycle)
             self._open[why.job] = known
             if known.is_due:
                 self._due[why.job] = known
@@ -178,13 +178,13 @@ class WaitExplanations(_Gangs[_Explained]):
             *self._repeated(now=now, term=term),
         ]
 
-    def _followed(
+    def _updated(
         self, known: _Explained | None, why: Explanation, now: float, cycle: int
     ) -> _Explained:
         if known is None or known.why.job_uid != why.job_uid:
             return _Explained(why, cause_of(why), now, now, cycle)
         if known.why != why:
-            if not _is_alike(known.why, why):
+            if not _says_the_same(known.why, why):
                 known.is_due, cause = True, cause_of(why)
                 if cause != known.cause:
                     known.cause, known.since = cause, now
@@ -196,22 +196,22 @@ class WaitExplanations(_Gangs[_Explained]):
     ) -> Iterator[m.WaitExplained]:
         for key, known in gone.items():
             self._due.pop(key, None)
-            if known.is_told:
+            if known.is_published:
                 yield m.WaitExplained(
                     gang=key, uid=known.why.job_uid, term=term, cycle=cycle, time=now
                 )
 
     def _ready(self, jobs: Jobs, *, now: float, term: int) -> Iterator[m.WaitExplained]:
         for key, known in list(self._due.items()):
-            if self._kept(key) is not known:
+            if self._find(key) is not known:
                 del self._due[key]
-            elif self._is_ripe(known, jobs, now):
+            elif self._is_settled(known, jobs, now):
                 del self._due[key]
-                yield self._tell(key, known, now, term)
+                yield self._publish(key, known, now, term)
 
-    def _is_ripe(self, known: _Explained, jobs: Jobs, now: float) -> bool:
-        if known.is_told and known.cause == known.told_cause:
-            return now - known.told_at >= FIGURES_S
+    def _is_settled(self, known: _Explained, jobs: Jobs, now: float) -> bool:
+        if known.is_published and known.cause == known.published_cause:
+            return now - known.published_at >= FIGURES_S
         stands_s = now - known.since
         if stands_s < self._settle_s:
             return False
@@ -219,20 +219,24 @@ class WaitExplanations(_Gangs[_Explained]):
         return job is None or not awaits_owner(job) or stands_s >= PATIENCE * self._settle_s
 
     def _repeated(self, *, now: float, term: int) -> Iterator[m.WaitExplained]:
-        while self._again and self._again[0][0] <= now:
-            due_at, key = self._again.popleft()
-            known = self._kept(key)
-            if known is not None and known.is_told and known.told_at + AGAIN_S == due_at:
-                yield self._tell(key, known, now, term)
+        while self._republish_at and self._republish_at[0][0] <= now:
+            due_at, key = self._republish_at.popleft()
+            known = self._find(key)
+            if (
+                known is not None
+                and known.is_published
+                and known.published_at + REPUBLISH_S == due_at
+            ):
+                yield self._publish(key, known, now, term)
 
-    def _tell(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
-        known.is_due, known.is_told = False, True
-        known.told_cause, known.told_at = known.cause, now
-        self._again.append((now + AGAIN_S, key))
+    def _publish(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
+        known.is_due, known.is_published = False, True
+        known.published_cause, known.published_at = known.cause, now
+        self._republish_at.append((now + REPUBLISH_S, key))
         return _message(known, term)
 
 
-def _is_alike(one: Explanation, other: Explanation) -> bool:
+def _says_the_same(one: Explanation, other: Explanation) -> bool:
     """Tell whether explanations say the same but for figures that move all the time."""
     if (one.gate, one.message) != (other.gate, other.message) or one.reasons != other.reasons:
         return False
@@ -259,13 +263,13 @@ def _message(known: _Explained, term: int) -> m.WaitExplained:
                 requested=short.requested,
                 largest_free=short.largest_free,
             )
-            for short in why.shortages[:_SHORT_MOST]
+            for short in why.shortages[:_SHORT_MAX]
         ),
     )
 
 
-class ToldWaits:
-    """Both for one worker. A job whose wait was told of in full may be parked."""
+class WaitReports:
+    """`Waits` and `WaitExplanations` of one worker. A job whose wait is reported may be parked."""
 
     def __init__(self, settle_s: float, *, explains: bool = True) -> None:
         """Explain on the bus why gangs wait, unless what waits are no PodGroups."""
@@ -274,11 +278,11 @@ class ToldWaits:
         self._explained = WaitExplanations(settle_s)
 
     def forget(self) -> None:
-        """Tell everything anew: what was told before was another leader's word."""
+        """Report everything again: another leader has reported meanwhile."""
         self._waits.forget()
         self._explained.forget()
 
-    def read_again(self) -> None:
+    def begin_resync(self) -> None:
         """Go on with all waits although STATE is replayed; the bus may have lost explanations."""
         self._waits.resume_all()
         self._explained.forget()

@@ -18,7 +18,7 @@ from services.scheduler.decide import Stopwatch, decide, untimed
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts, WaitingGroup
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.engine.session.asides import Aside
+from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
@@ -27,9 +27,9 @@ from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.pacing import PATIENCE, IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
-from services.scheduler.policy.patience import Patience, patience
+from services.scheduler.policy.parking_policy import ParkingPolicy, parking_policy
 from services.scheduler.policy.states.usage import Usage, UsageTable
-from services.scheduler.waiting import ToldWaits
+from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
@@ -38,7 +38,7 @@ FEW: Final = 20
 """So many waiting jobs have a turn in every cycle: what is shown of a short queue is always new."""
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class FoldFailure(msgspec.Struct, frozen=True):
     """One fact that scheduling could not use, and why."""
 
     kind: str
@@ -72,7 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Why gangs wait, where something else is to be published than is; and that one does not."""
     expired_reservations: Sequence[str] = ()
     """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
-    asides: Sequence[Aside] = ()
+    exclusions: Sequence[Exclusion] = ()
     """Jobs, queues and actions that met an error of ours."""
     parked: int = 0
     """Waiting jobs that the cycle did not look at: nothing that they wait for has changed."""
@@ -120,8 +120,8 @@ class Worker:
         self._seed = seed
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
-        self._told_waits = ToldWaits(settle_s, explains=not single_pods)
-        self._patience = Patience()
+        self._wait_reports = WaitReports(settle_s, explains=not single_pods)
+        self._parking_policy = ParkingPolicy()
         self._parkable: list[Parkable] = []
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = desired.Reminders()
@@ -160,31 +160,31 @@ class Worker:
 
     def forget(self) -> None:
         """Start from nothing: STATE is about to be replayed."""
-        self._metrics.disturb()
+        self._metrics.mark_stale()
         self._reminders.forget()
-        self._told_waits.read_again()
+        self._wait_reports.begin_resync()
         self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
 
-    def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
+    def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
         """Fold facts in, in order; return those that cannot be scheduled by.
 
         What a source has measured of nodes since the last time comes in as well.
         """
         if (samples := self._measured()) is not None:
             self._cluster_state.store(UsageTable).replace(samples)
-        troubles: dict[tuple[str, str], Trouble] = {}
+        failures: dict[tuple[str, str], FoldFailure] = {}
         if facts:
-            self._metrics.disturb()
+            self._metrics.mark_stale()
         for fact in facts:
-            if troubles:
-                troubles.pop((fact.kind, fact.key), None)  # the last fact of an object counts
-            if (trouble := self._try_to_fold(fact)) is not None:
-                troubles[fact.kind, fact.key] = trouble
-        for trouble in troubles.values():
-            self._left_out_conditions.tell(trouble.kind, trouble.key, trouble.uid, trouble.reason)
-        return list(troubles.values())
+            if failures:
+                failures.pop((fact.kind, fact.key), None)  # the last fact of an object counts
+            if (failure := self._try_to_fold(fact)) is not None:
+                failures[fact.kind, fact.key] = failure
+        for failure in failures.values():
+            self._left_out_conditions.add(failure.kind, failure.key, failure.uid, failure.reason)
+        return list(failures.values())
 
-    def _try_to_fold(self, fact: m.Fact) -> Trouble | None:
+    def _try_to_fold(self, fact: m.Fact) -> FoldFailure | None:
         """Fold a fact, or leave its object out; return why.
 
         What failed with an error of ours is not tried again with the same content: if it failed
@@ -195,15 +195,15 @@ class Worker:
             known = self._left_out.pop(at, None)
             if known is not None and fact.op is m.Op.PUT and known[0] == desired.digest(fact):
                 self._left_out[at] = known
-                return Trouble(fact.kind, fact.key, fact.uid, known[1])
+                return FoldFailure(fact.kind, fact.key, fact.uid, known[1])
         try:
             self._fold(fact)
         except (BadFact, msgspec.DecodeError) as error:
-            return Trouble(fact.kind, fact.key, fact.uid, str(error))
+            return FoldFailure(fact.kind, fact.key, fact.uid, str(error))
         except Exception as error:  # noqa: BLE001 - an error of ours about one object (ADR 19)
             self._left_out[fact.kind, fact.key] = (desired.digest(fact), error)
             self._remove(fact)
-            return Trouble(fact.kind, fact.key, fact.uid, error)
+            return FoldFailure(fact.kind, fact.key, fact.uid, error)
         return None
 
     def _remove(self, fact: m.Fact) -> None:
@@ -236,7 +236,7 @@ class Worker:
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
         """Take the ends of commands in: what failed is no longer assumed."""
         if outcomes:
-            self._metrics.disturb()
+            self._metrics.mark_stale()
         for outcome in outcomes:
             self._cluster_state.outcome(
                 outcome.intent, [(item.uid, item.result) for item in outcome.items]
@@ -248,7 +248,7 @@ class Worker:
                     self._metrics.bound(task, outcome.time)
 
     def _note_refusals(self, outcome: m.Outcome) -> None:
-        """Remember what the binder could not do; all else it says is gone by at once."""
+        """Remember what the binder could not do; its other results take effect at once."""
         refusals = self._cluster_state.refusals
         for item in outcome.items:
             if item.result is m.Result.FAILED:
@@ -267,7 +267,7 @@ class Worker:
         """
         self._metrics.begin()
         self._reminders.forget()
-        self._told_waits.forget()
+        self._wait_reports.forget()
         self._cluster_state.jobs.wake_all()
         self._cluster_state.forget_wanted()
         self._cluster_state.drop_assumptions()
@@ -275,10 +275,10 @@ class Worker:
         for command in unfinished:
             self._assume(command)
         for outcome in recent:
-            self._take_again(outcome)
+            self._replay_outcome(outcome)
         return self._cluster_state.assumed
 
-    def _take_again(self, outcome: m.Outcome) -> None:
+    def _replay_outcome(self, outcome: m.Outcome) -> None:
         self._note_refusals(outcome)
         for item in outcome.items:
             if item.result is m.Result.BOUND and item.node:
@@ -288,8 +288,8 @@ class Worker:
             else:
                 self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
-    def act_in(self, tenure: str) -> None:
-        """Go by claims to nodes in one tenure of the Lease from now on; "" where none is needed."""
+    def set_tenure(self, tenure: str) -> None:
+        """Claim nodes in this tenure of the Lease from now on; "" where none is needed."""
         self._cluster_state.shards.tenure = tenure
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
@@ -301,9 +301,9 @@ class Worker:
         )
         if config is not self._config:
             self._config = config
-            self._patience = patience(config, self._plugins, contending=True)
+            self._parking_policy = parking_policy(config, self._plugins, contending=True)
             self._cluster_state.jobs.wake_all()
-            self._metrics.disturb()
+            self._metrics.mark_stale()
         whole = self._plan(config, now=now, cycle=cycle)
         parked = len(self._cluster_state.jobs.parking)
         due = self._pacing.due(
@@ -322,7 +322,7 @@ class Worker:
         for command in wanted:
             self._assume(command)
         statuses = self._statuses(plan, now)
-        waits, explained = self._told_waits.review(
+        waits, explained = self._wait_reports.review(
             whole, self._cluster_state.jobs, self._parkable, now=now, term=token
         )
         self._parkable = []
@@ -336,25 +336,26 @@ class Worker:
             explained=explained,
             parked=parked,
             expired_reservations=expired_reservations,
-            asides=self._metrics.asides,
+            exclusions=self._metrics.exclusions,
             sample=self._metrics.sample,
             placements=list(placements(plan, self._cluster_state, now=now)),
         )
 
-    def _look(self, session: Session, plan: Plan) -> None:
+    def _inspect(self, session: Session, plan: Plan) -> None:
         """Measure, and note which jobs may be parked when the session is closed."""
-        self._metrics.look(session)
+        self._metrics.observe(session)
         self._parkable = []
         if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
-            gates = self._patience._asdict()
-            self._parkable = parkable(session, plan, self._told_waits.is_reported, **gates)
+            gates = self._parking_policy._asdict()
+            self._parkable = parkable(session, plan, self._wait_reports.is_reported, **gates)
 
     def _statuses(self, plan: Plan, now: float) -> list[desired.DesiredStatus]:
         fresh = messages.desires(plan, self._cluster_state)
         fresh += self._own_shard.wanted(self._cluster_state, plan.cycle)
         self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
-            now=now, stands=lambda status: desired.stands(status, self._cluster_state)
+            now=now,
+            is_outstanding=lambda status: desired.is_outstanding(status, self._cluster_state),
         )
 
     def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
@@ -378,7 +379,7 @@ class Worker:
                 plugins=self._plugins,
                 sharding=self._own_shard.sharding,
                 ended=self._ended,
-                look=self._look,
+                look=self._inspect,
                 without=self._without,
             )
         except BrokenOff as error:
@@ -393,7 +394,7 @@ class Worker:
         return job.last_status.phase if job is not None else ""
 
     def _assume(self, command: m.Command) -> None:
-        self._metrics.disturb()
+        self._metrics.mark_stale()
         if isinstance(command, m.BindGang):
             self._cluster_state.assume(command.id, command.binds)
         else:
@@ -407,7 +408,7 @@ class Worker:
 
         Pods of one that can never be stored are held back as if their binds had been refused.
         """
-        self._metrics.disturb()
+        self._metrics.mark_stale()
         for command, why in refused:
             is_bind = isinstance(command, m.BindGang)
             items = command.binds if isinstance(command, m.BindGang) else command.victims
@@ -417,10 +418,10 @@ class Worker:
                     item.uid, command.id, why, is_bind=is_bind, by="NATS"
                 )
 
-    def adopt(self, plan: Plan) -> None:
-        """Go by the statuses of a published plan until the objects show them."""
-        self._metrics.disturb()
-        self._cluster_state.adopt(plan, unpublished=sorted(self._unpublished))
+    def assume_statuses(self, plan: Plan) -> None:
+        """Use the statuses of a published plan until the objects show them."""
+        self._metrics.mark_stale()
+        self._cluster_state.assume_statuses(plan, unpublished=sorted(self._unpublished))
         self._own_shard.published(self._cluster_state)
 
     # --- recorded cycles ----------------------------------------------------------------------

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.resources.amounts import MOST, NODE_MOST, POD_MOST, USED_MOST, Sums
+from services.scheduler.engine.resources.amounts import (
+    AMOUNT_MAX,
+    NODE_MAX,
+    POD_MAX,
+    USED_MAX,
+    Sums,
+)
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.quantity import milli, units
@@ -63,7 +69,7 @@ def test_sums_are_those_of_python_up_to_their_bound_whatever_comes_and_goes(memb
             sums.add(0, -times, np.array([less, 1]))
             sums.weigh(-less * times)
         exact = [sum(a * n for a, n in held), sum(n for _, n in held)]
-        assert sums.value[0].tolist() == [min(amount, MOST) for amount in exact]
+        assert sums.value[0].tolist() == [min(amount, AMOUNT_MAX) for amount in exact]
 
 
 RESOURCE_LISTS = st.dictionaries(
@@ -152,7 +158,7 @@ def test_no_amount_wraps_a_sum_or_puts_more_on_a_node_than_it_has(world) -> None
             assert used[dim] <= int(cluster_state.nodes.ledger.allocatable[dim, column]), dim
         for bind in ours:
             assert not cluster_state.task(bind.uid).task_class.beyond
-    assert int(cluster_state.nodes.ledger.allocatable.max()) <= NODE_MOST
+    assert int(cluster_state.nodes.ledger.allocatable.max()) <= NODE_MAX
     assert dims <= len(cluster_state.nodes.ledger.used)
 
 
@@ -166,19 +172,19 @@ def check_sums(world: Cluster) -> None:
         for task in holding:
             beyond = task.task_class.request > largest
             assert not largest.any() or not task.node or not beyond[[0, 1, 3]].any(), task.key
-        assert job.allocated[: len(exact)].tolist() == [min(a, MOST) for a in exact]
+        assert job.allocated[: len(exact)].tolist() == [min(a, AMOUNT_MAX) for a in exact]
         for task in job.tasks.values():
             assert int(task.task_class.request.min()) >= 0
-            assert int(task.task_class.request.max()) <= POD_MOST
+            assert int(task.task_class.request.max()) <= POD_MAX
     sums = cluster_state.jobs.rollup(measure).sums()
     for queue, amounts in sums.items():
         jobs = [j for j in cluster_state.jobs.all() if j.queue == queue and j.has_group]
         for row, of in enumerate(zip(*(measure(j) for j in jobs), strict=True)):
-            exact = [min(sum(int(a[d]) for a in of), MOST) for d in range(amounts.shape[1])]
+            exact = [min(sum(int(a[d]) for a in of), AMOUNT_MAX) for d in range(amounts.shape[1])]
             assert amounts[row].tolist() == exact
     for node in ("n0", "n1", "n2"):
         column = cluster_state.nodes.column(node)
         exact = stated_sums_of(world, cluster_state.nodes.tasks_on(node))
         if column >= 0:
             shown = cluster_state.nodes.ledger.used[: len(exact), column].tolist()
-            assert shown == [min(a, USED_MOST) for a in exact]
+            assert shown == [min(a, USED_MAX) for a in exact]

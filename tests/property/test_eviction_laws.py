@@ -352,10 +352,10 @@ def crowds(draw: st.DrawFn) -> Cluster:
 def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Cluster):
     """Equal jobs fail alike, and nodes without a victim by the word of plugins have none."""
     spared = []
-    stands_for = FailedAttempts.stands_for
+    would_fail = FailedAttempts.would_fail
 
     def counted(failed: FailedAttempts, job: Job, tasks: Sequence[Task]) -> bool:
-        stands = stands_for(failed, job, tasks)
+        stands = would_fail(failed, job, tasks)
         spared.extend([job] if stands else [])
         return stands
 
@@ -363,12 +363,12 @@ def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Clu
         return np.ones(session.ledger.size, dtype=np.bool_)
 
     with (
-        patch.object(FailedAttempts, "stands_for", counted),
+        patch.object(FailedAttempts, "would_fail", counted),
         patch.object(reclaim, "_IN_VAIN", 0),
     ):
         short = world.decide()
     with (
-        patch.object(FailedAttempts, "stands_for", lambda *_: False),
+        patch.object(FailedAttempts, "would_fail", lambda *_: False),
         patch.object(UnschedulableCache, "knows", lambda *_: False),
         patch.object(Preemptable, "nodes", lambda its, _: everywhere(its._session)),
         patch.object(Reclaimable, "nodes", lambda its, _: everywhere(its._session)),

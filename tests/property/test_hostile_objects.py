@@ -128,9 +128,9 @@ def the_good_gang_is_placed(judged: Worker, config: str) -> None:
     placed: dict[str, str] = {}
     for cycle in range(1, 4):
         decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
-        assert not decision.asides, decision.asides
+        assert not decision.exclusions, decision.exclusions
         placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
-        judged.adopt(decision.plan)
+        judged.assume_statuses(decision.plan)
     assert len(placed) == 2, (placed, decision.whole.explanations)
 
 

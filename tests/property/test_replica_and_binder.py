@@ -74,7 +74,7 @@ class World(RuleBasedStateMachine):
             intent = f"{id(self.scheduler)}-{plan.cycle}-{number}"
             self.command[intent] = gang.binds
             self.scheduler.cluster_state.assume(intent, gang.binds)
-        self.scheduler.cluster_state.adopt(plan)
+        self.scheduler.cluster_state.assume_statuses(plan)
 
     @rule()
     @precondition(lambda self: self.command)

@@ -111,7 +111,7 @@ class Scheduler:
         own = self.shards.get(self.name)
         if status is not None and own is not None:
             self.shards.give_back(self.name, status)
-            self.shards.adopt(self.name, status)
+            self.shards.assume_status(self.name, status)
             self.message = DesiredNodeShard(
                 key=self.name,
                 uid=own.uid,

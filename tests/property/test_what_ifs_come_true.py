@@ -164,7 +164,7 @@ class Cluster:
     def _step(self) -> bool:
         self._cycle += 1
         decision = self._worker.decide(self._config, now=NOW, cycle=self._cycle, token=1)
-        self._worker.adopt(decision.plan)
+        self._worker.assume_statuses(decision.plan)
         for group in decision.whole.podgroups:
             known = self._objects["podgroups", group.key]
             known["status"] = {"phase": group.phase}

@@ -147,7 +147,7 @@ class Histories:
         self.parked += bool(parking.parked)
         for at, decision in enumerate((parking, visiting)):
             if not decision.says_nothing:
-                self.workers[at].adopt(decision.plan)
+                self.workers[at].assume_statuses(decision.plan)
             self.show(at, decision)
         self.carry_out(visiting)
         return parking, visiting

@@ -17,7 +17,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
 
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 
 
 class ConfFile:
@@ -56,7 +56,7 @@ class ConfFile:
                 )
             return self._use(self._default)
         try:
-            self._stamp = self._look()
+            self._stamp = self._stat()
             return self._use(self._path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise Rejected(
@@ -73,7 +73,7 @@ class ConfFile:
             self._log.warning("configuration_warning", reason=warning)
         return config
 
-    def _look(self) -> tuple[int, int, int]:
+    def _stat(self) -> tuple[int, int, int]:
         assert self._path is not None
         stat = self._path.stat()
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
@@ -83,13 +83,13 @@ class ConfFile:
         if self._path is None:
             await asyncio.Event().wait()
         while True:
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(POLL_S)
             self._reread()
 
     def _reread(self) -> None:
         assert self._path is not None
         try:
-            stamp = self._look()
+            stamp = self._stat()
             if stamp == self._stamp:
                 return
             self._stamp = stamp

@@ -116,7 +116,7 @@ class StateFeed:
         self.epoch = 0
         """Grows each time STATE begins anew."""
 
-    def again(self) -> None:
+    def resync(self) -> None:
         """Read STATE from its beginning once more: what was folded is not to be trusted."""
         self._again = True
         self._begin_anew("the state is read again")
@@ -207,14 +207,14 @@ class OutcomeFeed:
                     case CaughtUp():
                         await self._read_to(self._beyond)
                     case Batch(messages):
-                        await self._take(messages)
+                        await self._handle(messages)
                     case Reset():
                         self._recent.clear()
                         self._last_seq = 0
                     case _:
                         pass
 
-    async def _take(self, messages: list[Message]) -> None:
+    async def _handle(self, messages: list[Message]) -> None:
         outcomes = []
         for message in messages:
             if message.subject == self._poison:

@@ -234,9 +234,9 @@ class WaitPublisher:
         self._due: dict[str, WaitExplained] = {}
         self._filled = asyncio.Event()
 
-    def tell(self, said: Iterable[WaitExplained]) -> None:
-        """Take what a cycle has decided."""
-        for message in said:
+    def enqueue(self, messages: Iterable[WaitExplained]) -> None:
+        """Take the messages of a cycle."""
+        for message in messages:
             self._due[message.gang] = message
         if self._due:
             self._filled.set()

@@ -129,7 +129,7 @@ class Report:
         metrics.registry.register(self._pages)
         self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
         self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
-        self._troubles = metrics.counter(
+        self._fold_failures = metrics.counter(
             "pumice_scheduler_unusable_facts", "Facts that cannot be scheduled by"
         )
         self._skipped = metrics.counter(
@@ -158,14 +158,14 @@ class Report:
         """Note a cycle that ended with an error of ours, and decided nothing."""
         self._skipped.inc()
 
-    def folded(self, facts: int, troubles: int, assumed: int) -> None:
+    def folded(self, facts: int, failures: int, assumed: int) -> None:
         """Note what was folded and how many pods are assumed now."""
         self._facts.inc(facts)
-        self._troubles.inc(troubles)
+        self._fold_failures.inc(failures)
         self._assumed.set(assumed)
 
     def sample(self, decision: Decision, *, now: float) -> None:
-        """Note what a cycle at `now` (Unix seconds) told in numbers."""
+        """Observe the metrics of a cycle at `now` (Unix seconds)."""
         sample = decision.sample
         self._preemptions.add(count=sample.preemption_attempts)
         for action in _TRANSACTIONS:
@@ -174,15 +174,15 @@ class Report:
         for placed in decision.placements:
             if placed.since_s is not None:
                 self._job_latency.observe(placed.since_s * 1000)
-            self._came_to("Assumed", placed.tasks_since_s)
-        self._came_to("Watched", sample.watched_s)
-        self._came_to("Bound", sample.bound_s)
+            self._observe_stage("Assumed", placed.tasks_since_s)
+        self._observe_stage("Watched", sample.watched_s)
+        self._observe_stage("Bound", sample.bound_s)
         self._pages.placed(decision.placements, now=now)
         self._pages.waited(why.job for why in decision.plan.explanations)
         if sample.figures is not None:
             self._pages.show(sample.figures)
 
-    def _came_to(self, stage: str, ages_s: Iterable[float]) -> None:
+    def _observe_stage(self, stage: str, ages_s: Iterable[float]) -> None:
         observe = self._task_latency.labels(stage).observe
         for age_s in ages_s:
             observe(age_s * 1000)

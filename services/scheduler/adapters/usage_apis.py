@@ -24,7 +24,7 @@ _MEMORY_QUERY: Final = (
     "100*avg_over_time(((1-node_memory_MemAvailable_bytes/node_memory_MemTotal_bytes))"
     f"[{_PERIOD}:30s])"
 )
-_MOST_NODES: Final = 20_000
+_NODES_MAX: Final = 20_000
 
 
 class BadReply(ValueError):  # noqa: N818 - reads as the fact it states
@@ -90,7 +90,7 @@ class Prometheus:
         ]
 
     def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
-        """Return the nodes that both series speak of."""
+        """Return the nodes that are in both series."""
         cpu, memory = (self._vector(reply) for reply in replies)
         return {node: Usage(cpu[node], memory[node], now) for node in cpu.keys() & memory.keys()}
 
@@ -135,7 +135,7 @@ class CustomMetrics:
         ]
 
     def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
-        """Return the nodes that both lists speak of, at the time of the older one."""
+        """Return the nodes that are in both lists, at the time of the older one."""
         cpu, memory = (self._values(reply, now) for reply in replies)
         return {
             node: Usage(cpu[node][0], memory[node][0], min(cpu[node][1], memory[node][1]))
@@ -189,7 +189,7 @@ class Elasticsearch:
             "cpu": {"avg": {"field": "host.cpu.usage"}},
             "mem": {"avg": {"field": "system.memory.actual.used.pct"}},
         }
-        hosts = {"field": "host.hostname", "size": _MOST_NODES}
+        hosts = {"field": "host.hostname", "size": _NODES_MAX}
         body = {
             "size": 0,
             "query": {"range": {"@timestamp": {"gte": f"now-{_PERIOD}", "lt": "now"}}},

@@ -75,9 +75,9 @@ class UsageSource:
                 await self._poll(option, api)
             elif self._store.latest():
                 self._store.put({})
-            await self._rest(option)
+            await self._wait_interval(option)
 
-    async def _rest(self, option: MetricsOption) -> None:
+    async def _wait_interval(self, option: MetricsOption) -> None:
         """Wait for the interval, or until the configuration names another source."""
         end = self._clock.monotonic() + (option.interval_s if option.type else _IDLE_S)
         while self._option() == option and (left := end - self._clock.monotonic()) > 0:

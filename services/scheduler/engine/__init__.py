@@ -15,7 +15,7 @@ What the scheduler's shell uses
 >>> cluster_state.assume(intent, binds)
 >>> cluster_state.assume_evictions(intent, victims)
     After publishing an intent under its id, one call per intent.
->>> cluster_state.adopt(plan)
+>>> cluster_state.assume_statuses(plan)
     After publishing the plan's statuses (podgroups, pods, queues): they are gone by, and not wanted
     again, until the objects show them. Not adopting means that the next plan wants them again.
 >>> cluster_state.outcome(intent, [(uid, result), …])

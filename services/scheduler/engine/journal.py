@@ -20,7 +20,7 @@ class Change(Protocol):
     """Something that was done and can be taken back."""
 
     def undo(self, *, final: bool) -> None:
-        """Take it back; `final` when the session ends and plugins need not hear of it."""
+        """Take it back; `final` when the session ends and plugins need no call."""
 
 
 class Doable(Change, Protocol):

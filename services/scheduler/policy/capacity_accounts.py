@@ -40,11 +40,11 @@ class Account:
     )
 
     def __init__(self, queue: Queue, size: int) -> None:
-        """Take a queue's own words; `size` is the length of an amounts array."""
+        """Take over what a queue states; `size` is the length of an amounts array."""
         self.name = queue.name
         self.deserved: FloatArray = queue.deserved.astype(np.float64)
         self.named: BoolArray = np.zeros(size, dtype=np.bool_)
-        """Resources that `deserved` speaks of, be it with 0; CPU and memory only with more."""
+        """Resources that `deserved` names, even with 0; CPU and memory only with more."""
         self.named[list(queue.deserved_dims)] = True
         self.guarantee: IntArray = queue.guarantee
         self.allocated, self.request, self.inqueue, self.elastic = np.zeros((4, size), np.int64)
@@ -75,14 +75,14 @@ class Account:
         """Smaller is served first: by share, of equal ones those that deserve something."""
         return self.share, not self.deserves
 
-    def line(self) -> Iterator["Account"]:
-        """Return the account and all above it, from below."""
+    def lineage(self) -> Iterator["Account"]:
+        """Return the account and its ancestors, from below."""
         yield self
         yield from reversed(self.ancestors)
 
-    def book(self, sums: IntArray) -> None:
-        """Add what jobs of the queue hold, want, reserve and could give back."""
-        for account in self.line():
+    def add_usage(self, sums: IntArray) -> None:
+        """Add allocated, requested, inqueue and elastic amounts of the queue's jobs."""
+        for account in self.lineage():
             account.allocated = account.allocated + sums[0]
             account.request = account.request + sums[1]
             account.inqueue = account.inqueue + sums[2]
@@ -90,20 +90,20 @@ class Account:
 
     def hold(self, amounts: IntArray) -> None:
         """Add what was placed, or take back with negative amounts."""
-        for account in self.line():
+        for account in self.lineage():
             account.allocated = account.allocated + amounts
 
     def reserve(self, amounts: IntArray) -> None:
         """Add what a job reserves by entering the queue."""
-        for account in self.line():
+        for account in self.lineage():
             account.inqueue = account.inqueue + amounts
 
     def ancestor(self, level: int) -> "Account | None":
         """Return the account `level` above, 1 being the parent."""
         return self.ancestors[-level] if level <= len(self.ancestors) else None
 
-    def near(self, levels: int) -> Iterator["Account"]:
-        """Return the accounts up to `levels` above, from below, without `root`."""
+    def near_ancestors(self, levels: int) -> Iterator["Account"]:
+        """Return the ancestors up to `levels` above, from below, without `root`."""
         for account in reversed(self.ancestors[max(0, len(self.ancestors) - levels) :]):
             if account.name != ROOT_QUEUE:
                 yield account
@@ -126,9 +126,9 @@ def flat(
     guaranteed = total_of((q.guarantee for q in queues.values()), total)
     known = (total > 0) | (guaranteed > 0)
     accounts = {}
-    for name, booked in sums.items():
+    for name, usage in sums.items():
         account = accounts[name] = Account(queues[name], len(total))
-        account.book(booked)
+        account.add_usage(usage)
         for dim, amount in dims[name].items():
             account.capability[dim] = amount
         limit = (exceeded(total, guaranteed) + account.guarantee).astype(np.float64)
@@ -153,16 +153,16 @@ def tree(
     accounts = {name: Account(queue, len(total)) for name, queue in queues.items()}
     if ROOT_QUEUE not in accounts or not _connect(accounts, queues):
         return None
-    for name, booked in sums.items():
+    for name, usage in sums.items():
         if accounts[name].children:
             return None
-        accounts[name].book(booked)
+        accounts[name].add_usage(usage)
     root = accounts[ROOT_QUEUE]
     _open_root(root, total, dims[ROOT_QUEUE])
     todo = [root]
     while todo:
         account = todo.pop()
-        _hand_down(account, dims)
+        _settle_children(account, dims)
         todo += account.children
     for account in accounts.values():
         account.settle()
@@ -170,7 +170,7 @@ def tree(
 
 
 def _connect(accounts: Accounts, queues: Mapping[str, Queue]) -> bool:
-    """Tell every account its ancestors; False when a chain of parents does not end at `root`."""
+    """Set every account's ancestors; False when a chain of parents does not end at `root`."""
     for name, account in accounts.items():
         chain: list[Account] = []
         seen = {name}
@@ -200,8 +200,8 @@ def _open_root(root: Account, total: IntArray, stated: Mapping[int, int]) -> Non
     root.limit[known] = np.inf
 
 
-def _hand_down(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
-    """Settle guarantees, deserved amounts and limits right below an account."""
+def _settle_children(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
+    """Compute guarantees, deserved amounts and limits of an account's children."""
     children = account.children
     size = len(account.limit)
     for child in children:
@@ -221,8 +221,8 @@ def _hand_down(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
 # --- relations between queues ----------------------------------------------------------------
 
 
-def kinship(left: Account, right: Account) -> int:
-    """Return how far down two queues have the same ancestors: 0 when only `root`, or nothing."""
+def common_depth(left: Account, right: Account) -> int:
+    """Return the depth of the lowest common ancestor of two queues: 0 for `root`, or none."""
     level = 0
     for at, (one, other) in enumerate(zip(left.ancestors, right.ancestors, strict=False)):
         if one is not other:
@@ -239,7 +239,7 @@ def compare(left: Account, right: Account) -> int:
     if bool(left.children) != bool(right.children):
         return 1 if left.children else -1
     if not left.children:
-        below = kinship(left, right) + 1
+        below = common_depth(left, right) + 1
         left, right = _branch(left, below), _branch(right, below)
     return (left.rank > right.rank) - (left.rank < right.rank)
 

@@ -99,7 +99,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
 def states(
     *, queue_gates: bool, csi_storage: bool = True, mindcluster: bool = False
 ) -> tuple[Callable[[], PolicyState], ...]:
-    """Return the states: whether queues lift gates, drivers' room and MindCluster are heeded."""
+    """Return the states; the flags switch queue gates, drivers' capacity and MindCluster on."""
     chosen: Mapping[Callable[[], PolicyState], Callable[[], PolicyState]] = {
         QueueGates: partial(QueueGates, on=queue_gates),
         Capacities: partial(Capacities, on=csi_storage),

@@ -187,7 +187,7 @@ class DeviceQuotas:
         self._devices = cluster.store(Devices)
         self._capacities = capacities
         self._lines = {
-            name: [level.name for level in account.line()] for name, account in accounts.items()
+            name: [level.name for level in account.lineage()] for name, account in accounts.items()
         }
         self._limits = {name: _limits(queue) for name, queue in cluster.queues.items()}
         self._held: dict[str, Counter[str]] = {}

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pumice.plugins import BoolArray, TaskClass
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.engine.own import own
-from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
+from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from shared.api.selectors import Taint, TaintEffect, Toleration, TolerationOperator
 
 
@@ -32,14 +32,14 @@ _HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 def by_affinity(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes that node selector and required node affinity admit."""
     admitted = attributes.matching(task_class.node_selector)
-    affinity = own(task_class, OwnClass).node_affinity
+    affinity = engine_record(task_class, EngineTaskClass).node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return admitted if required is None else admitted & attributes.selected(required)
 
 
 def by_taints(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes whose hard taints are tolerated."""
-    tolerations = own(task_class, OwnClass).tolerations
+    tolerations = engine_record(task_class, EngineTaskClass).tolerations
     refused = attributes.taints(
         lambda taints: any(
             taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint) for taint in taints

@@ -158,7 +158,7 @@ class Forms:
         }
 
     def world(self) -> Form:
-        """Return everything: what an extender is told when a session opens."""
+        """Return everything: the request to an extender when a session opens."""
         cluster = self._cluster
         columns = [at for at, name in enumerate(cluster.node_names) if name]
         nodes = {cluster.node_names[at]: self.node(at) for at in columns}

@@ -20,12 +20,12 @@ from pumice.plugins import (
     Reason,
     TaskClass,
 )
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.domain_sums import DomainTable
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
-from services.scheduler.engine.own import own
 from services.scheduler.engine.tasks.affinity_terms import AffinityTerm
-from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
+from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 
 _MAX = 100
 NO_AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY = 1, 2, 3
@@ -57,7 +57,7 @@ class InterPodAffinity:
 
     def over_domains(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by affinity, and by anti-affinity over wider domains."""
-        affinity_terms = own(task_class, OwnClass).affinity_terms
+        affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         wide = list(self._opposed(task_class, unique=False))
         if not affinity_terms.required_affinity and not wide:
             return None
@@ -69,7 +69,7 @@ class InterPodAffinity:
 
     def _codes(self, task_class: TaskClass) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
-        if own(task_class, OwnClass).affinity_terms.required_affinity:
+        if engine_record(task_class, EngineTaskClass).affinity_terms.required_affinity:
             codes[~self._attracting(task_class)] = NO_AFFINITY
         for code, table, _ in self._opposed(task_class, unique=False):
             codes[(table.at > 0) & (codes == 0)] = code
@@ -81,7 +81,7 @@ class InterPodAffinity:
         ⚠ As in Kubernetes, the first pod of a group whose affinity matches itself may go to any
         node that has the topology keys: else it would wait for itself.
         """
-        affinity_terms = own(task_class, OwnClass).affinity_terms
+        affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         required = affinity_terms.required_affinity
         tables = [self._table(term) for term in required]
         labelled = np.ones(len(self._attributes.names), dtype=np.bool_)
@@ -98,7 +98,7 @@ class InterPodAffinity:
         self, task_class: TaskClass, *, unique: bool
     ) -> Iterator[tuple[int, DomainTable, bool]]:
         """Yield (code, pods that keep the class away, whether its own tasks are such pods)."""
-        affinity_terms = own(task_class, OwnClass).affinity_terms
+        affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         for term in affinity_terms.required_anti_affinity:
             if self._attributes.is_unique(term.key) == unique:
                 yield ANTI_AFFINITY, self._table(term), term.query in affinity_terms.matched
@@ -122,7 +122,7 @@ class InterPodAffinity:
         ⚠ Volcano leaves Kubernetes' `hardPodAffinityWeight` at 0: required affinity of pods that
         are there adds no score.
         """
-        affinity_terms = own(task_class, OwnClass).affinity_terms
+        affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         liked = [
             query for query in affinity_terms.matched if self._pod_affinity.preferred.get(query)
         ]

@@ -42,7 +42,7 @@ def binpacked(asked: Sequence[Asked], count: int) -> FloatArray:
     return total
 
 
-_MOST_TIERS = 1_000
+_TIERS_MAX = 1_000
 """Tiers and powers beyond are no network: a HyperNode may state any number."""
 
 
@@ -54,9 +54,9 @@ def tier_weights(tiers: Sequence[int], fading: float) -> dict[int, float]:
     tier 1 alone; below it weights would be infinite, and the tier counts as 1.
     """
     lowest, highest = tiers[0], tiers[-1]
-    counted = range(lowest, highest + 1) if highest - lowest <= _MOST_TIERS else tiers
+    counted = range(lowest, highest + 1) if highest - lowest <= _TIERS_MAX else tiers
     return {
-        tier: fading ** min(tier - 1, _MOST_TIERS) if fading or tier >= 1 else 1.0
+        tier: fading ** min(tier - 1, _TIERS_MAX) if fading or tier >= 1 else 1.0
         for tier in counted
     }
 

@@ -17,7 +17,7 @@ from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import lacks_nodes, lacks_share
 from services.scheduler.policy.actions.victims import (
-    Giving,
+    ReclaimableJobs,
     any_job,
     are_any,
     preempt_bounds,
@@ -34,7 +34,7 @@ class Prospects:
     def __init__(self, session: Session, action: str) -> None:
         self._session = session
         self._action = action
-        self.giving = Giving(session)
+        self.reclaimable_jobs = ReclaimableJobs(session)
         self._version = -1
         self._known: dict[Hashable, bool] = {}
 
@@ -100,7 +100,7 @@ class Prospects:
         )
         if sum(entitled) < needs.missing:
             return False
-        return not lacks_nodes(session, needs) or self.giving.to(queue.name)
+        return not lacks_nodes(session, needs) or self.reclaimable_jobs.exist_for(queue.name)
 
     def may_reclaim_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:  # noqa: ARG002
         """Tell whether a gang is entitled to all its pods and other queues have any (A09)."""
@@ -108,7 +108,7 @@ class Prospects:
         tasks = list(job.by_status[TaskStatus.PENDING].values())
         if hooks.overused(queue) or not hooks.preemptive(queue, tasks):
             return False
-        return self.giving.is_any(queue.name, any_job)
+        return self.reclaimable_jobs.is_any(queue.name, any_job)
 
 
 _PROSPECTS: Final[dict[str, _Prospect]] = {

@@ -178,7 +178,7 @@ class Reserved:
         self.promise = promise
         """The earliest start that was ever expected of it; `since` at a time when none was."""
         self.booking: Booking | None = None
-        self.told = False
+        self.still_waits = False
         """Whether it still waits after its turn in this cycle."""
 
     def planned(self, booking: Booking | None) -> None:

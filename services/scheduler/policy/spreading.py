@@ -15,12 +15,12 @@ from pumice.plugins import (
     Reason,
     TaskClass,
 )
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.domain_sums import DomainTable, Tally
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
-from services.scheduler.engine.own import own
 from services.scheduler.engine.tasks.affinity_terms import SpreadConstraint
-from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
+from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from services.scheduler.policy.eligible import by_affinity, by_taints, nodes_with
 from shared.api import keys
 
@@ -48,7 +48,7 @@ class Spreading:
 
     def hard_constraints(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return how to judge nodes by a class's hard constraints."""
-        affinity_terms = own(task_class, OwnClass).affinity_terms
+        affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         hard = affinity_terms.hard_spreading
         if not hard:
             return None
@@ -80,7 +80,7 @@ class Spreading:
 
         Kubernetes' own default constraints count pods of a Service; Pumice does not read Services.
         """
-        soft = own(task_class, OwnClass).affinity_terms.soft_spreading
+        soft = engine_record(task_class, EngineTaskClass).affinity_terms.soft_spreading
         return _Soft(soft, self._tables(task_class, soft), self._here) if soft else None
 
     def _here(self, constraint: SpreadConstraint) -> DomainTable:

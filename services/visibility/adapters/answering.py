@@ -24,7 +24,7 @@ from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, Survey, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
-from services.visibility.lives import known_of, timeline
+from services.visibility.timelines import known_of, timeline
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
@@ -39,13 +39,13 @@ from shared.runtime.errors import Rejected, Retryable
 
 SURVEY_S: Final = 1.0
 """A survey is as old as this at most when the cluster changes."""
-STILL_S: Final = 30.0
+UNCHANGED_SURVEY_S: Final = 30.0
 """As old as this where nothing has changed: a few gates open by the time alone."""
 ANSWER_S: Final = 5.0
 """No further rehearsal for an answer begins after so long."""
-QUESTIONS_MOST: Final = 8
+QUESTIONS_MAX: Final = 8
 """Explanations and what-ifs that wait for their turn; more are refused, to be asked again."""
-_AGAIN_S: Final = 2.0
+_RETRY_AFTER_S: Final = 2.0
 
 
 class Starts(Protocol):
@@ -57,14 +57,14 @@ class Starts(Protocol):
     def end_of(self, job: Job) -> float | None:
         """Return when a running job is expected to end, in Unix seconds."""
 
-    def foresee(
+    def forecast_for(
         self, state: ClusterState, keys: Collection[str], now: float
     ) -> Mapping[str, ExpectedStart]:
         """Return when PodGroups of an imagined cluster state would start, as far as is known."""
 
 
-class _Made(NamedTuple):
-    """A survey, and what it was made of."""
+class _CachedSurvey(NamedTuple):
+    """A survey, and the state that it was made of."""
 
     survey: Survey
     made_s: float
@@ -93,7 +93,7 @@ class Answering(Answers):
         self._decisions = decisions
         self._starts = starts
         self._clock = clock
-        self._made: _Made | None = None
+        self._cached: _CachedSurvey | None = None
         self._one = asyncio.Lock()
         self._questions = 0
 
@@ -161,11 +161,11 @@ class Answering(Answers):
             decided=self._decisions.of(subject.job) if subject.job else None,
             found_at=latest.at,
             ends=self._starts.end_of,
-            enough=self._enough(),
+            out_of_time=self._time_limit(),
         )
 
     def _pending(self, replica: Replica, namespace: str, queue: str) -> list[PendingJob]:
-        """Return jobs that wait, with the leader's words where it has spoken of them."""
+        """Return jobs that wait, with the leader's explanation where it has published one."""
         found = []
         for pending in self._make_survey(replica).pending:
             if namespace in ("", pending.metadata.namespace) and queue in ("", pending.queue):
@@ -184,23 +184,23 @@ class Answering(Answers):
             spec,
             namespace=namespace,
             now=now,
-            enough=self._enough(),
-            foresee=lambda keys: self._starts.foresee(replica.state, keys, now),
+            out_of_time=self._time_limit(),
+            forecast_for=lambda keys: self._starts.forecast_for(replica.state, keys, now),
         )
 
     def _make_survey(self, replica: Replica) -> Survey:
         policy, now = self._policy(), self._clock.now()
-        known, of = self._made, (replica.epoch, policy.config)
+        known, of = self._cached, (replica.epoch, policy.config)
         if known is not None and known.of == of:
             age_s = self._clock.monotonic() - known.made_s
-            if age_s < (STILL_S if known.version == replica.version else SURVEY_S):
+            if age_s < (UNCHANGED_SURVEY_S if known.version == replica.version else SURVEY_S):
                 return known.survey
         replica.review(policy.config, now=now)
         found = survey(replica.state, policy, now=now)
-        self._made = _Made(found, self._clock.monotonic(), replica.version, of)
+        self._cached = _CachedSurvey(found, self._clock.monotonic(), replica.version, of)
         return found
 
-    def _enough(self) -> Callable[[], bool]:
+    def _time_limit(self) -> Callable[[], bool]:
         ends = self._clock.monotonic() + ANSWER_S
         return lambda: self._clock.monotonic() >= ends
 
@@ -212,8 +212,8 @@ class Answering(Answers):
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """Wait for the turn of a question that takes long. Raises Retryable when many wait."""
-        if self._questions >= QUESTIONS_MOST:
-            raise Retryable("too many questions wait for an answer", retry_after_s=_AGAIN_S)
+        if self._questions >= QUESTIONS_MAX:
+            raise Retryable("too many questions wait for an answer", retry_after_s=_RETRY_AFTER_S)
         self._questions += 1
         try:
             async with self._one:

@@ -24,8 +24,8 @@ from shared.serving.identity import ServingCertificate
 
 _NAMESPACE: Final = "kube-system"
 _NAME: Final = "extension-apiserver-authentication"
-_LOOK_S: Final = 10.0
-_AGAIN_S: Final = 1.0
+_REFRESH_S: Final = 10.0
+_RETRY_S: Final = 1.0
 
 Source = Callable[[], Awaitable[RequestHeaders]]
 """Returns what to trust now; raises a PumiceError when that cannot be read."""
@@ -89,7 +89,7 @@ class Authentication:
     async def run(self) -> None:
         """Read the source now and again, until cancelled."""
         while True:
-            await self._clock.sleep(_LOOK_S if await self._read() else _AGAIN_S)
+            await self._clock.sleep(_REFRESH_S if await self._read() else _RETRY_S)
 
     def user(self, request: web.Request) -> User:
         """Return the user who asks. Raises Failure (401)."""

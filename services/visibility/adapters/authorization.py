@@ -21,8 +21,8 @@ from shared.runtime.errors import PumiceError
 from shared.runtime.tasks import TaskGroup
 
 _KEPT_S: Final = 10.0
-_KEPT_MOST: Final = 4096
-_SEEN_MOST: Final = 256
+_KEPT_MAX: Final = 4096
+_SEEN_MAX: Final = 256
 """Namespaces that are asked for about one answer."""
 
 
@@ -65,7 +65,7 @@ class Authorization:
                     namespace: tasks.create_task(
                         self._ask(user, to_see(namespace)), name=f"may-see-{namespace}"
                     )
-                    for namespace in asked[:_SEEN_MOST]
+                    for namespace in asked[:_SEEN_MAX]
                 }
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -92,5 +92,5 @@ class Authorization:
     def _keep(self, key: tuple[User, Right], answer: _Answer) -> None:
         self._kept.pop(key, None)
         self._kept[key] = (self._clock.monotonic() + _KEPT_S, answer)
-        if len(self._kept) > _KEPT_MOST:
+        if len(self._kept) > _KEPT_MAX:
             self._kept.popitem(last=False)

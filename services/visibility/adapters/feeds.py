@@ -48,7 +48,7 @@ class EventFeed:
         async with aclosing(follow) as items:
             async for item in items:
                 if isinstance(item, Batch):
-                    self._live.happened([message.payload for message in item.messages])
+                    self._live.add_events([message.payload for message in item.messages])
 
 
 class DecisionFeed:
@@ -75,15 +75,15 @@ class DecisionFeed:
                 match item:
                     case Batch(messages):
                         for message in messages:
-                            self._hear(message)
+                            self._update(message)
                     case Reset():
                         self._decisions.forget()
                     case _:
                         pass
 
-    def _hear(self, message: Message) -> None:
+    def _update(self, message: Message) -> None:
         try:
-            self._decisions.hear(codec.decode_waiting(message.payload))
+            self._decisions.update(codec.decode_waiting(message.payload))
         except ContractError as error:
             self._log.warning("wait_unreadable", sequence=message.sequence, reason=str(error))
 

@@ -1,10 +1,10 @@
-"""Forecasts of starts: learns from the events, and plays between the questions; a part.
+"""Forecasts of starts: learns from the events, and simulates between the questions; a part.
 
-A play takes the replica's thread, as questions do: it ends when `PLAY_S` are over, and the thread
-rests from plays for several times as long as each took. Events are gathered here and taken in
-there, so that nothing is read and changed at once. The events of a week, which come at the start,
-are taken in between the questions: each turn ends after `LEARN_S`, and the thread then rests as
-long.
+A simulation takes the replica's thread, as questions do: it ends when `SIMULATION_S` are over, and
+the thread rests from simulations for several times as long as each took. Events are gathered here
+and taken in there, so that nothing is read and changed at once. The events of a week, which come at
+the start, are taken in between the questions: each turn ends after `LEARN_S`, and the thread then
+rests as long.
 """
 
 from collections import deque
@@ -23,8 +23,8 @@ from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
-from services.visibility.forecast.play import Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
+from services.visibility.forecast.simulation import Rules, waiting
 from shared.api.visibility import ExpectedStart
 from shared.bus.pace import Pace
 from shared.bus.port import Batch, FromSequence, Reading
@@ -35,16 +35,16 @@ from shared.runtime.errors import Retryable
 from shared.runtime.tasks import TaskGroup
 
 EVERY_S: Final = 2.0
-PLAY_S: Final = 1.0
-"""Questions wait for so long at most, and for one moment of a play."""
-FORESEE_S: Final = 2.0
+SIMULATION_S: Final = 1.0
+"""Questions wait for so long at most, and for one moment of a simulation."""
+WHAT_IF_S: Final = 2.0
 """The draws for one what-if take so long at most."""
 REST: Final = 4.0
-"""Plays take a fifth of the replica's thread at most."""
+"""Simulations take a fifth of the replica's thread at most."""
 LEARN_S: Final = 0.05
 _TOGETHER: Final = 64
 """So many events are taken in between two looks at the time."""
-_GATHERED_MOST: Final = 100_000
+_GATHERED_MAX: Final = 100_000
 _STAGE: Final = "play"
 _LEARNING: Final = "learn"
 _SEEN: Final = 16_384
@@ -77,7 +77,7 @@ class Forecasting:
         self._scheduler_name = scheduler_name
         self._contain = contain
         self._clock = clock
-        self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MOST)
+        self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MAX)
         self._pace = Pace(clock, lag_s=EVERY_S)
         self._seen = SeenEvents(_SEEN)
         self._history = History()
@@ -92,13 +92,13 @@ class Forecasting:
         return self._expected.get(key)
 
     async def run(self) -> None:
-        """Learn and play for ever."""
+        """Learn and simulate for ever."""
         async with TaskGroup() as tasks:
-            tasks.create_task(self._gather(), name="forecast-events")
-            tasks.create_task(self._keep_learning(), name="forecast-lessons")
-            tasks.create_task(self._keep_playing(), name="forecast-plays")
+            tasks.create_task(self._follow_events(), name="forecast-events")
+            tasks.create_task(self._learn_forever(), name="forecast-lessons")
+            tasks.create_task(self._simulate_forever(), name="forecast-plays")
 
-    async def _gather(self) -> None:
+    async def _follow_events(self) -> None:
         of_types = [self._subjects.events_about(each.topic) for each in _READ]
         follow = self._bus.follow(self._stream, of_types, start=_FIRST, pace=self._pace)
         async with aclosing(follow) as items:
@@ -106,14 +106,14 @@ class Forecasting:
                 if isinstance(item, Batch):
                     self._gathered += (each.payload for each in item.messages)
 
-    async def _keep_playing(self) -> None:
+    async def _simulate_forever(self) -> None:
         while True:
             begun = self._clock.monotonic()
-            await self._isolated(self._play, _STAGE)
+            await self._isolated(self._simulate, _STAGE)
             took_s = self._clock.monotonic() - begun
             await self._clock.sleep(max(EVERY_S, REST * took_s))
 
-    async def _keep_learning(self) -> None:
+    async def _learn_forever(self) -> None:
         while True:
             await self._clock.sleep(LEARN_S if self._gathered else EVERY_S)
             if self._gathered:
@@ -131,20 +131,23 @@ class Forecasting:
 
     # --- in the replica's thread -------------------------------------------------------------
 
-    def _play(self, replica: Replica) -> None:
-        """Play once, and tell what is known now."""
+    def _simulate(self, replica: Replica) -> None:
+        """Run one simulation, and update the expected starts."""
         policy, now = self._policy(), self._clock.now()
         if replica.epoch != self._epoch:
             self._epoch = replica.epoch
-            self._arrivals.begin_anew()
+            self._arrivals.reset()
         replica.review(policy.config, now=now)
         self._arrivals.review(replica.state, now)
         keys = waiting(replica.state)
         if keys:
             self._forecaster.rules = self._rules()
-            ends = self._clock.monotonic() + PLAY_S
+            ends = self._clock.monotonic() + SIMULATION_S
             self._forecaster.draw(
-                replica.state, now=now, asked=keys, enough=lambda: self._clock.monotonic() >= ends
+                replica.state,
+                now=now,
+                asked=keys,
+                out_of_time=lambda: self._clock.monotonic() >= ends,
             )
         found = ((key, self._forecaster.expected(key)) for key in keys)
         self._expected = {key: expected for key, expected in found if expected is not None}
@@ -153,18 +156,18 @@ class Forecasting:
         """Return when a running job is expected to end, in Unix seconds; None if not known."""
         return self._ends.of(job)
 
-    def foresee(
+    def forecast_for(
         self, state: ClusterState, keys: Collection[str], now: float
     ) -> Mapping[str, ExpectedStart]:
         """Return when PodGroups of an imagined cluster state would start, from a few draws.
 
         One is missing where not even the first draw ends in time.
         """
-        ends = self._clock.monotonic() + FORESEE_S
+        ends = self._clock.monotonic() + WHAT_IF_S
         forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         for _ in range(DRAWS):
             forecaster.draw(
-                state, now=now, asked=keys, enough=lambda: self._clock.monotonic() >= ends
+                state, now=now, asked=keys, out_of_time=lambda: self._clock.monotonic() >= ends
             )
             if self._clock.monotonic() >= ends:
                 break
@@ -180,9 +183,9 @@ class Forecasting:
         ends = self._clock.monotonic() + LEARN_S
         while self._gathered and self._clock.monotonic() < ends:
             for _event in range(min(_TOGETHER, len(self._gathered))):
-                self._take(decode_any(self._gathered.popleft()))
+                self._handle(decode_any(self._gathered.popleft()))
 
-    def _take(self, event: CloudEvent) -> None:
+    def _handle(self, event: CloudEvent) -> None:
         if not self._seen.is_new(event):
             return
         match event.data:

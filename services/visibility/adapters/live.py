@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 LISTS: Final = ("pendingjobs", "runningjobs", "queuetrees", "nodeuses")
 EVERY_S: Final = 1.0
-QUIET_S: Final = 15.0
-"""After so long without anything new a reader is told that the stream lives."""
+KEEPALIVE_S: Final = 15.0
+"""After so long without anything new a reader gets an empty change: the stream is alive."""
 KEPT: Final = 200
-"""Entries of the feed that a new reader is told, and that one may be behind."""
+"""Entries of the feed that a new reader gets, and that a slow one may be behind."""
 _SEEN: Final = 4096
-_ECHO: Final = 2
-"""So many looks after the last change lists are named once more: a list may be a second old."""
+_REPEATS: Final = 2
+"""Rounds after the last change in which lists are named once more: one may be a second old."""
 
 
 class ReplicaReader(Protocol):
@@ -42,8 +42,8 @@ class ReplicaReader(Protocol):
     def version(self) -> int:
         """Return a number that is another one after each change."""
 
-    def heed(self) -> None:
-        """Read what comes as it comes for a while."""
+    def follow_closely(self) -> None:
+        """Read each message as it comes for a while."""
 
     async def ask(self, work: Callable[[Replica], T]) -> T:
         """Return what `work` finds. Raises Retryable while the state is not known."""
@@ -64,11 +64,11 @@ class _Reader:
     def __init__(self, namespace: str, version: int) -> None:
         self._namespace = namespace
         self._version = version
-        self._echo = 0
+        self._repeats_left = 0
         self._entries: deque[TimelineEntry] = deque(maxlen=KEPT)
 
-    def tell(self, entry: TimelineEntry) -> None:
-        """Keep an entry if it is of the namespace that is read."""
+    def add(self, entry: TimelineEntry) -> None:
+        """Queue an entry if it is of the namespace that is read."""
         if self._namespace in ("", entry.about.namespace):
             self._entries.append(entry)
 
@@ -77,8 +77,8 @@ class _Reader:
         while self._entries:
             yield Change(entry=self._entries.popleft())
         is_new, self._version = version != self._version, version
-        self._echo = _ECHO + 1 if is_new else max(0, self._echo - 1)
-        if is_new or self._echo == 1:
+        self._repeats_left = _REPEATS + 1 if is_new else max(0, self._repeats_left - 1)
+        if is_new or self._repeats_left == 1:
             yield Change(resources=LISTS)
 
 
@@ -118,8 +118,8 @@ class Live(LiveAnswers):
             self._lists = known
         return known
 
-    def happened(self, events: Iterable[bytes]) -> None:
-        """Tell the readers what happened; one that cannot be read is left out."""
+    def add_events(self, events: Iterable[bytes]) -> None:
+        """Pass events on to the readers; one that cannot be read is left out."""
         self._unread.extend(events)
         if self._readers:
             self._read()
@@ -131,30 +131,30 @@ class Live(LiveAnswers):
                 continue
             entry = entry_of(event.data, format_seconds(event.time.timestamp()))
             if entry is not None:
-                self._tell(entry)
+                self._add(entry)
 
-    def _tell(self, entry: TimelineEntry) -> None:
+    def _add(self, entry: TimelineEntry) -> None:
         self._recent.append(entry)
         for reader in self._readers:
-            reader.tell(entry)
+            reader.add(entry)
 
     @override
     async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
         reader = _Reader(namespace, self._replica.version)
         self._read()
         for entry in self._recent:
-            reader.tell(entry)
+            reader.add(entry)
         self._readers.add(reader)
-        told_s = self._clock.monotonic()
+        sent_s = self._clock.monotonic()
         try:
             while True:
-                self._replica.heed()
+                self._replica.follow_closely()
                 news = list(reader.take(self._replica.version))
-                if not news and self._clock.monotonic() - told_s >= QUIET_S:
+                if not news and self._clock.monotonic() - sent_s >= KEEPALIVE_S:
                     news = [Change()]
                 for change in news:
                     yield change
-                    told_s = self._clock.monotonic()
+                    sent_s = self._clock.monotonic()
                 await self._clock.sleep(EVERY_S)
         finally:
             self._readers.discard(reader)

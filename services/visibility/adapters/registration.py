@@ -21,7 +21,7 @@ NAME: Final = f"{VERSION}.{GROUP}"
 _LABELS: Final = {"app.kubernetes.io/part-of": "pumice"}
 _REACHED_S: Final = 30.0
 """Time within which the API server must reach us outside of its cluster, at first and again."""
-_AGAIN_S: Final = 60.0
+_RETRY_S: Final = 60.0
 """Time for which the objects are away after the API server, that had reached us, did so no more."""
 
 Json = dict[str, Any]
@@ -98,7 +98,7 @@ class Registration:
             self._leave(found)
         else:
             await self._keep_service()
-            await self._look(await self._keep_api_service(found, bundle))
+            await self._wait_until_reached(await self._keep_api_service(found, bundle))
 
     async def remove(self) -> None:
         """Delete the objects, if they are there and lead to us."""
@@ -180,7 +180,7 @@ class Registration:
             except Conflict:
                 return  # another was first
 
-    async def _look(self, found: _Found) -> None:
+    async def _wait_until_reached(self, found: _Found) -> None:
         """Return once the API server reaches us; give up after a while."""
         now_s = self._clock.monotonic()
         state = next((c for c in found.status.conditions if c.type == "Available"), None)
@@ -199,7 +199,7 @@ class Registration:
     def _is_withdrawn(self) -> bool:
         """Tell whether the objects are to stay away for now."""
         return self._withdrawn_s is not None and (
-            not self._was_reached or self._clock.monotonic() - self._withdrawn_s < _AGAIN_S
+            not self._was_reached or self._clock.monotonic() - self._withdrawn_s < _RETRY_S
         )
 
     async def _find(self, kind: Kind, namespace: str, name: str) -> _Found | None:

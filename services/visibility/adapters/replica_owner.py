@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.engine.journal import BrokenOff
-from services.scheduler.worker import Trouble
+from services.scheduler.worker import FoldFailure
 from services.visibility.answers.replica import Replica
 from shared.bus.pace import Pace
 from shared.runtime.clock import Clock
@@ -26,9 +26,9 @@ from shared.runtime.tasks import in_thread
 T = TypeVar("T")
 FOLD_EVERY_S: Final = 0.1
 """Facts are gathered for so long: a busy cluster changes all the time."""
-WAITING_MOST: Final = 64
+WAITING_MAX: Final = 64
 """Questions that wait for their turn; more are refused, to be asked again."""
-_AGAIN_S: Final = 1.0
+_RETRY_AFTER_S: Final = 1.0
 _STAGE: Final = "fold"
 
 
@@ -75,8 +75,8 @@ class ReplicaOwner:
                 await self._fold()
             await self._clock.sleep(FOLD_EVERY_S)
 
-    def heed(self) -> None:
-        """Read what comes as it comes for a while: changes are watched for."""
+    def follow_closely(self) -> None:
+        """Read each message as it comes for a while: a reader waits for changes."""
         self.pace.want()
 
     async def ask(self, work: Callable[[Replica], T]) -> T:
@@ -85,9 +85,9 @@ class ReplicaOwner:
         It runs in the replica's thread when its turn has come. Raises Retryable while the cluster
         is not known, or when too many others wait.
         """
-        self._must_know()
-        if self._waiting >= WAITING_MOST:
-            raise Retryable("too many questions wait for an answer", retry_after_s=_AGAIN_S)
+        self._require_synced()
+        if self._waiting >= WAITING_MAX:
+            raise Retryable("too many questions wait for an answer", retry_after_s=_RETRY_AFTER_S)
         self._waiting += 1
         try:
             await self.pace.caught_up()
@@ -107,51 +107,53 @@ class ReplicaOwner:
             return await self._work(work)
 
     async def _work(self, work: Callable[[Replica], T]) -> T:
-        self._must_know()
+        self._require_synced()
         found = await self._in_thread(lambda: work(self._replica))
-        self._must_be_whole()
+        self._require_whole()
         return found
 
-    def _must_know(self) -> None:
+    def _require_synced(self) -> None:
         if not self._state.synced.is_set() or self._folded_epoch != self._state.epoch:
-            raise Retryable("the state of the cluster is not synced yet", retry_after_s=_AGAIN_S)
+            raise Retryable(
+                "the state of the cluster is not synced yet", retry_after_s=_RETRY_AFTER_S
+            )
 
-    def _must_be_whole(self) -> None:
+    def _require_whole(self) -> None:
         if not self._replica.is_whole:
-            self._begin_again()
-            raise Retryable("the state of the cluster is read again", retry_after_s=_AGAIN_S)
+            self._resync()
+            raise Retryable("the state of the cluster is read again", retry_after_s=_RETRY_AFTER_S)
 
-    def _begin_again(self) -> None:
+    def _resync(self) -> None:
         self._log.warning("state_read_again", reason="the cluster state is not whole")
-        self._state.again()
+        self._state.resync()
 
     async def _fold(self) -> None:
         synced, epoch = self._state.synced.is_set(), self._state.epoch
         gathered = self._inbox.take()
-        troubles = await self._in_thread(lambda: self._fold_in(gathered))
-        self._tell(gathered, troubles)
+        failures = await self._in_thread(lambda: self._fold_in(gathered))
+        self._report_failures(gathered, failures)
         if not self._replica.is_whole:
-            self._begin_again()
+            self._resync()
         elif synced:
             self._folded_epoch = epoch
 
-    def _fold_in(self, gathered: Gathered) -> list[Trouble]:
+    def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         if gathered.forget:
             self._replica.forget()
-        troubles = self._replica.fold(gathered.facts)
+        failures = self._replica.fold(gathered.facts)
         self._replica.outcomes(gathered.outcomes)
-        return troubles
+        return failures
 
-    def _tell(self, gathered: Gathered, troubles: Sequence[Trouble]) -> None:
+    def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
         if gathered.forget:
             self._contain.begin_anew(stage=_STAGE)
-        bad = {(trouble.kind, trouble.key) for trouble in troubles}
+        bad = {(failure.kind, failure.key) for failure in failures}
         for fact in gathered.facts:
             if (fact.kind, fact.key) not in bad:
                 self._contain.handled(fact.kind, fact.key, stage=_STAGE)
-        for trouble in troubles:
+        for failure in failures:
             self._contain.failed(
-                trouble.kind, trouble.key, stage=_STAGE, error=trouble.reason, uid=trouble.uid
+                failure.kind, failure.key, stage=_STAGE, error=failure.reason, uid=failure.uid
             )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -160,5 +162,7 @@ class ReplicaOwner:
             return await in_thread(self._executor, work)
         except BrokenOff as error:
             self._replica.state.spoil()
-            self._begin_again()
-            raise Retryable(f"a session broke off: {error}", retry_after_s=_AGAIN_S) from error
+            self._resync()
+            raise Retryable(
+                f"a session broke off: {error}", retry_after_s=_RETRY_AFTER_S
+            ) from error

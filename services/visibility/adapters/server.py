@@ -47,14 +47,14 @@ _ANSWER_S: Final = 50.0
 _JSON: Final = "application/json"
 _BODIES: Final = (_JSON, "application/octet-stream", "")
 _OK, _CREATED = 200, 201
-_MOST: Final = 200
+_MAX: Final = 200
 """Streams of changes that may be open."""
 _LONGEST_S: Final = 600.0
 """Rights are looked at anew when the reader comes again."""
 _WRITE_S: Final = 30.0
-_BEGIN: Final = b"retry: 2000\n: follows\n\n"
+_STREAM_START: Final = b"retry: 2000\n: follows\n\n"
 """A browser comes again two seconds after the end of a stream."""
-_QUIET: Final = b": lives\n\n"
+_KEEPALIVE: Final = b": lives\n\n"
 
 
 class Changes:
@@ -70,8 +70,8 @@ class Changes:
 
     async def stream(self, request: web.Request, target: Target) -> web.StreamResponse:
         """Send what changes until the reader goes or the time is over. Raises Failure."""
-        if self._open >= _MOST:
-            raise Failure(TOO_MANY, f"{_MOST} streams are open", retry_after_s=5)
+        if self._open >= _MAX:
+            raise Failure(TOO_MANY, f"{_MAX} streams are open", retry_after_s=5)
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         self._open += 1
@@ -87,7 +87,7 @@ class Changes:
     async def _send(
         self, response: web.StreamResponse, changes: AsyncGenerator[Change, None]
     ) -> None:
-        await response.write(_BEGIN)
+        await response.write(_STREAM_START)
         async with asyncio.timeout(_LONGEST_S):
             async for change in changes:
                 async with asyncio.timeout(_WRITE_S):
@@ -97,7 +97,7 @@ class Changes:
 def _event(change: Change) -> bytes:
     """Return a change as a server-sent event, an empty one as a comment."""
     if change.entry is None and not change.resources:
-        return _QUIET
+        return _KEEPALIVE
     name = "happened" if change.entry else "changed"
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(change))
 
@@ -137,7 +137,7 @@ class VisibilityServer:
             if request.path.startswith(requests.ROOT):
                 target = requests.read(request.method, request.path, request.query)
                 label = (target.resource.plural, target.verb)
-                response = await self._contained(request, user, target)
+                response = await self._isolated(request, user, target)
             else:
                 response = await self._document(request, user)
         except Failure as failure:
@@ -158,7 +158,7 @@ class VisibilityServer:
             return web.Response(status=304, headers=headers)
         return web.Response(body=document.body, headers=headers)
 
-    async def _contained(
+    async def _isolated(
         self, request: web.Request, user: User, target: Target
     ) -> web.StreamResponse:
         """Answer a request about objects; an error of ours about it is a refusal of it alone."""

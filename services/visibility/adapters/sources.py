@@ -134,7 +134,7 @@ class Sources:
     async def _seen(
         self, user: User, namespace: str, answer: Explanation | WhatIfStatus
     ) -> set[str]:
-        """Return the namespaces that may be spoken of: the one asked about is among them."""
+        """Return the namespaces that the answer may name: the one asked about is among them."""
         others = hiding.namespaces(answer) - {namespace}
         return {namespace} | await self._authorization.seen(user, others)
 

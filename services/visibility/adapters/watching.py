@@ -31,7 +31,7 @@ _BOOKMARK_S: Final = 30.0
 _LONGEST_S: Final = 600.0
 """Rights are looked at anew when the client comes again."""
 _WRITE_S: Final = 30.0
-_MOST: Final = 100
+_MAX: Final = 100
 _KEPT: Final = 32
 """Lists that a watch may go on from."""
 _INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
@@ -77,8 +77,8 @@ class Watching:
         self, request: web.Request, target: Target, *, is_table: bool
     ) -> web.StreamResponse:
         """Send changes until the client goes or the time is over. Raises Failure, Retryable."""
-        if self._open >= _MOST:
-            raise Failure(TOO_MANY, f"{_MOST} watches are open", retry_after_s=5)
+        if self._open >= _MAX:
+            raise Failure(TOO_MANY, f"{_MAX} watches are open", retry_after_s=5)
         async with self._feed(target) as feed:
             await self._fresh(feed, target)
             begun = self._begin(target)
@@ -92,7 +92,7 @@ class Watching:
         return response
 
     def _begin(self, target: Target) -> Snapshot | None:
-        """Return what the client knows; None when it wants to be told everything."""
+        """Return what the client knows; None when it wants everything."""
         version = target.query.get("resourceVersion", "")
         if version in ("", "0") or _is_set(target, "sendInitialEvents"):
             return None

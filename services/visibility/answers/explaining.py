@@ -1,9 +1,9 @@
 """The whole answer for one job: gates in their order, holders of what is short, what would help.
 
 The gate that stops a job, its texts and amounts are what the leading scheduler has decided and
-published. Of what it has not spoken of, a session of its engine here does; where that finds another
-gate by now, the answer says both. All else is looked up in a session in which no action has run. A
-change is told of as a help only if a rehearsal of it opens the gate (`helps`).
+published. Where it has published nothing, a session of its engine here decides; where that finds
+another gate by now, the answer has both. All else is looked up in a session in which no action has
+run. A change is named as a help only if a rehearsal of it opens the gate (`helps`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from services.scheduler.engine.session.binding import awaited
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
-from services.visibility.answers.helps import Stop, helps
+from services.visibility.answers.helps import BlockedJob, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
 from services.visibility.answers.pending import Decided
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
-from services.visibility.answers.whatif import Enough, never
+from services.visibility.answers.whatif import OutOfTime, no_time_limit
 from services.visibility.answers.wording import meta_of, owner_of, shortages
 from services.visibility.forecast.ends import stated_end
 from shared.api.kinds import POD
@@ -40,7 +40,7 @@ FAILED: Final = "Failed"
 NOT_REACHED: Final = "NotReached"
 _GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "predicate")
 """In the order in which a job meets them."""
-_REASONS_MOST: Final = 50
+_REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
 
 
@@ -75,7 +75,7 @@ def explain(
     decided: Decided | None = None,
     found_at: float | None = None,
     ends: EndOf = stated_end,
-    enough: Enough = never,
+    out_of_time: OutOfTime = no_time_limit,
 ) -> Explanation:
     """Return the answer for a job or one of its pods.
 
@@ -98,8 +98,8 @@ def explain(
         session.close()
     would_help: tuple[str, ...] = ()
     if why is not None:
-        stop = Stop(job=job.key, why=why, order=order, holders=[each.key for each in held])
-        would_help = helps(replica, policy, stop, now=now, enough=enough)
+        stop = BlockedJob(job=job.key, why=why, order=order, holders=[each.key for each in held])
+        would_help = helps(replica, policy, stop, now=now, out_of_time=out_of_time)
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,
@@ -195,7 +195,7 @@ def _passed(job: Job, gate: str, state: str) -> str:
 
 def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:
     ordered = sorted(reasons.items(), key=lambda said: (-said[1], said[0]))
-    return tuple(NodesReason(reason=text, nodes=nodes) for text, nodes in ordered[:_REASONS_MOST])
+    return tuple(NodesReason(reason=text, nodes=nodes) for text, nodes in ordered[:_REASONS_MAX])
 
 
 def _next_event(session: Session, job: Job, why: Why) -> str:

@@ -28,7 +28,7 @@ from shared.jobs.problems import Problem, texts
 from shared.jobs.rules import job_problems, queue_problems
 from shared.jobs.templates import read_template
 
-PODS_MOST: Final = 10_000
+PODS_MAX: Final = 10_000
 """Pods of a job that can be asked about."""
 _UID: Final = "what-if"
 _AT: Final = "spec.job"
@@ -108,9 +108,9 @@ def _check(job: Job, replica: Replica) -> None:
         text = f"pods of scheduler {job.spec.scheduler_name!r} are placed by another scheduler"
         raise BadQuestion(text, field=f"{_AT}.spec.schedulerName")
     pods = sum(task.replicas for task in job.spec.tasks)
-    if pods > PODS_MOST:
+    if pods > PODS_MAX:
         raise BadQuestion(
-            f"{pods} pods are too many for one question: {PODS_MOST} at most",
+            f"{pods} pods are too many for one question: {PODS_MAX} at most",
             field=f"{_AT}.spec.tasks",
         )
 

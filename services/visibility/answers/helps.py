@@ -1,4 +1,4 @@
-"""Changes that would open the gate that stops a job, each tried before it is told of.
+"""Changes that would open the gate that stops a job, each tried before it is named.
 
 What could help follows from the gate and from what it found short. A rehearsal with the change then
 shows whether the scheduler's next cycle lets the job pass that gate, beside all others that wait
@@ -31,7 +31,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueState, QueueStatus
 from shared.model.status import VALID, TaskStatus
 
-TRIALS_MOST = 8
+TRIALS_MAX = 8
 """Rehearsals for one answer: each takes as long as a cycle."""
 _ENDS = (1, 3, 10)
 _PODS = "110"
@@ -40,8 +40,8 @@ _HOST = "kubernetes.io/hostname"
 Change = Callable[[Rehearsal], None]
 
 
-class Stop(Struct, frozen=True, kw_only=True):
-    """The gate that stops a job."""
+class BlockedJob(Struct, frozen=True, kw_only=True):
+    """A job, and the gate that stops it."""
 
     job: str
     why: Explanation
@@ -54,10 +54,10 @@ class Stop(Struct, frozen=True, kw_only=True):
 def helps(
     replica: Replica,
     policy: Policy,
-    stop: Stop,
+    stop: BlockedJob,
     *,
     now: float,
-    enough: Callable[[], bool],
+    out_of_time: Callable[[], bool],
 ) -> tuple[str, ...]:
     """Return the changes of which each lets the job pass its gate, and may let it start."""
     job = replica.state.jobs.get(stop.job)
@@ -65,15 +65,17 @@ def helps(
         return ()
     found = list(_of_owner(job, stop.why))
     trials = _Candidates(replica, job, stop.why, stop.holders).all()
-    for _, (text, change) in zip(range(TRIALS_MOST), trials, strict=False):
-        if enough():
+    for _, (text, change) in zip(range(TRIALS_MAX), trials, strict=False):
+        if out_of_time():
             break
-        if _opens(replica, policy, stop, change, now=now):
+        if _passes_gate(replica, policy, stop, change, now=now):
             found.append(text)
     return tuple(dict.fromkeys(found))
 
 
-def _opens(replica: Replica, policy: Policy, stop: Stop, change: Change, *, now: float) -> bool:
+def _passes_gate(
+    replica: Replica, policy: Policy, stop: BlockedJob, change: Change, *, now: float
+) -> bool:
     """Tell whether a job passes its gate in a cycle after a change, and may pass the others."""
     stopped: Explanation | None = None
 
@@ -138,11 +140,11 @@ class _Candidates:
                 metadata=ObjectMeta(name=name, uid="what-if"),
                 status=QueueStatus(state=QueueState.OPEN),
             )
-            yield f"a queue {name}", _puts(QUEUE, [made])
+            yield f"a queue {name}", _put_objects(QUEUE, [made])
             return
         if known.status.state is not QueueState.OPEN:
             opened = replace(known, status=replace(known.status, state=QueueState.OPEN))
-            yield f"queue {name} opened", _puts(QUEUE, [opened])
+            yield f"queue {name} opened", _put_objects(QUEUE, [opened])
         yield from self._raised(self._lacks())
 
     def _raised(self, lacks: dict[str, int]) -> Iterator[tuple[str, Change]]:
@@ -153,7 +155,7 @@ class _Candidates:
         for names in sets:
             changed = [self._higher(name, lacks) for name in names]
             where = f"queue {names[0]}" if len(names) == 1 else f"queues {', '.join(names)}"
-            yield f"{listed(lacks)} more in {where}", _puts(QUEUE, changed)
+            yield f"{listed(lacks)} more in {where}", _put_objects(QUEUE, changed)
 
     def _states(self, name: str, lacks: dict[str, int]) -> bool:
         capability = self._replica.state.jobs.queues[name].capability
@@ -185,7 +187,7 @@ class _Candidates:
         if self._why.gate == "enqueue":
             if lacks := self._lacks():
                 node = _node(0, {name: quantity(name, most) for name, most in lacks.items()})
-                yield f"a node with {listed(lacks)}", _puts(NODE, [node])
+                yield f"a node with {listed(lacks)}", _put_objects(NODE, [node])
             return
         task = self._first_pending()
         if task is not None:
@@ -207,28 +209,28 @@ class _Candidates:
         names = state.dimensions.names
         amounts = {names[dim]: int(request[dim]) * each for dim in asked}
         selector = dict(task.task_class.node_selector)
-        told = {name: quantity(name, most) for name, most in amounts.items()}
-        nodes = [_node(number, told, selector) for number in range(count)]
+        quantities = {name: quantity(name, most) for name, most in amounts.items()}
+        nodes = [_node(number, quantities, selector) for number in range(count)]
         labels = "".join(f", label {key}={value}" for key, value in sorted(selector.items()))
         what = "a node" if count == 1 else f"{count} nodes, each"
         words = f" with {listed(amounts)}" if amounts else ""
-        return f"{what}{words}{labels}", _puts(NODE, nodes)
+        return f"{what}{words}{labels}", _put_objects(NODE, nodes)
 
     # --- the end of others -------------------------------------------------------------------
 
     def _ends(self) -> Iterator[tuple[str, Change]]:
         """Yield the end of the jobs that hold most; which they are, the answer says elsewhere."""
-        told = 0
+        tried = 0
         for count in _ENDS:
             gone = self._holders[:count]
-            if len(gone) <= told:
+            if len(gone) <= tried:
                 return
-            told = len(gone)
-            what = "job that holds" if told == 1 else f"{told} jobs that hold"
+            tried = len(gone)
+            what = "job that holds" if tried == 1 else f"{tried} jobs that hold"
             yield f"the end of the {what} most of it", _end(gone)
 
 
-def _puts(kind: Kind, objects: Sequence[Any]) -> Change:
+def _put_objects(kind: Kind, objects: Sequence[Any]) -> Change:
     def change(rehearsal: Rehearsal) -> None:
         for obj in objects:
             rehearsal.put(kind, obj)

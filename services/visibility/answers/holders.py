@@ -18,7 +18,7 @@ from shared.api.time import format_seconds
 from shared.api.visibility import Holder
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
 
-HOLDERS_MOST = 20
+HOLDERS_MAX = 20
 """Holders that one explanation names."""
 _OF_A_NAMESPACE = "resource quota"
 
@@ -52,7 +52,7 @@ def holders(
     by_key = {holder.key: amounts for holder, amounts in held}
     named = tuple(
         Held(each.key, _holder(session, each, by_key[each.key], dims, ends(each)))
-        for each in kept[:HOLDERS_MOST]
+        for each in kept[:HOLDERS_MAX]
     )
     return named, len(kept) - len(named)
 

@@ -89,15 +89,15 @@ def node_uses(state: ClusterState) -> tuple[NodeUse, ...]:
     for column in ledger.alive[: ledger.size].nonzero()[0].tolist():
         has = ledger.allocatable[:count, column].tolist()
         used = ledger.used[:count, column].tolist()
-        told = [at for at in range(count) if has[at] > 0]
+        dims = [at for at in range(count) if has[at] > 0]
         found.append(
             NodeUse(
                 metadata=ObjectMeta(name=attributes.names[column]),
                 ready=not away[column],
                 unschedulable=cordoned[column],
                 pods=used[PODS_DIM],
-                allocatable={names[at]: quantity(names[at], has[at]) for at in told},
-                allocated={names[at]: quantity(names[at], used[at]) for at in told if used[at]},
+                allocatable={names[at]: quantity(names[at], has[at]) for at in dims},
+                allocated={names[at]: quantity(names[at], used[at]) for at in dims if used[at]},
             )
         )
     return tuple(sorted(found, key=lambda node: node.metadata.name))
@@ -107,11 +107,11 @@ def _is_away(taints: Sequence[Taint]) -> int:
     return int(any(taint.key in _AWAY for taint in taints))
 
 
-_NODES_MOST: Final = 5
+_NODES_MAX: Final = 5
 
 
 def entry_of(event: Event, at: str) -> TimelineEntry | None:
-    """Return what a person is told of an event, None for one of another kind."""
+    """Return an event as an entry of the feed, None for one of another kind."""
     match event:
         case JobPhaseChanged():
             change = f"{event.previous or 'new'} → {event.phase}"
@@ -148,6 +148,6 @@ def _ref(kind: str, key: str) -> ObjectRef:
 
 
 def _listed(nodes: tuple[str, ...]) -> str:
-    shown = ", ".join(nodes[:_NODES_MOST])
-    more = len(nodes) - _NODES_MOST
+    shown = ", ".join(nodes[:_NODES_MAX])
+    more = len(nodes) - _NODES_MAX
     return f"{shown} and {more} more nodes" if more > 0 else shown

@@ -21,8 +21,8 @@ from shared.api.visibility import PendingJob
 from shared.contracts.messages import WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
 
-DECISIONS_MOST: Final = 50_000
-"""Gangs that are remembered, those that were spoken of last."""
+DECISIONS_MAX: Final = 50_000
+"""Gangs that are remembered: those of the latest explanations."""
 
 
 def pending_jobs(session: Session, plan: Plan) -> tuple[PendingJob, ...]:
@@ -82,27 +82,27 @@ class Decided(NamedTuple):
     """Unix seconds of the cycle that decided so."""
 
 
-class _Heard(NamedTuple):
-    said: WaitExplained
+class _Published(NamedTuple):
+    message: WaitExplained
     at: float
 
 
 class Decisions:
-    """The last word on each gang that waits, by the key of its PodGroup."""
+    """The last published explanation of each gang that waits, by the key of its PodGroup."""
 
-    def __init__(self, monotonic: Callable[[], float], most: int = DECISIONS_MOST) -> None:
+    def __init__(self, monotonic: Callable[[], float], most: int = DECISIONS_MAX) -> None:
         self._monotonic = monotonic
         self._most = most
-        self._by_gang: OrderedDict[str, _Heard] = OrderedDict()
+        self._by_gang: OrderedDict[str, _Published] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_gang)
 
-    def hear(self, said: WaitExplained) -> None:
-        """Take in what the leader says; a gang of which it names no gate waits no longer."""
-        self._by_gang.pop(said.gang, None)
-        if said.gate:
-            self._by_gang[said.gang] = _Heard(said, self._monotonic())
+    def update(self, message: WaitExplained) -> None:
+        """Take in what the leader has published; a gang without a gate waits no longer."""
+        self._by_gang.pop(message.gang, None)
+        if message.gate:
+            self._by_gang[message.gang] = _Published(message, self._monotonic())
             if len(self._by_gang) > self._most:
                 self._by_gang.popitem(last=False)
 
@@ -111,21 +111,21 @@ class Decisions:
         self._by_gang.clear()
 
     def of(self, job: Job) -> Decided | None:
-        """Return what the leader says of a gang; None if it says nothing, or the gang has started.
+        """Return the leader's explanation of a gang; None without one, or if the gang has started.
 
-        A word that was not said again for as long as it lives on the bus is of a leader that is
-        gone.
+        An explanation that was not published again before it expires on the bus is of a leader that
+        is gone.
         """
-        heard = self._by_gang.get(job.key)
-        if heard is None or heard.said.uid != job.uid or not waits(job):
+        published = self._by_gang.get(job.key)
+        if published is None or published.message.uid != job.uid or not waits(job):
             return None
-        if self._monotonic() - heard.at > WAITING_TTL_S:
+        if self._monotonic() - published.at > WAITING_TTL_S:
             return None
-        return Decided(_read(heard.said, job), heard.said.time)
+        return Decided(_read(published.message, job), published.message.time)
 
 
 def as_decided(pending: PendingJob, decided: Decided) -> PendingJob:
-    """Return a job that waits with the leader's words; its place in line is the latest one."""
+    """Return a job that waits with the leader's explanation; its place is the latest one."""
     why = decided.why
     return replace(
         pending,
@@ -136,20 +136,20 @@ def as_decided(pending: PendingJob, decided: Decided) -> PendingJob:
     )
 
 
-def _read(said: WaitExplained, job: Job) -> Explanation:
+def _read(message: WaitExplained, job: Job) -> Explanation:
     return Explanation(
-        job=said.gang,
-        job_uid=said.uid,
+        job=message.gang,
+        job_uid=message.uid,
         queue=job.queue,
         owner_job=job.owner_job,
-        gate=said.gate,
-        message=said.message,
-        details=said.details,
-        position=said.position,
-        nodes=said.nodes,
-        reasons=said.reasons,
+        gate=message.gate,
+        message=message.message,
+        details=message.details,
+        position=message.position,
+        nodes=message.nodes,
+        reasons=message.reasons,
         shortages=tuple(
             Shortage.of(short.resource, short.requested, short.largest_free)
-            for short in said.shortages
+            for short in message.shortages
         ),
     )

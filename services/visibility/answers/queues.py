@@ -27,8 +27,8 @@ _SHARING: Final = "capacity"
 _HIERARCHY: Final = "enableHierarchy"
 _ALWAYS: Final = (CPU_DIM, MEMORY_DIM)
 _RUNNING: Final = frozenset({PodGroupPhase.RUNNING.value, PodGroupPhase.UNKNOWN.value})
-_RESOURCES_MOST: Final = 50
-"""Resources of one queue that are told of, of those that it speaks of or uses."""
+_RESOURCES_MAX: Final = 50
+"""Resources of one queue that an answer has, of those that the queue names or uses."""
 
 
 class _Sums(NamedTuple):
@@ -167,9 +167,9 @@ class _Trees:
         deserved = queue.deserved if figures is None else figures.deserved
         amounts = (deserved, queue.guarantee, sums.allocated, sums.inqueue, sums.pending)
         used = np.any([each[: len(names)] > 0 for each in amounts], axis=0)
-        told = {*_ALWAYS, *queue.deserved_dims, *np.flatnonzero(used).tolist()}
-        told |= {dim for dim, name in enumerate(names) if name in queue.capability}
-        for dim in sorted(told)[:_RESOURCES_MOST]:
+        dims = {*_ALWAYS, *queue.deserved_dims, *np.flatnonzero(used).tolist()}
+        dims |= {dim for dim, name in enumerate(names) if name in queue.capability}
+        for dim in sorted(dims)[:_RESOURCES_MAX]:
             name = names[dim]
             states = bool(deserved[dim]) or (judged and dim in queue.deserved_dims)
             yield QueueResource(

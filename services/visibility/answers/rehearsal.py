@@ -1,10 +1,10 @@
-"""A rehearsal: changes and decisions that the cluster state takes in and gives back.
+"""A rehearsal: changes and decisions that are applied to the cluster state and then undone.
 
     with Rehearsal(replica, policy, now=now) as rehearsal:
         rehearsal.put(QUEUE, changed)
         rehearsal.cycle()
 
-Facts are folded as they would be, a plan is gone by as the scheduler goes by one that it has
+Facts are folded as they would be, a plan is assumed as the scheduler assumes one that it has
 published, and at the end each step is taken back (`Imagined`). Nothing leaves the process.
 """
 
@@ -36,7 +36,7 @@ as long as dozens of searches for room, so that with more only the job asked abo
 
 
 class Rehearsal(Imagined):
-    """Changes in thought, and cycles that are decided on top of them."""
+    """Imagined changes, and cycles that are decided on top of them."""
 
     def __init__(self, replica: Replica, policy: Policy, *, now: float) -> None:
         super().__init__(replica.state)
@@ -45,7 +45,7 @@ class Rehearsal(Imagined):
         self._now = now
         self._intents = 0
         self.evicted: dict[str, Eviction] = {}
-        """Pods that were told to go, by uid."""
+        """Evicted pods, by uid."""
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class Rehearsal(Imagined):
     # --- decisions ---------------------------------------------------------------------------
 
     def cycle(self, asker: str = "", look: Look | None = None) -> list[Plan]:
-        """Decide and go by it, as one cycle; return the plans. `asker` is a PodGroup's key.
+        """Decide and assume the plan, as one cycle; return the plans. `asker` is a PodGroup's key.
 
         With many waiting jobs only the asker may have others evicted.
         """
@@ -168,6 +168,6 @@ class Rehearsal(Imagined):
         before = job.decided
         self.on_undo(lambda: self._cluster_state.jobs.restate(group.key, before))
         status = job.last_status
-        self._cluster_state.jobs.adopt(
+        self._cluster_state.jobs.assume_status(
             group.key, group.uid, GroupStatus(group.phase, status.counters, status.conditions)
         )

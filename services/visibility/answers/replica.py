@@ -1,4 +1,4 @@
-"""The cluster state that answers come from: the scheduler's own, and objects to change in thought.
+"""The cluster state that answers come from: the scheduler's own, and objects for what-ifs.
 
 Facts and outcomes fold into it as into the scheduler's; nothing is ever decided for good. The
 engine keeps what rules read and not the objects, so that the few kinds of which a question changes
@@ -18,7 +18,7 @@ from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeo
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.scheduler.worker import Trouble, Worker
+from services.scheduler.worker import FoldFailure, Worker
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
 
@@ -114,7 +114,7 @@ class Replica:
         """Whether the cluster state follows from its facts; if not, it is to be filled anew."""
         return self._worker.is_whole
 
-    def fold(self, facts: Sequence[m.Fact]) -> list[Trouble]:
+    def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
         """Fold facts in, in order; return those that cannot be scheduled by."""
         self.version += bool(facts)
         for fact in facts:

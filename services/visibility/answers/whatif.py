@@ -1,8 +1,8 @@
 """Questions about a job that could be submitted, a queue as it would be, nodes that come or go.
 
 The change is folded in, cycles are decided until nothing more happens, and all of it is taken out
-again (`rehearsal`). Between cycles the controller's part is played: a job that has entered its
-queue gets its pods, and the pods of a drained node come again, to wait for another one. A waiting
+again (`rehearsal`). Between cycles the controller is simulated: a job that has entered its queue
+gets its pods, and the pods of a drained node come again, to wait for another one. A waiting
 job's own ones are not known here, since Jobs travel sealed (ADR 18): an even share of its group's
 minimum stands in for each. Of a bind it is taken that it succeeds, of an eviction that the pod
 leaves.
@@ -49,26 +49,25 @@ from shared.api.visibility import (
 )
 from shared.model.status import TaskStatus
 
-NODES_MOST: Final = 1_000
+NODES_MAX: Final = 1_000
 """Nodes that one question adds or drains."""
-_CYCLES_MOST: Final = 8
+_CYCLES_MAX: Final = 8
 """A job is admitted, placed, and what it displaces comes to rest in fewer."""
 
-Enough = Callable[[], bool]
+OutOfTime = Callable[[], bool]
 """Tells whether the time for an answer is over."""
 
+ForecastFor = Callable[[Collection[str]], Mapping[str, ExpectedStart]]
+"""Simulates on the cluster state as it is; returns when the PodGroups of keys would start."""
 
-Foresee = Callable[[Collection[str]], Mapping[str, ExpectedStart]]
-"""Plays forward on the cluster state as it is; returns when the PodGroups of keys would start."""
 
-
-def never() -> bool:
+def no_time_limit() -> bool:
     """Set no bound."""
     return False
 
 
-def unforeseen(_: Collection[str]) -> Mapping[str, ExpectedStart]:
-    """Foresee nothing."""
+def no_forecast(_: Collection[str]) -> Mapping[str, ExpectedStart]:
+    """Return no expected start."""
     return {}
 
 
@@ -87,12 +86,12 @@ def what_if(
     *,
     namespace: str,
     now: float,
-    enough: Enough = never,
-    foresee: Foresee = unforeseen,
+    out_of_time: OutOfTime = no_time_limit,
+    forecast_for: ForecastFor = no_forecast,
 ) -> WhatIfStatus:
     """Return what is decided with a change. The cluster state is the same before and after.
 
-    A job that does not start now has an expected start, as far as `foresee` knows. Raises
+    A job that does not start now has an expected start, as far as `forecast_for` knows. Raises
     `BadQuestion`.
     """
     check(spec, replica)
@@ -101,19 +100,19 @@ def what_if(
         gang = imagined(spec.job, replica, namespace=namespace, now=now)
     waiting = {job.key for job in replica.state.jobs.all() if waits(job)}
     with Rehearsal(replica, policy, now=now) as rehearsal:
-        plain = _Play(rehearsal, replica, None, waiting, enough, now=now).run().started
+        plain = _WhatIf(rehearsal, replica, None, waiting, out_of_time, now=now).run().started
     with Rehearsal(replica, policy, now=now) as rehearsal:
-        changed = _Play(rehearsal, replica, gang, waiting, enough, now=now)
+        changed = _WhatIf(rehearsal, replica, gang, waiting, out_of_time, now=now)
         changed.change(spec)
         outlook = changed.run()
         late = plain - outlook.started
-        delayed = _delays(replica, late, foresee(sorted(late)) if late else {}, now)
+        delayed = _delays(replica, late, forecast_for(sorted(late)) if late else {}, now)
         starting = _refs(replica, outlook.started - plain)
     expected = None
     if gang is not None and not outlook.status.starts_now:
         with Rehearsal(replica, policy, now=now) as rehearsal:
-            _Play(rehearsal, replica, gang, waiting, enough, now=now).change(spec)
-            expected = foresee([gang.key]).get(gang.key)
+            _WhatIf(rehearsal, replica, gang, waiting, out_of_time, now=now).change(spec)
+            expected = forecast_for([gang.key]).get(gang.key)
     return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
 
 
@@ -122,9 +121,9 @@ def check(spec: WhatIfSpec, replica: Replica) -> None:
     if spec.job is None and spec.queue is None and not (spec.add_nodes or spec.drain_nodes):
         raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
     nodes = sum(max(0, added.count) for added in spec.add_nodes) + len(spec.drain_nodes)
-    if nodes > NODES_MOST:
+    if nodes > NODES_MAX:
         raise BadQuestion(
-            f"{nodes} nodes are too many for one question: {NODES_MOST} at most",
+            f"{nodes} nodes are too many for one question: {NODES_MAX} at most",
             field="spec.addNodes",
         )
     for at, name in enumerate(spec.drain_nodes):
@@ -132,8 +131,8 @@ def check(spec: WhatIfSpec, replica: Replica) -> None:
             raise BadQuestion(f"there is no node {name!r}", field=f"spec.drainNodes[{at}]")
 
 
-class _Play:
-    """One rehearsal, from the change to the answer."""
+class _WhatIf:
+    """One question, from the change to the answer."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class _Play:
         replica: Replica,
         gang: ImaginedGang | None,
         waiting: set[str],
-        enough: Enough,
+        out_of_time: OutOfTime,
         *,
         now: float,
     ) -> None:
@@ -150,7 +149,7 @@ class _Play:
         self._replica = replica
         self._gang = gang
         self._waiting = waiting
-        self._enough = enough
+        self._out_of_time = out_of_time
         self._has_pods: set[str] = set()
         self._displaced: dict[str, tuple[str, str]] = {}
         """Pods of drained nodes, by uid: their keys, and those of their PodGroups."""
@@ -198,17 +197,17 @@ class _Play:
 
     def run(self) -> Outlook:
         """Decide until nothing more happens; return the outcome."""
-        for _ in range(_CYCLES_MOST):
-            plans = self._rehearsal.cycle(self._gang.key if self._gang else "", self._look)
+        for _ in range(_CYCLES_MAX):
+            plans = self._rehearsal.cycle(self._gang.key if self._gang else "", self._inspect)
             made = self._make_pods()
             if not made and not any(plan.binds or plan.evictions for plan in plans):
                 break
-            if self._enough():
+            if self._out_of_time():
                 break
         started = frozenset(key for key in self._waiting if self._has_started(key))
         return Outlook(started=started, status=self._status())
 
-    def _look(self, session: Session, plan: Plan) -> None:
+    def _inspect(self, session: Session, plan: Plan) -> None:
         """Read from a session how the job that is asked about fares."""
         job = session.job(self._gang.key) if self._gang else None
         if job is None:
@@ -331,7 +330,7 @@ def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:
 def _delays(
     replica: Replica, keys: Iterable[str], starts: Mapping[str, ExpectedStart], now: float
 ) -> tuple[Delay, ...]:
-    """Return jobs that would start now without the change, and when half of the plays start them.
+    """Return jobs that would start now without the change, and the median of their new starts.
 
     Where the forecast knows no start, by how much is left open.
     """

@@ -13,7 +13,7 @@ from shared.api.kinds import JOB, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, ResourceShortage
 
-_SHORT_MOST: Final = 20
+_SHORT_MAX: Final = 20
 """Resources that an answer names: a pod may ask for thousands."""
 
 Amounts = IntArray | FloatArray
@@ -50,7 +50,7 @@ def shortage(short: Shortage) -> ResourceShortage:
 
 def shortages(short: Iterable[Shortage]) -> tuple[ResourceShortage, ...]:
     """Return shortages with quantities, as many as an answer names."""
-    return tuple(shortage(each) for each in list(short)[:_SHORT_MOST])
+    return tuple(shortage(each) for each in list(short)[:_SHORT_MAX])
 
 
 def amount(name: str, value: Any) -> str:  # noqa: ANN401 - an element of an array

@@ -13,7 +13,7 @@ from shared.api.visibility import Explanation, WhatIfStatus
 
 T = TypeVar("T", Explanation, WhatIfStatus)
 
-LISTED_MOST: Final = 500
+LISTED_MAX: Final = 500
 """Placements, evictions and jobs that one answer names of each."""
 
 
@@ -36,7 +36,7 @@ _LISTS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def namespaces(answer: Explanation | WhatIfStatus) -> set[str]:
-    """Return the namespaces that an answer speaks of; objects of the cluster have none."""
+    """Return the namespaces that an answer names; cluster-scoped objects have none."""
     return set(filter(None, _named(answer)))
 
 
@@ -51,7 +51,7 @@ def _named(answer: Explanation | WhatIfStatus) -> Iterator[str]:
 def hide(answer: T, seen: Collection[str]) -> T:
     """Return the answer with objects of namespaces that are `seen`, or of none, and no others.
 
-    Of what may be seen `LISTED_MOST` entries of a list are named: a reader of one namespace finds
+    Of what may be seen `LISTED_MAX` entries of a list are named: a reader of one namespace finds
     its own first ones, not those that others leave room for.
     """
     if isinstance(answer, Explanation):
@@ -63,9 +63,9 @@ def hide(answer: T, seen: Collection[str]) -> T:
         whole = getattr(answer, name)
         kept = tuple(each for each in whole if _is_seen(namespace_of(each), seen))
         hidden += len(whole) - len(kept)
-        shown[name] = kept[:LISTED_MOST]
-        if len(kept) > LISTED_MOST:
-            remaining[name] = len(kept) - LISTED_MOST
+        shown[name] = kept[:LISTED_MAX]
+        if len(kept) > LISTED_MAX:
+            remaining[name] = len(kept) - LISTED_MAX
     return replace(answer, **shown, hidden=hidden, remaining=remaining)
 
 

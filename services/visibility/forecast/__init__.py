@@ -1,1 +1,1 @@
-"""When will it start: durations from history, and the engine playing the queue forward."""
+"""When will it start: durations from history, and a simulation of the queue by the engine."""

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 KEPT: Final = 200
 """So many of the latest starts count."""
-PROMISES_MOST: Final = 20_000
+PROMISES_MAX: Final = 20_000
 """So many jobs are waited for; the ones promised first are forgotten first."""
 _ENOUGH: Final = 20
-_LEAST, _MOST = 0.5, 4.0
+_FACTOR_MIN, _FACTOR_MAX = 0.5, 4.0
 _SLACK_S: Final = 30.0
 """Added to both sides: seconds matter little."""
 
@@ -37,7 +37,7 @@ class Calibration:
         """Note the first bound of a job, as it was drawn; later ones are better and count not."""
         if key not in self._promises and latest < math.inf:
             self._promises[key] = _Promise(now, latest)
-            if len(self._promises) > PROMISES_MOST:
+            if len(self._promises) > PROMISES_MAX:
                 self._promises.popitem(last=False)
 
     def started(self, key: str, at: float) -> None:
@@ -57,10 +57,12 @@ class Calibration:
         if len(self._ratios) < _ENOUGH:
             return 1.0
         at = math.ceil(self._part * (len(self._ratios) + 1)) - 1
-        return min(max(sorted(self._ratios)[min(at, len(self._ratios) - 1)], _LEAST), _MOST)
+        return min(
+            max(sorted(self._ratios)[min(at, len(self._ratios) - 1)], _FACTOR_MIN), _FACTOR_MAX
+        )
 
     def stretched(self, now: float, median: float, latest: float) -> float:
-        """Return a bound as it is to be told; never before the median."""
+        """Return a bound as it is to be shown; never before the median."""
         if latest == math.inf:
             return latest
         wait = self.factor * (latest - now + _SLACK_S) - _SLACK_S

@@ -11,11 +11,11 @@ more it has seen: one with n durations gets n/(n+3) of what the nearer ones have
 spread from a minute to a day gets the rest. The way begins at one of the first three, and each of
 these can be asked for its latest durations alone, too: `trust` says how much each way counts. Jobs
 of a kind that follow each other are often alike (a batch of one user, or a new version): as much as
-they were so far, all that are drawn in one play are long or short together. The time that a job
-already runs is a condition: levels whose durations were all shorter drop out, and the others give
-only longer ones. A job that has outlived everything is expected to last as long again, as a median.
-Jobs that run still count among those of their kinds, with what is drawn for them: the ones that
-have ended by now are the shorter ones.
+they were so far, all that are drawn in one simulation are long or short together. The time that a
+job already runs is a condition: levels whose durations were all shorter drop out, and the others
+give only longer ones. A job that has run longer than all others is expected to last as long again,
+as a median. Jobs that still run count among those of their kinds, with what is drawn for them: the
+ones that have ended by now are the shorter ones.
 """
 
 import math
@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from pumice.events.types import JobPhaseChanged
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.forecast.sketch import AROUND, ERROR, MANY, Sketch
+from services.visibility.forecast.sketch import AROUND, COUNT_MAX, ERROR, Sketch
 from services.visibility.forecast.trust import Trust
 from shared.jobs.durations import Basis, Expected, size_of, template_of
 from shared.model.quantity import BadQuantity, milli
@@ -35,7 +35,7 @@ from shared.model.quantity import BadQuantity, milli
 Uniform = Callable[[], float]
 """The next number of a random sequence, in [0, 1)."""
 
-KINDS_MOST: Final = 4_096
+KINDS_MAX: Final = 4_096
 """So many kinds of jobs are remembered; those that ended longest ago are forgotten first."""
 _DOUBT: Final = 3.0
 _ENOUGH: Final = 8
@@ -100,9 +100,9 @@ def size_in(min_resources: Mapping[str, str]) -> str:
 class _Kinds:
     """A bounded number of sketches, by kind of job."""
 
-    def __init__(self, most: int, *, error: float = ERROR, many: float = MANY) -> None:
+    def __init__(self, most: int, *, error: float = ERROR, count_max: float = COUNT_MAX) -> None:
         self._most = most
-        self._sketch = partial(Sketch, error, many)
+        self._sketch = partial(Sketch, error, count_max)
         self._sketches: OrderedDict[str, Sketch] = OrderedDict()
 
     def __len__(self) -> int:
@@ -136,9 +136,9 @@ class _Kinds:
 class History:
     """Sketches of how long jobs ran, and of how that compares with what they stated, by kind."""
 
-    def __init__(self, most: int = KINDS_MOST) -> None:
+    def __init__(self, most: int = KINDS_MAX) -> None:
         self._durations = _Kinds(most)
-        self._latest = _Kinds(most, many=_LATEST)
+        self._latest = _Kinds(most, count_max=_LATEST)
         self._trust = Trust(_PRIOR, most)
         self._ratios = {basis: _Kinds(most, error=_RATIO_ERROR) for basis in _STATED.values()}
 
@@ -151,7 +151,7 @@ class History:
         kinds = subject.kinds()
         durations, latest = self._durations.latest(kinds), self._latest.latest(kinds[:_LEADS])
         place = durations[0].place(seconds)
-        self._trust.score(subject.user, _said(durations, latest, seconds, place))
+        self._trust.score(subject.user, _likelihoods(durations, latest, seconds, place))
         for sketch in (*durations, *latest):
             sketch.add_at(place)
         if stated is not None:
@@ -197,14 +197,14 @@ def _stated_in(event: JobPhaseChanged) -> Expected | None:
 
 
 def _share(count: float) -> float:
-    """Return the weight (0 to 1) of a level of which so many jobs have told."""
+    """Return the weight (0 to 1) of a level of which so many jobs were observed."""
     return count / (count + _DOUBT)
 
 
-def _said(
+def _likelihoods(
     durations: Sequence[Sketch], latest: Sequence[Sketch], seconds: float, place: float
 ) -> list[float]:
-    """Return how likely each way held about such a duration, whose place in a sketch is known."""
+    """Return the likelihood of a duration, whose place in a sketch is known, for each way."""
     said, plain = _default_around(seconds), list[float]()
     for sketch in reversed(durations):
         said = _mixed(sketch, place, said)
@@ -219,45 +219,45 @@ def _mixed(sketch: Sketch, place: float, others: float) -> float:
 
 
 class _Level(NamedTuple):
-    """Durations of one kind of job, as one play has them."""
+    """Durations of one kind of job, as one simulation has them."""
 
     sketch: Sketch
     running: list[float]
     """Durations that were drawn for jobs that run."""
 
-    def told(self) -> float:
-        """Return how many jobs have told, or tell by running on."""
+    def observed(self) -> float:
+        """Return how many jobs were observed: those that have ended and those that run."""
         return self.sketch.count + len(self.running)
 
 
 class _Known(NamedTuple):
-    """All that is known of one subject, as one play has it."""
+    """All that is known of one subject, as one simulation has it."""
 
     levels: list[_Level]
     latest: list[_Level]
     """Of the first of the levels, the latest durations alone. Jobs that run count not among them:
     they have come over a longer time, and the longest of them are left."""
     weights: list[float]
-    """Of the ways to ask, as `Durations._weights` has them for one play."""
+    """Of the ways to ask, as `Durations._weights` has them for one simulation."""
 
     def shares(self) -> tuple[list[tuple[float, _Level]], float]:
         """Return levels with their weights, and the weight of what nothing is known of."""
         found, entering = list[tuple[float, _Level]](), [0.0] * len(self.levels)
         for lead, level in enumerate(self.latest):
-            share = self.weights[_LEADS + lead] * _share(level.told())
+            share = self.weights[_LEADS + lead] * _share(level.observed())
             found.append((share, level))
             entering[lead] = self.weights[lead] + self.weights[_LEADS + lead] - share
         left = 0.0
         for enters, level in zip(entering, self.levels, strict=True):
             left += enters
-            share = left * _share(level.told())
+            share = left * _share(level.observed())
             found.append((share, level))
             left -= share
         return found, left
 
 
 class Durations:
-    """Draws of how long jobs run; one per play."""
+    """Draws of how long jobs run; one per simulation."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -268,23 +268,23 @@ class Durations:
         """User → a number in [0, 1) that decides for all of his jobs whether the latest count."""
         self._ratios: dict[tuple[Subject, Basis], list[Sketch]] = {}
         self._common: dict[int, float] = {}
-        """Sketch → how long its jobs are in this play: a number of the normal distribution."""
+        """Sketch → how long its jobs are in this simulation: a normally distributed number."""
 
-    def goes_on(
+    def remaining_s(
         self, subject: Subject, stated: Expected | None, elapsed: float, uniform: Uniform
     ) -> float:
-        """Return how many seconds a job goes on that runs, before any that is yet to start."""
+        """Return the remaining seconds of a running job; drawn before any that is yet to start."""
         if stated is not None:
-            return self._stated_rest(subject, stated, elapsed, uniform)
+            return self._stated_remaining(subject, stated, elapsed, uniform)
         total = self._draw(self._ended(subject, uniform), elapsed, uniform)
         for kind in subject.kinds():
             self._running[kind].append(total)
         return total - elapsed
 
-    def lasts(self, subject: Subject, stated: Expected | None, uniform: Uniform) -> float:
-        """Return how many seconds a job runs from its start."""
+    def total_s(self, subject: Subject, stated: Expected | None, uniform: Uniform) -> float:
+        """Return how many seconds a job runs in all, from its start."""
         if stated is not None:
-            return self._stated_rest(subject, stated, 0.0, uniform)
+            return self._stated_remaining(subject, stated, 0.0, uniform)
         return self._draw(self._known(subject, uniform), 0.0, uniform)
 
     def basis(self, subject: Subject, stated: Expected | None) -> Basis:
@@ -293,13 +293,13 @@ class Durations:
             return stated.basis
         return Basis.HISTORY if self._history.knows(subject) else Basis.DEFAULT
 
-    def _stated_rest(
+    def _stated_remaining(
         self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform
     ) -> float:
-        """Return how many seconds a job goes on that has stated a duration."""
+        """Return the remaining seconds of a job that has stated a duration."""
         ratio = self._ratio(subject, stated, elapsed, uniform)
         if ratio is None:
-            return _believed_rest(stated, elapsed, uniform)
+            return _remaining_as_stated(stated, elapsed, uniform)
         total = stated.seconds * ratio / _RATIO
         if stated.basis is Basis.DEADLINE:
             total = min(total, max(stated.seconds, elapsed) + _GRACE_S)
@@ -318,9 +318,9 @@ class Durations:
             share = left * count / (count + _DOUBT)
             weights.append((share * (sketch.beyond(passed) if passed else 1.0), sketch))
             left -= share
-        if not (told := sum(weight for weight, _ in weights)):
+        if not (total := sum(weight for weight, _ in weights)):
             return None
-        wanted = uniform() * (told + (left if elapsed < stated.seconds else 0.0))
+        wanted = uniform() * (total + (left if elapsed < stated.seconds else 0.0))
         for weight, sketch in weights:
             if wanted < weight:
                 return sketch.draw(self._at(sketch, uniform), elapsed=passed)
@@ -340,7 +340,7 @@ class Durations:
         return found
 
     def _weights(self, subject: Subject, uniform: Uniform) -> list[float]:
-        """Return the weights of the ways in this play: either the latest jobs count, or not.
+        """Return the weights of the ways in this simulation: either the latest jobs count, or not.
 
         If those of a user go on as the latest ones did, then all of them do.
         """
@@ -371,22 +371,22 @@ class Durations:
 
     def _of_level(self, level: _Level, elapsed: float, uniform: Uniform) -> float:
         """Return a duration of one level; jobs that run count as those that have ended do."""
-        among = int(uniform() * level.told())
+        among = int(uniform() * level.observed())
         if among < len(level.running):
             return level.running[among]
         found = level.sketch.draw(self._at(level.sketch, uniform), elapsed=elapsed)
         return elapsed if found is None else found
 
     def _at(self, sketch: Sketch, uniform: Uniform) -> float:
-        """Return a number in [0, 1) that is like others of its sketch in this play."""
-        likeness, own = sketch.likeness, uniform()
-        if not likeness:
+        """Return a number in [0, 1) that is like others of its sketch in this simulation."""
+        autocorrelation, own = sketch.autocorrelation, uniform()
+        if not autocorrelation:
             return own
         common = self._common.get(id(sketch))
         if common is None:
             common = self._common[id(sketch)] = _NORMAL.inv_cdf(max(uniform(), _LEAST))
         own = _NORMAL.inv_cdf(max(own, _LEAST))
-        at = math.sqrt(likeness) * common + math.sqrt(1.0 - likeness) * own
+        at = math.sqrt(autocorrelation) * common + math.sqrt(1.0 - autocorrelation) * own
         return min(_NORMAL.cdf(at), 1.0 - _LEAST)
 
 
@@ -410,8 +410,8 @@ def _default(elapsed: float, uniform: Uniform) -> float:
     return float(low * (most / low) ** uniform())
 
 
-def _believed_rest(stated: Expected, elapsed: float, uniform: Uniform) -> float:
-    """Return how many seconds a job goes on, by what it has stated alone."""
+def _remaining_as_stated(stated: Expected, elapsed: float, uniform: Uniform) -> float:
+    """Return the remaining seconds of a job, by what it has stated alone."""
     if elapsed < stated.seconds:
         return stated.seconds - elapsed
     if stated.basis is Basis.DEADLINE:

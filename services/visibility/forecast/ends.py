@@ -13,13 +13,13 @@ import numpy as np
 
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.durations import Durations, History, subject_of
-from services.visibility.forecast.play import goes_on_for_ever
+from services.visibility.forecast.simulation import is_service
 from shared.jobs.durations import Basis
 from shared.model.status import HOLDS_RESOURCES
 
 DRAWS: Final = 15
 KEPT_S: Final = 60.0
-KEPT_MOST: Final = 20_000
+KEPT_MAX: Final = 20_000
 
 
 class _End(NamedTuple):
@@ -56,20 +56,20 @@ class Ends:
 
     def of(self, job: Job) -> float | None:
         """Return when a job is expected to end, in Unix seconds; None while nothing is known."""
-        if job.expected is not None or goes_on_for_ever(job):
+        if job.expected is not None or is_service(job):
             return stated_end(job)
         started, now = started_at(job), self._now()
         if not math.isfinite(started):
             return None
         known = self._known.get(job.key)
-        if known is None or known.started != started or not self._stands(known, now):
+        if known is None or known.started != started or not self._is_fresh(known, now):
             known = self._known[job.key] = _End(started, self._find(job, started, now), now)
             self._known.move_to_end(job.key)
-            if len(self._known) > KEPT_MOST:
+            if len(self._known) > KEPT_MAX:
                 self._known.popitem(last=False)
         return known.at
 
-    def _stands(self, known: _End, now: float) -> bool:
+    def _is_fresh(self, known: _End, now: float) -> bool:
         return 0 <= now - known.found < KEPT_S and (known.at is None or known.at > now)
 
     def _find(self, job: Job, started: float, now: float) -> float | None:
@@ -79,6 +79,7 @@ class Ends:
         uniform = np.random.default_rng(crc32(job.key.encode())).random
         elapsed = max(0.0, now - started)
         left = sorted(
-            Durations(self._history).goes_on(subject, None, elapsed, uniform) for _ in range(DRAWS)
+            Durations(self._history).remaining_s(subject, None, elapsed, uniform)
+            for _ in range(DRAWS)
         )
         return now + left[DRAWS // 2]

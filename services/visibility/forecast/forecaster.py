@@ -1,10 +1,10 @@
-"""Expected starts of waiting jobs, from a number of plays with durations drawn anew in each.
+"""Expected starts of waiting jobs, from a number of simulations with durations drawn anew in each.
 
-All waiting jobs share a play. The first play of a round leaves out jobs to come: what does not
-start in it does not start within the horizon, and later plays do not go on for its sake. A service
-runs one play at a time between the facts that it folds (`Forecaster.draw`), so that no question
-waits for longer than a play; `forecast` runs a round at once. A forecaster that is told of starts
-(`calibration`) corrects its bounds by them.
+All waiting jobs share a simulation. The first simulation of a round leaves out jobs to come: what
+does not start in it does not start within the horizon, and later simulations do not go on for its
+sake. A service runs one simulation at a time between the facts that it folds (`Forecaster.draw`),
+so that no question waits for longer than a simulation; `forecast` runs a round at once. A
+forecaster that learns of the real starts (`calibration`) corrects its bounds by them.
 """
 
 import math
@@ -17,8 +17,8 @@ import numpy as np
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History
-from services.visibility.forecast.play import Bounds, Outcome, Play, Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
+from services.visibility.forecast.simulation import Bounds, Outcome, Rules, Simulation, waiting
 from shared.api import time as times
 from shared.api.visibility import ExpectedStart
 from shared.model.durations import text
@@ -39,10 +39,10 @@ class Estimate(NamedTuple):
 
 
 class _Draw(NamedTuple):
-    """A job in one play: when it starts, in Unix seconds, and how long it waits at least."""
+    """A job in one simulation: when it starts, in Unix seconds, and how long it waits at least."""
 
     start: float
-    """Infinity where the play ended before."""
+    """Infinity where the simulation ended before."""
     least_s: float
 
 
@@ -60,13 +60,13 @@ class Forecaster:
         seed: int = 0,
     ) -> None:
         self.rules = rules
-        """They may be others from play to play."""
+        """They may be others from simulation to simulation."""
         self._history = history
         self._arrivals = arrivals
         self._draws = draws
         self._bounds = bounds
         self._seed = seed
-        self._played = 0
+        self._runs = 0
         self.calibration = Calibration(LATEST)
         self._drawn_at = 0.0
         self._draws_of: dict[str, deque[_Draw]] = {}
@@ -81,27 +81,27 @@ class Forecaster:
         *,
         now: float,
         asked: Collection[str] | None = None,
-        enough: Callable[[], bool] = lambda: False,
+        out_of_time: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Play once for these jobs, or for all that wait; the cluster state is as before then.
+        """Run one simulation for these jobs, or all that wait; the cluster state is as before then.
 
-        A play that has been `enough` ends early: jobs that have not started by then are known to
-        start later. One that has not passed its first moment by then says nothing of any job. The
-        first play of a round is followed by another one.
+        A simulation that is `out_of_time` ends early: jobs that have not started by then are known
+        to start later. One that has not passed its first moment by then says nothing of any job.
+        The first simulation of a round is followed by another one.
         """
         keys = waiting(cluster_state) if asked is None else sorted(asked)
-        if self._played % (self._draws + 1) == 0:
-            self._look_ahead(cluster_state, keys, now, enough)
+        if self._runs % (self._draws + 1) == 0:
+            self._look_ahead(cluster_state, keys, now, out_of_time)
         none: deque[_Draw] = deque(maxlen=self._draws)
         self._draws_of = {key: self._draws_of.get(key, none.copy()) for key in keys}
         hoping = [key for key in keys if key not in self._never]
-        outcome = self._play(cluster_state, hoping, now, self._arrivals, enough)
-        if outcome.stopped_by and not outcome.played_s:
+        outcome = self._simulate(cluster_state, hoping, now, self._arrivals, out_of_time)
+        if outcome.stopped_by and not outcome.simulated_s:
             return
         for key in hoping:
             start = outcome.starts.get(key, math.inf)
             found = self._draws_of[key]
-            found.append(_Draw(start, min(start - now, outcome.played_s)))
+            found.append(_Draw(start, min(start - now, outcome.simulated_s)))
             if len(found) == self._draws:
                 self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
@@ -112,26 +112,26 @@ class Forecaster:
         cluster_state: ClusterState,
         keys: Collection[str],
         now: float,
-        enough: Callable[[], bool],
+        out_of_time: Callable[[], bool],
     ) -> None:
-        """Find the jobs that never start, however long the play."""
-        first = self._play(cluster_state, keys, now, _NO_ARRIVALS, enough)
+        """Find the jobs that never start, however long the simulation."""
+        first = self._simulate(cluster_state, keys, now, _NO_ARRIVALS, out_of_time)
         self._never = set(first.stopped_by) if first.settled else set()
         self._why = dict(first.stopped_by)
         bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
         self._basis = ", ".join(basis.value for basis, _ in bases)
 
-    def _play(
+    def _simulate(
         self,
         cluster_state: ClusterState,
         keys: Collection[str],
         now: float,
         arrivals: Arrivals,
-        enough: Callable[[], bool],
+        out_of_time: Callable[[], bool],
     ) -> Outcome:
-        uniform = np.random.default_rng((self._seed, self._played)).random
-        self._played += 1
-        play = Play(
+        uniform = np.random.default_rng((self._seed, self._runs)).random
+        self._runs += 1
+        simulation = Simulation(
             cluster_state,
             self.rules,
             Durations(self._history),
@@ -140,7 +140,7 @@ class Forecaster:
             arrivals=arrivals,
             bounds=self._bounds,
         )
-        return play.run(keys, enough)
+        return simulation.run(keys, out_of_time)
 
     def estimate(self, key: str) -> Estimate | None:
         """Return the quantiles of a job's start, None before the first draw that it was in."""

@@ -1,7 +1,7 @@
 """The pods that a forecast imagines: of jobs whose pods are not made yet, and of jobs to come.
 
-Pods of a waiting job may be given as they will be (`Templates`); else they are told from what is
-known: the group's minimum, spread evenly. Jobs to come look like recent ones by amounts, queue,
+Pods of a waiting job may be given as they will be (`Templates`); else they are derived from the
+group's minimum, spread evenly. Jobs to come look like recent ones by amounts, queue,
 priority and counts; affinity, selectors and volumes of those are left out. Recent ones are known
 from the cluster state as they come, and from the events on their admissions after a restart.
 """
@@ -151,7 +151,7 @@ _ORDER: Final = attrgetter("at", "uid")
 """Times of objects are whole seconds: jobs of a second have an order of their own."""
 
 
-def _came_at(job: Job, now: float) -> float:
+def _arrival_time(job: Job, now: float) -> float:
     return min(now, times.read(job.created) or now)
 
 
@@ -170,16 +170,16 @@ class Arrivals:
         """Return how many jobs are remembered."""
         return len(self._latest)
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Take the jobs of the next review for old ones: the state was read again."""
         self._known = None
 
     def review(self, cluster_state: ClusterState, now: float) -> None:
         """Note the jobs that have come since the last call.
 
-        The jobs that are there at the first call are those that live long, and tell little of
-        those that come. Of these only the ones are noted that wait for their admission and came
-        after one of the jobs that events have told of: their own events are still to come.
+        The jobs that are there at the first call are mostly long ones, and say little about those
+        that come. Of these only the ones are noted that wait for their admission and came after
+        one of the jobs that are known from events: their own events are still to come.
         """
         before, self._known = self._known, set()
         since = self._latest[0].at if self._latest else math.inf
@@ -188,7 +188,7 @@ class Arrivals:
                 continue
             self._known.add(job.uid)
             is_new = before is not None and job.uid not in before
-            if is_new or (job.phase in _NOT_ADMITTED and _came_at(job, now) >= since):
+            if is_new or (job.phase in _NOT_ADMITTED and _arrival_time(job, now) >= since):
                 self.note(job, cluster_state.dimensions, now)
 
     def note(self, job: Job, dimensions: Dimensions, now: float) -> None:
@@ -197,7 +197,7 @@ class Arrivals:
             return
         minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
         came = Arrival(
-            at=_came_at(job, now),
+            at=_arrival_time(job, now),
             uid=job.uid,
             priority_class=job.priority_class,
             owner_kind=job.owner_kind,
@@ -207,7 +207,7 @@ class Arrivals:
             min_resources=tuple(minimum.items()),
             pods=pods_of(job, dimensions),
         )
-        self._take(came)
+        self._add(came)
 
     def learn(self, event: GangAdmitted) -> None:
         """Note the job of an event; one that does not say when the job came tells nothing."""
@@ -232,21 +232,21 @@ class Arrivals:
             min_resources=tuple(minimum.items()),
             pods=(Pods("", count, requests, event.priority),),
         )
-        self._take(came)
+        self._add(came)
 
-    def _take(self, came: Arrival) -> None:
+    def _add(self, came: Arrival) -> None:
         insort(self._latest, came, key=_ORDER)
         self._uids.add(came.uid)
         if len(self._latest) > self._recent:
             self._uids.remove(self._latest.pop(0).uid)
 
-    def to_come(self, now: float, uniform: Uniform) -> "Coming":
+    def future(self, now: float, uniform: Uniform) -> "FutureArrivals":
         """Return a source of jobs to come."""
-        return Coming(list(self._latest), now, uniform)
+        return FutureArrivals(list(self._latest), now, uniform)
 
 
-class Coming:
-    """Jobs to come in one play: stretches of recent ones with the gaps between them.
+class FutureArrivals:
+    """Jobs to come in one simulation: stretches of recent ones with the gaps between them.
 
     The gap since the latest one is not over, and counts as the one before the first: where many
     came at once and none since, few are to come.

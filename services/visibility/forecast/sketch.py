@@ -11,19 +11,19 @@ from operator import neg
 from typing import Final, NamedTuple
 
 ERROR: Final = 0.05
-"""Relative error of a quantile, unless a sketch is told another."""
+"""Relative error of a quantile, unless a sketch is given another."""
 LEAST_S: Final = 1.0
-MOST_S: Final = 365 * 86_400.0
-MANY: Final = 500.0
-"""So many durations weigh at most; beyond it all counts are halved."""
+MAX_S: Final = 365 * 86_400.0
+COUNT_MAX: Final = 500.0
+"""Durations that a sketch stands for at most; beyond it all counts are halved."""
 _NEAR: Final = range(-3, 4)
 """Buckets that count as about as long."""
 AROUND: Final = len(_NEAR) * math.log((1 + ERROR) / (1 - ERROR))
 """Logarithm of the ratio of the longest to the shortest of durations that are about as long."""
-_FEW: Final = 20.0
-"""A likeness that rests on so many durations is believed by half."""
-_LIKEST: Final = 0.8
-_FADED: Final = 1e-3
+_HALF_WEIGHT_COUNT: Final = 20.0
+"""An autocorrelation that rests on so many durations counts by half."""
+_AUTOCORRELATION_MAX: Final = 0.8
+_COUNT_MIN: Final = 1e-3
 
 
 class _Tail(NamedTuple):
@@ -39,17 +39,17 @@ class Sketch:
 
     __slots__ = (
         "_before",
+        "_count_max",
         "_counts",
         "_log_growth",
-        "_many",
         "_squares",
         "_sum",
         "_tail",
         "count",
     )
 
-    def __init__(self, error: float = ERROR, many: float = MANY) -> None:
-        self._many = many
+    def __init__(self, error: float = ERROR, count_max: float = COUNT_MAX) -> None:
+        self._count_max = count_max
         self._log_growth = math.log((1 + error) / (1 - error))
         self._before: float | None = None
         """Bucket of the last duration."""
@@ -71,8 +71,8 @@ class Sketch:
 
     def add_at(self, place: float) -> None:
         """Count a duration in whose `place` is known."""
-        if self.count >= self._many:
-            self._fade()
+        if self.count >= self._count_max:
+            self._decay()
         index = math.ceil(place)
         self._counts[index] = self._counts.get(index, 0.0) + 1.0
         self.count += 1.0
@@ -83,10 +83,10 @@ class Sketch:
         self._before = place
 
     @property
-    def likeness(self) -> float:
-        """How much durations that follow each other are alike: their correlation, 0 at least.
+    def autocorrelation(self) -> float:
+        """Correlation of durations that follow each other, 0 at least.
 
-        By logarithm, and less where it rests on few durations.
+        Of their logarithms, and less where it rests on few durations.
         """
         if not self.count:
             return 0.0
@@ -94,8 +94,8 @@ class Sketch:
         alone, pairs = (squares / self.count - mean * mean for squares in self._squares)
         if alone < 1e-6:  # noqa: PLR2004 - all in one place
             return 0.0
-        likeness = pairs / alone * self.count / (self.count + _FEW)
-        return min(max(likeness, 0.0), _LIKEST)
+        autocorrelation = pairs / alone * self.count / (self.count + _HALF_WEIGHT_COUNT)
+        return min(max(autocorrelation, 0.0), _AUTOCORRELATION_MAX)
 
     def quantile(self, part: float) -> float:
         """Return the duration that a part (0 to 1) of all do not exceed; 0 when empty."""
@@ -155,9 +155,9 @@ class Sketch:
             self._tail = _Tail(indexes, behind[::-1])
         return self._tail
 
-    def _fade(self) -> None:
+    def _decay(self) -> None:
         halved = {index: count / 2.0 for index, count in self._counts.items()}
-        self._counts = {index: count for index, count in halved.items() if count > _FADED}
+        self._counts = {index: count for index, count in halved.items() if count > _COUNT_MIN}
         self.count = sum(self._counts.values())
         self._sum /= 2.0
         self._squares = [squares / 2.0 for squares in self._squares]
@@ -167,7 +167,7 @@ class Sketch:
 
         It is the same for all sketches of one error.
         """
-        return math.log(min(max(seconds, LEAST_S), MOST_S)) / self._log_growth
+        return math.log(min(max(seconds, LEAST_S), MAX_S)) / self._log_growth
 
     def _bound(self, index: float) -> float:
         """Return the longest duration of a bucket."""

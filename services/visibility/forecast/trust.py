@@ -1,10 +1,10 @@
-"""How far each way of asking history is trusted, by how well it would have told what came.
+"""How far each way of asking history is trusted, by how well it would have predicted what came.
 
 Is a job like others of its template, of its size, or like the last ones of its user? That differs
 from cluster to cluster and from user to user. So each way says, before the duration of a job that
-has ended is counted in, how likely durations around it were; what it said of the latest ones is its
-score. Ways are mixed by their scores: those of the same queue and namespace, and those of all jobs
-as long as these are few.
+has ended is counted in, how likely durations around it were; its likelihoods of the latest ones
+make its score. Ways are mixed by their scores: those of the same queue and namespace, and those of
+all jobs as long as these are few.
 """
 
 import math
@@ -12,11 +12,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-_KEPT: Final = 0.98
+_DECAY: Final = 0.98
 """Part of a score that is kept with each job that ends: the latest fifty or so count."""
-_FEW: Final = 10.0
+_OWN_JOBS: Final = 10.0
 """So many jobs of a user weigh as much as those of all users."""
-_LEAST: Final = 1e-4
+_LIKELIHOOD_MIN: Final = 1e-4
 """No way is refuted by a single job."""
 
 
@@ -30,8 +30,8 @@ class _Scores:
         self.count = 0.0
 
     def add(self, logs: Sequence[float]) -> None:
-        self.sums = [_KEPT * old + new for old, new in zip(self.sums, logs, strict=True)]
-        self.count = _KEPT * self.count + 1.0
+        self.sums = [_DECAY * old + new for old, new in zip(self.sums, logs, strict=True)]
+        self.count = _DECAY * self.count + 1.0
 
 
 class Trust:
@@ -44,9 +44,9 @@ class Trust:
         self._all = _Scores(len(prior))
         self._of_user: OrderedDict[str, _Scores] = OrderedDict()
 
-    def score(self, user: str, said: Sequence[float]) -> None:
-        """Take in how likely (0 to 1) each way held what came."""
-        logs = [math.log(max(each, _LEAST)) for each in said]
+    def score(self, user: str, likelihoods: Sequence[float]) -> None:
+        """Take in the likelihood (0 to 1) of what came by each way."""
+        logs = [math.log(max(each, _LIKELIHOOD_MIN)) for each in likelihoods]
         logs = [each - logs[0] for each in logs]
         self._all.add(logs)
         self._of_user.setdefault(user, _Scores(len(logs))).add(logs)
@@ -57,7 +57,7 @@ class Trust:
     def weights(self, user: str) -> list[float]:
         """Return the weights of the ways for jobs of a user; they sum up to 1."""
         own = self._of_user.get(user) or _Scores(len(self._prior))
-        others = _FEW / (_FEW + own.count)
+        others = _OWN_JOBS / (_OWN_JOBS + own.count)
         logs = [
             prior + mine + others * all_
             for prior, mine, all_ in zip(self._prior, own.sums, self._all.sums, strict=True)

@@ -8,7 +8,7 @@ import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
-from services.visibility.adapters.answering import QUESTIONS_MOST, Answering
+from services.visibility.adapters.answering import QUESTIONS_MAX, Answering
 from services.visibility.interface import Answers
 from shared.api import keys
 from shared.api import time as times
@@ -51,7 +51,7 @@ async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
     await stage.cluster(nodes=1, cpu="4")
 
     def known() -> bool:
-        answers._owner._must_know()  # asked otherwise, it would read as messages come
+        answers._owner._require_synced()  # asked otherwise, it would read as messages come
         return True
 
     await until(known, deadline_s=20, describe="the state is folded")
@@ -149,11 +149,11 @@ async def test_of_too_many_questions_some_are_to_be_asked_again(stage: Stage, an
             told.append(answer.starts_now)
 
     async with TaskGroup() as tasks:
-        for number in range(3 * QUESTIONS_MOST):
+        for number in range(3 * QUESTIONS_MAX):
             tasks.create_task(ask(), name=f"question-{number}")
 
-    assert told.count(True) == QUESTIONS_MOST
-    assert told.count(False) == 2 * QUESTIONS_MOST
+    assert told.count(True) == QUESTIONS_MAX
+    assert told.count(False) == 2 * QUESTIONS_MAX
 
 
 async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Answers):

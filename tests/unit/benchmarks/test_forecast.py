@@ -9,7 +9,7 @@ from benchmarks.forecast.__main__ import chart
 from benchmarks.forecast.measure import Answer, Asker, calibrated, score, waiting_jobs
 from benchmarks.forecast.replay import Replay
 from benchmarks.forecast.traces import GPU, Trace, TraceJob, read, stating
-from services.visibility.forecast.play import Bounds
+from services.visibility.forecast.simulation import Bounds
 
 NODE = {"cpu": 8_000, "memory": 1 << 34, GPU: 8_000}
 

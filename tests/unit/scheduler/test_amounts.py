@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine.resources.amounts import MOST
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from shared.api import kinds
 
 MAX = "9223372036854775807"
@@ -183,7 +183,7 @@ def test_sums_come_back_from_beyond_the_bound_exactly() -> None:
     before = world.job("mine").requested.copy()
     for number in range(2_000):
         world.pod(f"mine-x{number}", "mine", memory="8Ei")
-    assert int(world.job("mine").requested[1]) == MOST
+    assert int(world.job("mine").requested[1]) == AMOUNT_MAX
     for number in range(2_000):
         world.delete(kinds.POD, "ns/" + f"mine-x{number}")
     assert (world.job("mine").requested == before).all()

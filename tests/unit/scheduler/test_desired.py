@@ -26,7 +26,7 @@ def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
     for _ in range(400):
         now += beat_s
         assert now < lives_until
-        for again in reminders.due(now=now, stands=lambda _: True):
+        for again in reminders.due(now=now, is_outstanding=lambda _: True):
             lives_until = now + again.ttl_s
             assert again.ttl_s <= 2 * LONGEST_S
             assert again.wanted.rv == "", "whatever is in the way, the binder looks"
@@ -35,7 +35,7 @@ def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
 def test_what_the_world_shows_is_forgotten():
     reminders = Reminders()
     reminders.sent([wish("a"), wish("b")], now=0.0)
-    again = reminders.due(now=FIRST_S, stands=lambda wish: wish.wanted.uid == "a")
+    again = reminders.due(now=FIRST_S, is_outstanding=lambda wish: wish.wanted.uid == "a")
     assert [wish.wanted.uid for wish in again] == ["a"]
     assert len(reminders) == 1
 
@@ -44,8 +44,8 @@ def test_only_the_last_wish_about_an_object_is_repeated():
     reminders = Reminders()
     reminders.sent([wish(phase="Inqueue")], now=0.0)
     reminders.sent([wish(phase="Running")], now=30.0)
-    assert reminders.due(now=FIRST_S + 1, stands=lambda _: True) == []
-    (again,) = reminders.due(now=FIRST_S + 30, stands=lambda _: True)
+    assert reminders.due(now=FIRST_S + 1, is_outstanding=lambda _: True) == []
+    (again,) = reminders.due(now=FIRST_S + 30, is_outstanding=lambda _: True)
     assert isinstance(again.wanted, m.DesiredPodGroup)
     assert again.wanted.phase == "Running"
 

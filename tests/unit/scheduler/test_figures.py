@@ -5,7 +5,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.adapters.report import Timings
-from services.scheduler.cycle_metrics import EVERY_S, MOST_JOBS, CycleMetrics, Figures, placements
+from services.scheduler.cycle_metrics import EVERY_S, JOBS_MAX, CycleMetrics, Figures, placements
 from services.scheduler.decide import Part, decide
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
@@ -22,7 +22,7 @@ GIB = 1024**3
 
 def cycle(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Plan:
     def look(session: Session, _: Plan) -> None:
-        metrics.look(session)
+        metrics.observe(session)
 
     return decide(world.cluster_state, world.config, now=now, look=look)
 
@@ -173,7 +173,7 @@ def test_what_is_gone_is_gone_from_the_page_me3():
     for number in range(2):
         world.delete(kinds.POD, f"ns/wait-{number}", uid=f"uid-ns/wait-{number}")
     world.delete(kinds.PODGROUP, "ns/wait").delete(kinds.QUEUE, "b")
-    metrics.disturb()
+    metrics.mark_stale()
     after = page_of(figures_of(world, metrics, now=EVERY_S))
     assert not [key for key in after if '"b"' in key or "wait" in key]
     assert 'job_share{job_id="run",job_ns="ns"}' in after
@@ -183,24 +183,24 @@ def test_figures_are_taken_when_they_are_due_and_something_changed():
     world, metrics = proportional(), CycleMetrics()
     assert figures_of(world, metrics, now=100.0) is not None
     assert figures_of(world, metrics, now=100.0 + EVERY_S) is None  # nothing happened
-    metrics.disturb()
+    metrics.mark_stale()
     assert figures_of(world, metrics, now=100.0 + EVERY_S / 2) is None
     assert figures_of(world, metrics, now=100.0 + EVERY_S) is not None
-    metrics.disturb()
+    metrics.mark_stale()
     assert figures_of(world, metrics, now=50.0) is not None  # the clock was set back
 
 
 def test_only_the_jobs_that_changed_last_are_told():
     world = Cluster(PROPORTION).node("n1")
-    for number in range(MOST_JOBS + 2):
+    for number in range(JOBS_MAX + 2):
         world.group(f"g{number}")
     metrics = CycleMetrics()
     figures = figures_of(world, metrics)
     assert figures is not None
-    assert len(figures.jobs) == MOST_JOBS
+    assert len(figures.jobs) == JOBS_MAX
     assert "ns/g1" not in figures.jobs
     world.group("g0", min_member=7)
-    metrics.disturb()
+    metrics.mark_stale()
     figures = figures_of(world, metrics, now=EVERY_S)
     assert figures is not None
     assert figures.jobs["ns/g0"].missing == 7

@@ -50,7 +50,7 @@ class Cycles:
         self.number += 1
         found = self.by.decide(self.conf, now=float(self.number), cycle=self.number, token=1)
         if not found.plan.is_empty:
-            self.by.adopt(found.plan)
+            self.by.assume_statuses(found.plan)
         self.told += [why.job for why in found.waits]
         return found
 

@@ -7,7 +7,7 @@ import pytest
 
 from services.scheduler.decide import Part, configure
 from services.scheduler.policy.catalog import PLUGINS
-from services.scheduler.policy.patience import patience
+from services.scheduler.policy.parking_policy import parking_policy
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.support import facts
@@ -271,19 +271,19 @@ PLACING = {
 
 @pytest.mark.parametrize("actions", PLACING)
 def test_gangs_are_parked_where_actions_evict_for_takers_after_the_last_allocate(actions):
-    found = patience(evicting(actions), PLUGINS, contending=True)
+    found = parking_policy(evicting(actions), PLUGINS, contending=True)
     assert found.placing is PLACING[actions]
 
 
 def test_no_gang_is_parked_where_evictions_are_not_asked_about():
-    assert not patience(evicting("allocate, preempt"), PLUGINS).placing
-    assert patience(evicting("allocate, backfill"), PLUGINS).placing
+    assert not parking_policy(evicting("allocate, preempt"), PLUGINS).placing
+    assert parking_policy(evicting("allocate, backfill"), PLUGINS).placing
 
 
 def test_no_gang_is_parked_where_a_plugin_holds_jobs_and_actions_evict():
     text = 'actions: "allocate, preempt"\ntiers: [{plugins: [{name: gang}, {name: %s}]}]'
-    assert patience(configure(text % "drf"), PLUGINS, contending=True).placing
-    assert not patience(configure(text % "reservation"), PLUGINS, contending=True).placing
+    assert parking_policy(configure(text % "drf"), PLUGINS, contending=True).placing
+    assert not parking_policy(configure(text % "reservation"), PLUGINS, contending=True).placing
 
 
 COUNTING = "capacity, arguments: {countReleasing: true}"

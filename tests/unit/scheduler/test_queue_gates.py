@@ -4,7 +4,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler import messages
-from services.scheduler.desired import stands
+from services.scheduler.desired import is_outstanding
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import states
@@ -107,9 +107,9 @@ def test_a_gate_that_is_not_seen_to_fall_is_wanted_again():
         for each in messages.desires(plan, cluster.cluster_state)
         if isinstance(each.wanted, DesiredUngated)
     ]
-    assert stands(status, cluster.cluster_state)
+    assert is_outstanding(status, cluster.cluster_state)
     pod(cluster, "g-0", "g")
-    assert not stands(status, cluster.cluster_state)
+    assert not is_outstanding(status, cluster.cluster_state)
 
 
 def test_a_new_leader_lifts_again_what_it_cannot_know_of():

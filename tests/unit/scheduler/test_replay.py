@@ -119,7 +119,7 @@ class History:
         )
         decision = self.worker.decide(header.config, now=now, cycle=self.cycle, token=1)
         if self.random.random() < 0.7 and not decision.plan.is_empty:
-            self.worker.adopt(decision.plan)
+            self.worker.assume_statuses(decision.plan)
         return Dump(header=header, facts=latest(self.facts), plan=decision.whole)
 
 

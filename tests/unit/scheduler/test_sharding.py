@@ -167,15 +167,15 @@ def test_a_status_that_is_shown_or_on_its_way_is_not_wanted_again_ca12():
     seen = shards(a=("n1", ""))
     wanted = seen.status("a", ())
     assert wanted is not None
-    seen.adopt("a", wanted)
+    seen.assume_status("a", wanted)
     assert seen.status("a", ()) is None
-    assert seen.stands("a", "a", wanted)
-    assert not seen.stands("a", "another", wanted)
+    assert seen.is_outstanding("a", "a", wanted)
+    assert not seen.is_outstanding("a", "another", wanted)
     seen.put("a", node_shard("a", "n1"))
     assert seen.status("a", ()) == wanted, "another version may have refused it"
     seen.put("a", node_shard("a", "n1", "n1"))
     assert seen.status("a", ()) is None
-    assert not seen.stands("a", "a", wanted)
+    assert not seen.is_outstanding("a", "a", wanted)
 
 
 def test_of_two_that_claim_one_node_neither_uses_it_and_one_gives_way_ca12():
@@ -268,6 +268,6 @@ def test_a_scheduler_has_its_shard_bear_the_name_of_its_tenure_ca12():
     )
     put_shard(worker, "4", ["n1"])
     tenure = "volcano-system/volcano/u.1"
-    worker.act_in(tenure)
+    worker.set_tenure(tenure)
     wanted = shard_wanted(worker.decide(configure(CONF), now=1.0, cycle=1, token=7))
     assert (wanted.in_use, wanted.tenure) == (("n1",), tenure)

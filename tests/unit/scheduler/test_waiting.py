@@ -8,10 +8,10 @@ from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.pacing import IncompleteGangs
 from services.scheduler.waiting import (
-    AGAIN_S,
     FIGURES_S,
-    ToldWaits,
+    REPUBLISH_S,
     WaitExplanations,
+    WaitReports,
     Waits,
     cause_of,
 )
@@ -213,9 +213,9 @@ def test_a_gang_of_the_same_name_is_another_one():
 def test_what_stands_is_told_again_before_it_expires_as_it_was_decided():
     leader = Leader()
     (first,) = leader.after(2, why())
-    (again,) = leader.after(AGAIN_S, why())
+    (again,) = leader.after(REPUBLISH_S, why())
     assert again == first
-    assert AGAIN_S < WAITING_TTL_S
+    assert REPUBLISH_S < WAITING_TTL_S
 
 
 def test_a_parked_gang_keeps_its_explanation_until_it_is_looked_at_again():
@@ -223,7 +223,7 @@ def test_a_parked_gang_keeps_its_explanation_until_it_is_looked_at_again():
     (first,) = leader.after(2, why())
     leader.explanations.park("ns/a")
     assert leader.after(5) == []
-    assert leader.after(AGAIN_S) == [first]
+    assert leader.after(REPUBLISH_S) == [first]
     leader.explanations.resume(["ns/a"])
     (told,) = leader.after(1)
     assert told.gate == ""
@@ -253,7 +253,7 @@ def test_many_waits_that_stand_cost_no_message():
 
 
 def test_nothing_is_explained_where_pods_wait_without_groups():
-    told = ToldWaits(1.0, explains=False)
+    told = WaitReports(1.0, explains=False)
     plan, jobs = Plan(cycle=1, explanations=(why(),)), Cluster().cluster_state.jobs
     assert [told.review(plan, jobs, (), now=float(now), term=1)[1] for now in range(9)] == [[]] * 9
 
@@ -263,7 +263,7 @@ def test_a_gang_that_waits_for_its_owner_is_told_of_later():
     cluster.node("n0", cpu="4")
     cluster.group("g", min_member=2, phase="Inqueue")
     cluster.pod("g-0", "g", cpu="1")
-    told = ToldWaits(1.0)
+    told = WaitReports(1.0)
     found: list[tuple[float, m.WaitExplained]] = []
     for step in range(150):
         now = step / 10

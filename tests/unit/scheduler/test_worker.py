@@ -37,7 +37,7 @@ def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
     """One cycle whose statuses are published, as the loop does it."""
     decision = by.decide(conf, now=now, cycle=cycle, token=1)
     if not decision.plan.is_empty:
-        by.adopt(decision.plan)
+        by.assume_statuses(decision.plan)
     return decision
 
 

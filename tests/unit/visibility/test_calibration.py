@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from services.visibility.forecast.calibration import PROMISES_MOST, Calibration
+from services.visibility.forecast.calibration import PROMISES_MAX, Calibration
 
 
 def after(ratio: float, count: int = 100) -> Calibration:
@@ -58,7 +58,7 @@ def test_only_the_first_bound_of_a_job_counts():
 
 def test_jobs_that_do_not_start_teach_nothing_and_memory_is_bounded():
     calibration = Calibration(0.9)
-    for number in range(PROMISES_MOST + 50):
+    for number in range(PROMISES_MAX + 50):
         calibration.promised(str(number), 0.0, 1_000.0)
     calibration.gone("100")
     for number in range(101):

@@ -63,7 +63,7 @@ async def test_each_change_is_one_event_and_nothing_new_is_a_comment():
 
 
 async def test_a_reader_that_has_gone_leaves_room_for_another(monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_MAX", 1)
     async with streams() as (answers, session):
         async with session.get(f"{PATH}?watch=1"):
             await until(lambda: answers.is_followed, describe="a reader")

@@ -18,8 +18,10 @@ STRANGER = Subject("elsewhere", "batch", "elsewhere/x")
 def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count=400):
     uniform, durations = np.random.default_rng(1).random, Durations(history)
     if not elapsed:
-        return np.array([durations.lasts(subject, stated, uniform) for _ in range(count)])
-    return np.array([durations.goes_on(subject, stated, elapsed, uniform) for _ in range(count)])
+        return np.array([durations.total_s(subject, stated, uniform) for _ in range(count)])
+    return np.array(
+        [durations.remaining_s(subject, stated, elapsed, uniform) for _ in range(count)]
+    )
 
 
 def drawn_in_plays(history: History, subject: Subject, *, plays=60):
@@ -27,7 +29,7 @@ def drawn_in_plays(history: History, subject: Subject, *, plays=60):
     found = []
     for seed in range(plays):
         uniform, durations = np.random.default_rng(seed).random, Durations(history)
-        found += [durations.lasts(subject, None, uniform) for _ in range(5)]
+        found += [durations.total_s(subject, None, uniform) for _ in range(5)]
     return np.array(found)
 
 
@@ -126,7 +128,7 @@ def test_jobs_of_a_kind_that_misjudge_in_batches_do_so_together_in_a_play():
     plays = []
     for seed in range(60):
         uniform, durations = np.random.default_rng(seed).random, Durations(history)
-        plays.append(np.log([durations.lasts(NIGHTLY, stated, uniform) for _ in range(30)]))
+        plays.append(np.log([durations.total_s(NIGHTLY, stated, uniform) for _ in range(30)]))
     assert np.std(np.mean(plays, axis=1)) / np.std(plays) > 0.5
 
 
@@ -154,7 +156,7 @@ def test_jobs_of_a_kind_that_comes_in_batches_are_long_or_short_together():
         plays = []
         for seed in range(60):
             uniform, durations = np.random.default_rng(seed).random, Durations(history)
-            drawn_ = [durations.lasts(subject, None, uniform) for _ in range(30)]
+            drawn_ = [durations.total_s(subject, None, uniform) for _ in range(30)]
             plays.append(np.log(drawn_))
         return float(np.std(np.mean(plays, axis=1)) / np.std(plays))
 
@@ -262,8 +264,8 @@ def test_jobs_that_run_still_count_among_those_of_their_kind():
         history.ended(NIGHTLY, 60.0)
     durations = Durations(history)
     for _ in range(30):
-        assert durations.goes_on(NIGHTLY, None, 5_000.0, uniform) > 0.0
-    lasting = np.array([durations.lasts(NIGHTLY, None, uniform) for _ in range(400)])
+        assert durations.remaining_s(NIGHTLY, None, 5_000.0, uniform) > 0.0
+    lasting = np.array([durations.total_s(NIGHTLY, None, uniform) for _ in range(400)])
     assert 0.6 < np.mean(lasting > 5_000.0) < 0.9
 
 

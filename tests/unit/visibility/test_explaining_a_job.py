@@ -10,7 +10,7 @@ import pytest
 
 from services.scheduler.decide import configure
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.holders import HOLDERS_MOST
+from services.visibility.answers.holders import HOLDERS_MAX
 from services.visibility.answers.survey import Policy, survey
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
 from tests.support.devices import DRIVER, request, spec_of, using
@@ -135,12 +135,12 @@ def test_holders_of_what_is_short_come_with_the_largest_first() -> None:
 
 def test_holders_that_are_too_many_to_name_are_counted() -> None:
     world = World().queue("default", capability={"cpu": "26"}).node("n1", cpu="64")
-    for number in range(HOLDERS_MOST + 5):
+    for number in range(HOLDERS_MAX + 5):
         running(world, f"holder-{number:02}", cpu="1", node="n1")
 
     found = answer(world.waiting("job", pods=2, cpu="4"), "job")
 
-    assert (len(found.holders), found.remaining_holders) == (HOLDERS_MOST, 5)
+    assert (len(found.holders), found.remaining_holders) == (HOLDERS_MAX, 5)
 
 
 def test_only_jobs_below_the_level_that_is_full_hold_what_is_short() -> None:

@@ -5,12 +5,12 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.engine.nodes.nodes import Nodes
-from services.scheduler.policy.patience import Patience
-from services.visibility.forecast import play
+from services.scheduler.policy.parking_policy import ParkingPolicy
+from services.visibility.forecast import simulation
 from services.visibility.forecast.durations import History, Subject
 from services.visibility.forecast.forecaster import Forecaster, forecast
-from services.visibility.forecast.play import Bounds, Rules, waiting
 from services.visibility.forecast.shapes import Arrivals
+from services.visibility.forecast.simulation import Bounds, Rules, waiting
 from shared.api import keys, kinds
 from shared.api import time as times
 from tests.support.facts import named
@@ -242,7 +242,7 @@ def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(mon
 
     bounds = Bounds(moments=60)
     parked = asked(line(), draws=4, bounds=bounds)
-    monkeypatch.setattr(play, "patience", lambda *_: Patience())
+    monkeypatch.setattr(simulation, "parking_policy", lambda *_: ParkingPolicy())
     assert asked(line(), draws=4, bounds=bounds) == parked
 
 
@@ -281,7 +281,7 @@ def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
 def test_few_arrivals_tell_nothing():
     arrivals, source = Arrivals(), two_nodes()
     arrivals.note(source.job("first"), source.cluster_state.dimensions, NOW)
-    assert arrivals.to_come(NOW, np.random.default_rng(1).random).at == float("inf")
+    assert arrivals.future(NOW, np.random.default_rng(1).random).at == float("inf")
 
 
 def test_jobs_that_are_there_at_first_are_no_arrivals():
@@ -313,7 +313,7 @@ def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
     before = state_of(world)
     forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=1)
     left = iter([False, False, True] * 2)  # a look ahead, and a play
-    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: next(left))
+    forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: next(left))
     assert state_of(world) == before
     assert forecaster.estimate("ns/j1").median == NOW + 110.0
     assert forecaster.expected("ns/j2").unknown.startswith("not within 1m50s")
@@ -328,7 +328,7 @@ def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():
 
     def draw(moments: int, plays: int = 1) -> None:
         left = iter(([False] * moments + [True]) * plays)
-        forecaster.draw(world.cluster_state, now=NOW, enough=lambda: next(left))
+        forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: next(left))
 
     draw(2, plays=2)  # a look ahead, and a play
     draw(1)
@@ -341,11 +341,11 @@ def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():
 def test_a_play_that_gets_nowhere_in_its_time_says_nothing():
     world = crowded()
     forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=2)
-    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: True)
+    forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: True)
     assert forecaster.expected("ns/new0") is None
     forecaster.draw(world.cluster_state, now=NOW)
     known = forecaster.expected("ns/new0")
-    forecaster.draw(world.cluster_state, now=NOW, enough=lambda: True)
+    forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: True)
     assert known is not None
     assert forecaster.expected("ns/new0") == known
 

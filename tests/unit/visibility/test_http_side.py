@@ -223,17 +223,17 @@ def test_what_is_hidden_is_counted_and_what_is_ones_own_stays():
 
 
 def test_a_long_answer_names_what_may_be_seen_and_tells_how_much_more_there_is():
-    pods = [EvictedPod(namespace="theirs", name=f"a-{at}") for at in range(hiding.LISTED_MOST)]
-    pods += [EvictedPod(namespace="mine", name=f"b-{at}") for at in range(hiding.LISTED_MOST + 7)]
+    pods = [EvictedPod(namespace="theirs", name=f"a-{at}") for at in range(hiding.LISTED_MAX)]
+    pods += [EvictedPod(namespace="mine", name=f"b-{at}") for at in range(hiding.LISTED_MAX + 7)]
     answer = hiding.hide(WhatIfStatus(starts_now=True, evictions=tuple(pods)), {"mine"})
     assert {pod.namespace for pod in answer.evictions} == {"mine"}
-    assert len(answer.evictions) == hiding.LISTED_MOST
-    assert answer.hidden == hiding.LISTED_MOST
+    assert len(answer.evictions) == hiding.LISTED_MAX
+    assert answer.hidden == hiding.LISTED_MAX
     assert answer.remaining == {"evictions": 7}
     whole = tables.table(find("whatifs"), [WhatIf(spec=WhatIfSpec(), status=answer)], now=NOW)
     heads = [column["name"] for column in whole["columnDefinitions"]]
     [row] = whole["rows"]
-    assert row["cells"][heads.index("Evicts")] == hiding.LISTED_MOST + 7
+    assert row["cells"][heads.index("Evicts")] == hiding.LISTED_MAX + 7
     few = hiding.hide(WhatIfStatus(starts_now=True, evictions=tuple(pods[:3])), {"theirs"})
     assert (len(few.evictions), few.remaining) == (3, {})
 

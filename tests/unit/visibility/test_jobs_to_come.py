@@ -55,7 +55,7 @@ def jobs_come(cluster: Cluster, count: int = 20) -> None:
 
 def imagined(arrivals: Arrivals, count: int = 40) -> list[tuple[float, Arrival]]:
     """Return the jobs of one play, with their times."""
-    coming = arrivals.to_come(NOW, np.random.default_rng(3).random)
+    coming = arrivals.future(NOW, np.random.default_rng(3).random)
     assert coming.at < float("inf"), "no job is to come"
     return [(coming.at, coming.take()) for _ in range(count)]
 
@@ -96,7 +96,7 @@ def test_many_at_once_and_none_since_are_no_sign_of_as_many_each_moment():
     def come_within(quiet_s: float, within_s: float) -> float:
         """Return how many jobs come in a time, as the mean of many plays."""
         now = times.parse("2026-01-01T00:00:19Z") + quiet_s
-        coming = [arrivals.to_come(now, np.random.default_rng(seed).random) for seed in range(100)]
+        coming = [arrivals.future(now, np.random.default_rng(seed).random) for seed in range(100)]
         counts = []
         for each in coming:
             counts.append(0)

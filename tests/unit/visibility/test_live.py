@@ -16,7 +16,7 @@ from pumice.events.types import (
     QueueStateChanged,
 )
 from services.visibility.adapters.feeds import EventFeed
-from services.visibility.adapters.live import KEPT, LISTS, QUIET_S, Live
+from services.visibility.adapters.live import KEEPALIVE_S, KEPT, LISTS, Live
 from services.visibility.answers.live import entry_of
 from services.visibility.answers.replica import Replica
 from shared.api.time import parse
@@ -40,14 +40,14 @@ class Stage:
         self.asked = self.heeded = self.told = 0
         self.live = Live(self, clock=self.clock)
 
-    def heed(self):
+    def follow_closely(self):
         """Read what comes as it comes for a while."""
         self.heeded += 1
 
     def happened(self, namespace, name="a"):
         """Tell an event whose entry is `entry(namespace, name)`."""
         self.told += 1
-        self.live.happened([event(bound(namespace, name), str(self.told))])
+        self.live.add_events([event(bound(namespace, name), str(self.told))])
 
     async def ask(self, work):
         """Ask the replica, as the replica's owner does in its thread."""
@@ -98,7 +98,7 @@ async def test_a_new_state_names_the_lists_and_again_when_it_has_settled():
 
 
 async def test_nothing_new_is_said_a_few_times_a_minute():
-    found = await Stage().read(4 * QUIET_S)
+    found = await Stage().read(4 * KEEPALIVE_S)
     assert found == [Change()] * len(found)
     assert 3 <= len(found) <= 4
 

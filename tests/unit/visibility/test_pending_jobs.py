@@ -191,7 +191,7 @@ class Heard:
         self.decisions = Decisions(lambda: self.now, most)
 
     def hear(self, gate: str = "predicate", **more: object) -> None:
-        self.decisions.hear(said(gate=gate, uid=more.pop("uid", self.job.uid), **more))
+        self.decisions.update(said(gate=gate, uid=more.pop("uid", self.job.uid), **more))
 
     @property
     def decided(self) -> Decided | None:
@@ -258,9 +258,9 @@ def test_a_word_that_is_not_said_again_is_one_of_a_leader_that_is_gone() -> None
 def test_only_so_many_gangs_are_remembered_and_the_latest_stay() -> None:
     heard = Heard(most=2)
     heard.hear()
-    heard.decisions.hear(said("ns/other"))
+    heard.decisions.update(said("ns/other"))
     heard.hear()
-    heard.decisions.hear(said("ns/third"))
+    heard.decisions.update(said("ns/third"))
 
     assert len(heard.decisions) == 2
     assert heard.decided is not None

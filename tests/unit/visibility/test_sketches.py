@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from services.visibility.forecast.sketch import ERROR, MANY, MOST_S, Sketch
+from services.visibility.forecast.sketch import COUNT_MAX, ERROR, MAX_S, Sketch
 
 LAW = ERROR * (1 + 1e-9)
 GROWTH = (1 + ERROR) / (1 - ERROR)
 RANDOM = np.random.default_rng(3)
 DRAWN = {
-    "long tail": RANDOM.lognormal(6.0, 2.0, 450).clip(1.0, MOST_S),
+    "long tail": RANDOM.lognormal(6.0, 2.0, 450).clip(1.0, MAX_S),
     "even": RANDOM.uniform(10.0, 500.0, 333),
     "two kinds": np.concatenate([np.full(50, 60.0), np.full(50, 7200.0)]),
     "one": np.array([1234.5]),
@@ -72,7 +72,7 @@ def test_beyond_the_longest_duration_there_is_nothing_to_draw():
 def test_memory_is_bounded_and_old_durations_fade():
     sketch = sketch_of(RANDOM.lognormal(8.0, 4.0, 5_000))
     assert len(sketch) < 200
-    assert sketch.count <= MANY
+    assert sketch.count <= COUNT_MAX
     for _ in range(2_000):
         sketch.add(60.0)
     assert sketch.quantile(0.5) == pytest.approx(60.0, rel=LAW)
@@ -81,16 +81,16 @@ def test_memory_is_bounded_and_old_durations_fade():
 def test_durations_that_follow_each_other_in_batches_are_alike():
     batches = sketch_of(np.repeat(RANDOM.lognormal(6.0, 1.5, 40), 10))
     alone = sketch_of(RANDOM.lognormal(6.0, 1.5, 400))
-    assert batches.likeness > 0.6
-    assert alone.likeness < 0.15
-    assert sketch_of([60.0] * 50).likeness == 0.0
-    assert Sketch().likeness == 0.0
+    assert batches.autocorrelation > 0.6
+    assert alone.autocorrelation < 0.15
+    assert sketch_of([60.0] * 50).autocorrelation == 0.0
+    assert Sketch().autocorrelation == 0.0
 
 
 def test_durations_out_of_range_count_as_the_least_and_the_most():
     sketch = sketch_of([0.0, -5.0, 1e12])
     assert sketch.quantile(0.0) == pytest.approx(1.0, rel=LAW)
-    assert sketch.quantile(1.0) == pytest.approx(MOST_S, rel=LAW)
+    assert sketch.quantile(1.0) == pytest.approx(MAX_S, rel=LAW)
 
 
 def test_durations_about_as_long_are_those_a_third_more_or_less():
@@ -103,7 +103,7 @@ def test_durations_about_as_long_are_those_a_third_more_or_less():
 
 
 def test_a_sketch_of_few_forgets_sooner():
-    short, long = Sketch(many=12.0), Sketch()
+    short, long = Sketch(count_max=12.0), Sketch()
     for seconds in [60.0] * 100 + [7_200.0] * 20:
         short.add(seconds)
         long.add(seconds)

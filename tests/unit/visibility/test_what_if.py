@@ -8,13 +8,13 @@ import pytest
 
 from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import memory_of
-from services.visibility.answers.gangs import PODS_MOST, BadQuestion
+from services.visibility.answers.gangs import PODS_MAX, BadQuestion
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
-from services.visibility.answers.whatif import Foresee, unforeseen, what_if
+from services.visibility.answers.whatif import ForecastFor, no_forecast, what_if
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
-from services.visibility.forecast.play import Rules
+from services.visibility.forecast.simulation import Rules
 from shared.api.time import parse
 from shared.api.visibility import (
     EvictedPod,
@@ -50,16 +50,20 @@ NOW = 1e9
 GPU_MEMORY = "volcano.sh/gpu-memory"
 
 
-def forecasts(world: World) -> Foresee:
+def forecasts(world: World) -> ForecastFor:
     """Return what foresees starts in a world as it is then."""
     rules = Rules(configure(CONF))
     return lambda keys: forecast(world.replica.state, rules, History(), now=NOW, asked=keys)
 
 
-def ask(world: World, conf: str = CONF, foresee: Foresee = unforeseen, **spec: Any) -> WhatIfStatus:
+def ask(
+    world: World, conf: str = CONF, forecast_for: ForecastFor = no_forecast, **spec: Any
+) -> WhatIfStatus:
     policy = Policy(config=configure(conf))
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
-    return what_if(world.replica, policy, question, namespace="ns", now=NOW, foresee=foresee)
+    return what_if(
+        world.replica, policy, question, namespace="ns", now=NOW, forecast_for=forecast_for
+    )
 
 
 def test_a_job_that_fits_starts_now_and_says_where() -> None:
@@ -77,7 +81,7 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
     world = World().queue("default").node("n1", cpu="4")
     world.group("other", phase="Running")
     world.pod("other-0", "other", cpu="3", node="n1", activeDeadlineSeconds=600)
-    answer = ask(world, foresee=forecasts(world), job=job("train", worker=(1, "2")))
+    answer = ask(world, forecast_for=forecasts(world), job=job("train", worker=(1, "2")))
 
     assert answer.starts_now is False
     assert answer.expected_start is not None
@@ -89,11 +93,13 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
 def test_a_job_that_starts_now_is_not_forecast() -> None:
     asked: list[str] = []
 
-    def foresee(keys: Collection[str]) -> Mapping[str, ExpectedStart]:
+    def forecast_for(keys: Collection[str]) -> Mapping[str, ExpectedStart]:
         asked.extend(keys)
         return {}
 
-    answer = ask(World().queue("default").node("n1"), foresee=foresee, job=job("train", w=(1, "1")))
+    answer = ask(
+        World().queue("default").node("n1"), forecast_for=forecast_for, job=job("train", w=(1, "1"))
+    )
 
     assert (answer.starts_now, answer.expected_start, asked) == (True, None, [])
 
@@ -230,7 +236,7 @@ def test_a_delay_lasts_until_the_delayed_job_is_expected_to_start() -> None:
     urgent = job("urgent", worker=(1, "2"), priority="high")
     urgent["metadata"]["annotations"] = {"pumice.dev/expected-duration": "10m"}
 
-    answer = ask(world, foresee=forecasts(world), job=urgent)
+    answer = ask(world, forecast_for=forecasts(world), job=urgent)
 
     [delay] = answer.delays
     assert (delay.job.name, delay.seconds) == ("next", 600.0)
@@ -253,7 +259,7 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
             "spec.job.spec.tasks[0].template.spec.containers[0].resources.requests.cpu",
         ),
         ({"job": job("train", worker=(1, "1"), queue="none")}, "spec.job.spec.queue"),
-        ({"job": job("train", worker=(PODS_MOST + 1, "1"))}, "spec.job.spec.tasks"),
+        ({"job": job("train", worker=(PODS_MAX + 1, "1"))}, "spec.job.spec.tasks"),
         ({"job": job("T", worker=(1, "1"), scheduler="other")}, "spec.job.spec.schedulerName"),
         ({"drainNodes": ["n9"]}, "spec.drainNodes[0]"),
         ({"addNodes": [{"like": "n9"}]}, "spec.addNodes[0].like"),

@@ -13,7 +13,7 @@ from services.scheduler.engine.jobs.parking import Demand, Parking
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
 from services.scheduler.engine.plan import bounded
-from services.scheduler.engine.resources.amounts import MOST, stretched
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX, stretched
 from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
 from services.scheduler.engine.tasks.task import Task
 from shared.api import keys
@@ -89,7 +89,7 @@ class Jobs:
         job.min_task_member = spec.min_task_member
         job.min_task_total = sum(spec.min_task_member.values())
         job.min_resources = minimum
-        job.beyond = () if minimum is None else self._dimensions.beyond(minimum, MOST)
+        job.beyond = () if minimum is None else self._dimensions.beyond(minimum, AMOUNT_MAX)
         job.min_listed = as_listed(spec.min_resources or {})
         job.divide(spec)
         job.created = meta.creation_timestamp or ""
@@ -129,8 +129,8 @@ class Jobs:
         job.phase = status.phase
         job.conditions = status.conditions
 
-    def adopt(self, key: str, uid: str, status: GroupStatus) -> None:
-        """Go by a status that was published until the object shows it."""
+    def assume_status(self, key: str, uid: str, status: GroupStatus) -> None:
+        """Use a status that was published until the object shows it."""
         job = self._by_key.get(key)
         if job is not None and job.uid == uid:
             job.decided = status
@@ -138,7 +138,7 @@ class Jobs:
             self.changed(job)
 
     def restate(self, key: str, decided: GroupStatus | None) -> None:
-        """Go by a status that was wanted before `adopt`; None: by what the object shows."""
+        """Use a status that was wanted before `assume_status`; None: the shown one."""
         job = self._by_key.get(key)
         if job is not None:
             job.decided = decided
@@ -146,7 +146,7 @@ class Jobs:
             self.changed(job)
 
     def forget_wanted(self) -> None:
-        """Go by what PodGroups and queues show: wanted statuses may never have been published."""
+        """Use what PodGroups and queues show: wanted statuses may never have been published."""
         for job in self._by_key.values():
             if job.decided is not None:
                 job.decided = None

@@ -25,7 +25,7 @@ from services.scheduler.engine.tasks.classes import TaskClass
 
 REFRESH_S: Final = 30.0
 """A job that has been parked for so long is looked at when there is time for it."""
-ENTERING_MOST: Final = 3
+ENTERING_MAX: Final = 3
 """So many jobs without pods at most are looked at in one cycle for that reason."""
 PLACING_EVERY_S: Final = 0.2
 """A job with pods takes longer, and less often."""
@@ -230,7 +230,7 @@ class Parking:
 
     def refresh(self, now: float) -> list[Job]:
         """Return jobs that are to be looked at since they have been parked for long."""
-        found = list(self.entering.longest(now, ENTERING_MOST))
+        found = list(self.entering.longest(now, ENTERING_MAX))
         if not 0 <= now - self._refreshed_at < PLACING_EVERY_S:
             self._refreshed_at = now
             found += self.placing.longest(now, 1)

@@ -38,7 +38,7 @@ class SubJob:
         self.min_available = min_available
         self.topology = topology
         self.match_index = match_index
-        """First label value that told it apart, when that is a number (SS09)."""
+        """The first label value by which it was matched, when that is a number (SS09)."""
         self.tasks: dict[str, Task] = {}
 
     def count(self, *statuses: TaskStatus) -> int:

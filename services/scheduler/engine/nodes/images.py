@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
-from services.scheduler.engine.resources.amounts import NODE_MOST
+from services.scheduler.engine.resources.amounts import NODE_MAX
 from shared.api.core import ContainerImage
 
 _MIB = 1024 * 1024
-_LEAST = 23 * _MIB
+_MIN_THRESHOLD = 23 * _MIB
 """Below this the images of a node do not matter; upstream's value."""
-_MOST_EACH = 1000 * _MIB
+_MAX_THRESHOLD = 1000 * _MIB
 _MAX = 100
 
 
@@ -37,7 +37,7 @@ class NodeImages:
         for image in images:
             for name in image.names:
                 held.append(self._numbers.setdefault(name, len(self._numbers)))
-                held.append(max(0, min(image.size_bytes, NODE_MOST)))
+                held.append(max(0, min(image.size_bytes, NODE_MAX)))
         if held != self._held.get(column, array("q")):
             self._sorted = None
             self._scores.clear()
@@ -65,8 +65,8 @@ class NodeImages:
             for number in known:
                 columns, sizes = self._holders(number)
                 total[columns] += (sizes * (len(columns) / nodes)).astype(np.int64)
-            most = _MOST_EACH * len(images)
-            total = _MAX * (total.clip(_LEAST, most) - _LEAST) // (most - _LEAST)
+            low, high = _MIN_THRESHOLD, _MAX_THRESHOLD * len(images)
+            total = _MAX * (total.clip(low, high) - low) // (high - low)
             self._scores[images] = total
         return total
 

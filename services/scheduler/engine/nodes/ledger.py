@@ -43,8 +43,8 @@ class Ledger:
         """Number of the present state; a decision that is taken back brings the old one back."""
         self.stamps: IntArray = np.zeros(_FIRST_COLUMNS, dtype=np.int64)
         """The tick at which a decision last changed a column; readers compare with theirs."""
-        self._retold: set[int] = set()
-        """Columns that facts have changed since `take_retold`."""
+        self._changed_by_facts: set[int] = set()
+        """Columns that facts have changed since `take_changed_by_facts`."""
 
     @staticmethod
     def _zeros(capacity: int) -> IntArray:
@@ -80,7 +80,7 @@ class Ledger:
         before = self.allocatable[:, column].copy()
         self.alive[column] = True
         self.allocatable[:, column] = allocatable
-        self._retold.add(column)
+        self._changed_by_facts.add(column)
         self._measure(before, allocatable)
 
     def _measure(self, before: IntArray, after: IntArray) -> None:
@@ -93,7 +93,7 @@ class Ledger:
     def clear(self, column: int) -> None:
         """Empty a column: the node is gone."""
         self.alive[column] = False
-        self._retold.add(column)
+        self._changed_by_facts.add(column)
         self._in_motion -= int(self.releasing[PODS_DIM, column])
         before = self.allocatable[:, column].copy()
         for array in (self.allocatable, self.used, self.releasing, self.pipelined, self.evicted):
@@ -105,7 +105,7 @@ class Ledger:
 
     def hold(self, column: int, task_class: TaskClass, count: int, *, releasing: bool) -> None:
         """Count `count` tasks of a class in on a node (out when negative), as facts say."""
-        self._retold.add(column)
+        self._changed_by_facts.add(column)
         self.used[:, column] += count * task_class.request
         cpu, memory = task_class.scoring_request
         self.scoring[0, column] += count * cpu
@@ -116,7 +116,7 @@ class Ledger:
 
     def show(self, column: int, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
         """State what a column shows of tasks whose amounts are beyond int64 (`nodes`)."""
-        self._retold.add(column)
+        self._changed_by_facts.add(column)
         self.used[: len(used), column] = used
         self.scoring[:, column] = scoring
         self._in_motion += int(releasing[PODS_DIM] - self.releasing[PODS_DIM, column])
@@ -124,7 +124,7 @@ class Ledger:
 
     def repair(self, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
         """Take over usage that was derived anew."""
-        self._retold.update(range(self.size))
+        self._changed_by_facts.update(range(self.size))
         self.used[:, : self.size] = used
         self.releasing[:, : self.size] = releasing
         self.scoring[:, : self.size] = scoring
@@ -173,10 +173,10 @@ class Ledger:
         """Return the columns that decisions changed after a tick."""
         return np.flatnonzero(self.stamps[: self.size] > tick)
 
-    def take_retold(self) -> IntArray:
+    def take_changed_by_facts(self) -> IntArray:
         """Return the columns that facts have changed since the last call."""
-        retold, self._retold = self._retold, set()
-        return np.array(sorted(retold), dtype=np.int64)
+        changed, self._changed_by_facts = self._changed_by_facts, set()
+        return np.array(sorted(changed), dtype=np.int64)
 
     # --- questions ---------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.nodes.slots import Slots
 from services.scheduler.engine.resources.amounts import (
-    NODE_MOST,
-    RELEASING_MOST,
-    USED_MOST,
+    NODE_MAX,
+    RELEASING_MAX,
+    USED_MAX,
     stretched,
 )
 from services.scheduler.engine.resources.dimensions import Dimensions
@@ -43,7 +43,7 @@ class CountedPod(NamedTuple):
 
 
 class NodeRecord:
-    """A node by name: its column, or NOWHERE while only pods have spoken of it."""
+    """A node by name: its column, or NOWHERE while only pods have named it."""
 
     __slots__ = ("column", "exact", "held", "weight")
 
@@ -74,7 +74,7 @@ class NodeRequests:
 
     def shown(self) -> tuple[IntArray, IntArray, IntArray]:
         """Return what is used, being released, and counted by scorers, each bounded."""
-        most = (USED_MOST, RELEASING_MOST, USED_MOST)
+        most = (USED_MAX, RELEASING_MAX, USED_MAX)
         exact = (self._used, self._releasing, self._scoring)
         used, releasing, scoring = (
             np.minimum(amounts, limit).astype(np.int64)
@@ -114,10 +114,10 @@ class Nodes:
 
     def put(self, name: str, node: Node) -> None:
         """Take over a node object. Raises `BadQuantity`."""
-        allocatable = self._dimensions.parse(node.status.allocatable, NODE_MOST)
+        allocatable = self._dimensions.parse(node.status.allocatable, NODE_MAX)
         for resource, amount in _oversubscription(node.metadata.annotations).items():
             dim = self._dimensions.index(resource)
-            allocatable[dim] = max(0, min(int(allocatable[dim]) + amount, NODE_MOST))
+            allocatable[dim] = max(0, min(int(allocatable[dim]) + amount, NODE_MAX))
         record = self._by_name.setdefault(name, NodeRecord())
         fresh = record.column == NOWHERE
         if fresh:
@@ -180,7 +180,7 @@ class Nodes:
     def _count(self, record: NodeRecord, held: CountedPod, sign: int) -> None:
         """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
         record.weight += sign * held.task_class.weight
-        if record.exact is None and record.weight <= RELEASING_MOST:
+        if record.exact is None and record.weight <= RELEASING_MAX:
             if record.column != NOWHERE:
                 self.ledger.hold(record.column, held.task_class, sign, releasing=held.releasing)
             return
@@ -192,7 +192,7 @@ class Nodes:
             record.exact.hold(held.task_class, sign, releasing=held.releasing)
         if record.column != NOWHERE:
             self.ledger.show(record.column, *record.exact.shown())
-        if record.weight <= RELEASING_MOST:
+        if record.weight <= RELEASING_MAX:
             record.exact = None
 
     def meet(self, task: Task, sign: int) -> None:

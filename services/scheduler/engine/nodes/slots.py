@@ -14,7 +14,7 @@ from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.tasks.classes import TaskClass
 
-_MOST: Final = 1 << 20
+_MAX: Final = 1 << 20
 """Tasks of one class on one node, at most; a best-effort task always finds room."""
 
 
@@ -47,7 +47,7 @@ class Slots:
         """
         self._by_class = {k: each for k, each in self._by_class.items() if k in self._asked}
         self._asked.clear()
-        columns = self._ledger.take_retold()
+        columns = self._ledger.take_changed_by_facts()
         if len(columns):
             for counted in self._by_class.values():
                 self._count(counted, columns[columns < len(counted.slots)])
@@ -72,16 +72,16 @@ class Slots:
         """Count no more: no gang is parked."""
         self._by_class.clear()
         self._asked.clear()
-        self._ledger.take_retold()
+        self._ledger.take_changed_by_facts()
 
     def _count(self, counted: _Counted, columns: IntArray) -> None:
         ledger, task_class = self._ledger, counted.task_class
-        slots = np.where(counted.open[columns], _MOST, 0)
+        slots = np.where(counted.open[columns], _MAX, 0)
         for dim in task_class.dims:
             room = ledger.allocatable[dim, columns] - ledger.used[dim, columns]
             room += ledger.releasing[dim, columns]
             request = int(task_class.request[dim])
-            most = np.maximum(room, 0) // request if request > 0 else (room >= 0) * _MOST
+            most = np.maximum(room, 0) // request if request > 0 else (room >= 0) * _MAX
             np.minimum(slots, most, out=slots)
         counted.total += int(slots.sum() - counted.slots[columns].sum())
         counted.slots[columns] = slots

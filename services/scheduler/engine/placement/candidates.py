@@ -88,13 +88,13 @@ class Candidates:
         self.one_by_one = any(verdict.one_by_one for _, verdict in self._cross_node_verdicts)
         """Whether only a placement itself shows where the next task may go."""
         self.own_idle, self.own_future, self.score = self._evaluate(rows)
-        """Nodes that admit the class by themselves; `idle` and `future` heed cross-node rules."""
+        """Nodes that admit the class by themselves; `idle` and `future` add cross-node rules."""
         self.own_idle &= ~self._refused
         self.own_future &= ~self._refused
         self._widen()
 
     def _static_verdicts(self, rows: Rows, cache: StaticCache) -> list[tuple[Predicate, CodeArray]]:
-        """Return what predicates say that go by node objects alone; asked once per change."""
+        """Return the verdicts of predicates that read node objects alone; asked once per change."""
         found = []
         for predicate in self._hooks.predicate:
             if predicate.static:

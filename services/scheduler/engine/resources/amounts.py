@@ -2,9 +2,9 @@
 
 Objects of the API may state any amount, and as many objects as there are may state it; arrays of
 amounts are int64. An amount is therefore bounded where it enters (`Dimensions.vector`): what nodes
-have at `NODE_MOST`, what a pod asks for just beyond it, so that it fits no node, and everything
-else at `MOST`. Sums over any number of objects stop at `MOST` and come back exactly (`Sums`); eight
-of them can be added before int64 ends.
+have at `NODE_MAX`, what a pod asks for just beyond it, so that it fits no node, and everything
+else at `AMOUNT_MAX`. Sums over any number of objects stop at `AMOUNT_MAX` and come back exactly
+(`Sums`); eight of them can be added before int64 ends.
 """
 
 from collections.abc import Iterable
@@ -15,24 +15,24 @@ from numpy.typing import NDArray
 
 from pumice.plugins import IntArray
 
-NODE_MOST: Final = 1 << 50
+NODE_MAX: Final = 1 << 50
 """Most that a node has of one resource, in the unit of its dimension: 1 PiB of bytes."""
-POD_MOST: Final = NODE_MOST + 1
+POD_MAX: Final = NODE_MAX + 1
 """The request of a pod that asks for more than any node can have."""
-MOST: Final = 1 << 60
+AMOUNT_MAX: Final = 1 << 60
 """Limit of sums, and of what queues and PodGroups state: 1 EiB of bytes."""
-USED_MOST: Final = 1 << 52
+USED_MAX: Final = 1 << 52
 """Most that a node shows as used; with as much as can be released it still has no room."""
-RELEASING_MOST: Final = 1 << 51
+RELEASING_MAX: Final = 1 << 51
 """Most that a node shows as being released."""
 
 
 class Sums:
-    """An array of sums: exact inside, at most `MOST` outside.
+    """An array of sums: exact inside, at most `AMOUNT_MAX` outside.
 
     Members are weighed when they come and go; a weight is no less than any of a member's amounts.
-    While the weights together are within `MOST`, int64 is exact. Beyond, sums are kept as Python
-    integers and shown bounded, which is slow and seldom.
+    While the weights together are within `AMOUNT_MAX`, int64 is exact. Beyond, sums are kept as
+    Python integers and shown bounded, which is slow and seldom.
     """
 
     __slots__ = ("_exact", "_weight", "value")
@@ -47,9 +47,9 @@ class Sums:
         """Note a member that is about to come in, or (negative) that has gone out."""
         self._weight += weight
         if self._exact is None:
-            if self._weight > MOST:
+            if self._weight > AMOUNT_MAX:
                 self._exact = self.value.astype(object)
-        elif self._weight <= MOST:
+        elif self._weight <= AMOUNT_MAX:
             self.value = self._exact.astype(np.int64)
             self._exact = None
 
@@ -60,7 +60,7 @@ class Sums:
             mine += amounts if count == 1 else count * amounts
         else:
             self._exact[row] += count * amounts.astype(object)
-            self.value[row] = np.minimum(self._exact[row], MOST).astype(np.int64)
+            self.value[row] = np.minimum(self._exact[row], AMOUNT_MAX).astype(np.int64)
 
     def add_rows(self, sign: int, amounts: IntArray) -> None:
         """Add amounts for all rows, or (-1) take them out."""
@@ -71,7 +71,7 @@ class Sums:
                 self.value -= amounts
         else:
             self._exact += sign * amounts.astype(object)
-            self.value = np.minimum(self._exact, MOST).astype(np.int64)
+            self.value = np.minimum(self._exact, AMOUNT_MAX).astype(np.int64)
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""
@@ -89,18 +89,18 @@ def stretched(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 
 
 def total_of(amounts: Iterable[IntArray], empty: IntArray) -> IntArray:
-    """Return the sum of arrays that are not negative, `MOST` at most; `empty` gives the shape."""
+    """Return the sum of non-negative arrays, `AMOUNT_MAX` at most; `empty` gives the shape."""
     result: IntArray = np.zeros_like(empty)
     for each in amounts:
         result += each
-        np.minimum(result, MOST, out=result)
+        np.minimum(result, AMOUNT_MAX, out=result)
     return result
 
 
 def total_of_columns(amounts: IntArray) -> IntArray:
-    """Return the sum of the columns of amounts that are not negative, `MOST` at most per row."""
-    if int(amounts.max(initial=0)) * amounts.shape[1] <= MOST:
+    """Return the sum of the columns of non-negative amounts, `AMOUNT_MAX` at most per row."""
+    if int(amounts.max(initial=0)) * amounts.shape[1] <= AMOUNT_MAX:
         total: IntArray = amounts.sum(axis=1)
         return total
-    bounded: IntArray = np.minimum(amounts.astype(object).sum(axis=1), MOST).astype(np.int64)
+    bounded: IntArray = np.minimum(amounts.astype(object).sum(axis=1), AMOUNT_MAX).astype(np.int64)
     return bounded

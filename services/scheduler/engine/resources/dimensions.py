@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.resources.amounts import MOST
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from shared.model.quantity import format_bytes, format_milli, milli
 from shared.model.resources import CPU, EPHEMERAL, MEMORY, PODS, Amount, Resource, parse_list
 
@@ -80,7 +80,7 @@ class Dimensions:
         """Return the position of a resource, None when no object ever named it."""
         return self._index.get(name)
 
-    def vector(self, resource: Resource, most: int = MOST) -> IntArray:
+    def vector(self, resource: Resource, most: int = AMOUNT_MAX) -> IntArray:
         """Return the amounts array of a resource value; each amount within 0 and `most`."""
         places = [
             (self.index(name), max(0, min(counted(name, amount), most)))
@@ -92,7 +92,7 @@ class Dimensions:
             result[at] = amount
         return result
 
-    def parse(self, listed: Mapping[str, str | int | float], most: int = MOST) -> IntArray:
+    def parse(self, listed: Mapping[str, str | int | float], most: int = AMOUNT_MAX) -> IntArray:
         """Return the amounts array of a Kubernetes resource list. Raises `BadQuantity`."""
         return self.vector(parse_list(listed), most)
 
@@ -104,7 +104,7 @@ class Dimensions:
         result = np.zeros(self.capacity, dtype=np.int64)
         for name, amount in parse_list(listed).items():
             if name in self._index and not self._is_managed(name):
-                result[self._index[name]] = max(0, min(counted(name, amount), MOST))
+                result[self._index[name]] = max(0, min(counted(name, amount), AMOUNT_MAX))
         return result
 
     def listed(self, vector: IntArray) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Withdrawn:
 
 
 class Reprieved:
-    """A task that was told to go may stay after all."""
+    """The eviction of a task was taken back."""
 
     def __init__(self, evicted: Evicted) -> None:
         self.evicted = evicted

@@ -10,8 +10,8 @@ from pumice import plugins
 from pumice.plugins import BoolArray
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.subjobs import SubJob
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.hypernodes import TOP, Layout
-from services.scheduler.engine.own import own
 from shared.api.scheduling import NetworkTopology, TopologyMode
 from shared.model.status import HOLDS_RESOURCES
 
@@ -51,12 +51,14 @@ class Network:
 
     def limit_of_job(self, job: plugins.Job) -> int | None:
         """Return the highest tier that a job may span, None when it has no such limit."""
-        division = own(job, Job).division
+        division = engine_record(job, Job).division
         return self._limit(division.topology, self.top_tier) if division else None
 
     def limit_of_sub(self, job: plugins.Job, sub: plugins.SubJob) -> int | None:
         """Return the highest tier that a subgroup may span; a wish is bounded by the job's."""
-        return self._limit(own(sub, SubJob).topology, self._bound(own(job, Job)))
+        return self._limit(
+            engine_record(sub, SubJob).topology, self._bound(engine_record(job, Job))
+        )
 
     def _bound(self, job: Job) -> int:
         topology = job.division.topology if job.division else None
@@ -91,7 +93,7 @@ class Network:
         """Return the HyperNode that a job or subgroup is in, empty when in none yet."""
         if job.key not in self._recovered:
             self._recovered.add(job.key)
-            self._recover(own(job, Job))
+            self._recover(engine_record(job, Job))
         return self._allocated.get(_key(job, sub), "")
 
     def occupy(self, job: Job, name: str, sub: SubJob | None = None) -> None:

@@ -26,7 +26,7 @@ from services.scheduler.engine.jobs.parking import Group
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.rollups import Rollup
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.own import own
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
 from services.scheduler.engine.placement.choice import PlacementTarget, choose_by_batch_order, fill
 from services.scheduler.engine.plan import (
@@ -35,7 +35,6 @@ from services.scheduler.engine.plan import (
     GangBinds,
     Shortage,
 )
-from services.scheduler.engine.session.asides import Asides, StageIsolation
 from services.scheduler.engine.session.binding import (
     Room,
     claims_of,
@@ -52,6 +51,7 @@ from services.scheduler.engine.session.changes import (
     equal_runs,
 )
 from services.scheduler.engine.session.evictions import Evicted, Reprieved, Withdrawn, committed
+from services.scheduler.engine.session.exclusions import Exclusions, StageIsolation
 from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders, Places
@@ -113,7 +113,7 @@ class Session(ClusterView):
         self.explanations: dict[str, Explanation] = {}
         self.held: set[str] = set()
         """Keys of the jobs that plugins hold although they may have room."""
-        self.asides = Asides()
+        self.exclusions = Exclusions()
         """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
         """Jobs that may need something; settled ones count in sums only."""
@@ -132,12 +132,12 @@ class Session(ClusterView):
 
     def schedulable(self, job: plugins.Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""
-        mine = own(job, Job)
+        mine = engine_record(job, Job)
         return self.failures(mine).schedulable(mine)
 
     def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a message to users."""
-        mine = own(job, Job)
+        mine = engine_record(job, Job)
         return fit_error(mine, self.failures(mine))
 
     def rollup(self, measure: plugins.Measure) -> Rollup:
@@ -152,7 +152,9 @@ class Session(ClusterView):
 
     def store(self, kind: type[_S]) -> _S:
         """Return what is kept beside the engine for plugins, by its type."""
-        return own(self.network, kind) if kind is Network else self.cluster_state.store(kind)
+        return (
+            engine_record(self.network, kind) if kind is Network else self.cluster_state.store(kind)
+        )
 
     def tell_apart(self) -> None:
         """Let plugins tell pending tasks apart (`trait`); before the first candidates."""
@@ -185,7 +187,7 @@ class Session(ClusterView):
 
     def open_nodes(self, task_class: plugins.TaskClass) -> BoolArray:
         """Return the nodes that take tasks of a class for all that node objects say."""
-        return self.candidates(own(task_class, TaskClass)).open
+        return self.candidates(engine_record(task_class, TaskClass)).open
 
     @cached_property
     def network(self) -> Network:
@@ -238,7 +240,7 @@ class Session(ClusterView):
 
     def isolate(self, stage: str, subject: Job | Queue | None = None) -> StageIsolation:
         """Handle one job or queue (None: a whole action); an exception ends its turn alone."""
-        return StageIsolation(self.asides, stage, subject)
+        return StageIsolation(self.exclusions, stage, subject)
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class Session(ClusterView):
         return change
 
     def reprieve(self, evicted: Evicted) -> None:
-        """Let a task stay that was told to go in the same trial."""
+        """Take back the eviction of a task by the same trial."""
         self.journal.make(Reprieved(evicted))
 
     def withdraw(self, job: Job, task: Task) -> None:

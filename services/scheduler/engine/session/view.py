@@ -14,8 +14,8 @@ from pumice import plugins
 from pumice.plugins import BoolArray, FloatArray, IntArray
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.nodes import Nodes
-from services.scheduler.engine.own import own
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.task import Task
@@ -143,11 +143,11 @@ class ClusterView:
 
     def turn_of(self, job: plugins.Job) -> OrderKey:
         """Return a key by which the jobs of a queue have their turns; the smallest comes first."""
-        return self.hooks.job_order(own(job, Job))
+        return self.hooks.job_order(engine_record(job, Job))
 
     def room_of(self, queue: plugins.Queue) -> FloatArray:
         """Return what a queue may still get; infinite where no plugin limits it."""
-        mine = own(queue, Queue)
+        mine = engine_record(queue, Queue)
         room: FloatArray = np.full(self.cluster_state.dimensions.capacity, np.inf)
         for left in self.hooks.queue_room:
             limit = left(mine)[: len(room)]

@@ -4,9 +4,9 @@ A parked job has no turn. That changes no decision as long as its turn would end
 did, with a refusal: a refusal leaves everything as it was. So at the beginning of a session the
 rules are asked about each group of parked jobs, and those that are no longer refused come back.
 Within a session amounts only become scarcer until something is evicted, so that a job that is
-refused at the beginning is refused when its turn comes. Which configurations keep to that, policy
-says (`policy.patience`). Where actions evict, they ask whether a parked job might gain something
-(`policy.prospects`), and a cycle in which one might, or in which pods are evicted, is played again
+refused at the beginning is refused when its turn comes. `policy.parking_policy` says for which
+configurations that holds. Where actions evict, they ask whether a parked job might gain something
+(`policy.prospects`), and a cycle in which one might, or in which pods are evicted, is run again
 with all of them.
 
 Of jobs before the gate of a queue only the first of each group comes back; it brings the next one
@@ -42,55 +42,55 @@ class Parkable(NamedTuple):
 
 
 def wake(session: Session, *, again: bool = False) -> None:
-    """Bring back the parked jobs that this session may not refuse; before its first action.
+    """Wake the parked jobs that this session may not refuse; before its first action.
 
-    `again` tells that the cycle is played once more: those parked for long have been looked at.
+    `again` tells that the cycle is run once more: those parked for long have been looked at.
     """
     parking = session.cluster_state.jobs.parking
     if not len(parking):
         return
     for job in () if again else parking.refresh(session.now):
-        _bring_back(session, job)
-    for group in list(_may_enter(session)):
-        _bring_back(session, group.first, group)
-    for group in list(_may_find_a_place(session)):
+        _wake(session, job)
+    for group in list(_admissible_groups(session)):
+        _wake(session, group.first, group)
+    for group in list(_placeable_groups(session)):
         for _, job in list(group.members):
-            _bring_back(session, job)
+            _wake(session, job)
 
 
 def next_in_line(session: Session, job: Job) -> Job | None:
-    """Bring back the parked job that comes after one that has entered its queue, if any does."""
+    """Wake the parked job that comes after one that has entered its queue, if any does."""
     line = session.lines.get(job.key)
     if line is None or not line.members:
         return None
     following = line.first
-    _bring_back(session, following, line)
+    _wake(session, following, line)
     return following
 
 
-def _bring_back(session: Session, job: Job, line: Group | None = None) -> None:
+def _wake(session: Session, job: Job, line: Group | None = None) -> None:
     session.cluster_state.jobs.wake(job)
     insort(session.jobs, job, key=_key)
     if line is not None:
         session.lines[job.key] = line
 
 
-def _may_enter(session: Session) -> Iterator[Group]:
+def _admissible_groups(session: Session) -> Iterator[Group]:
     lot = session.cluster_state.jobs.parking.entering
     for queue in lot.queues():
-        if not all(_is_kept_out(session, group) for group in lot.least(queue)):
+        if not all(_is_refused(session, group) for group in lot.least(queue)):
             # Only if none of the least demands is let in, no larger one is.
-            yield from (g for g in lot.groups(queue) if not _is_kept_out(session, g))
+            yield from (g for g in lot.groups(queue) if not _is_refused(session, g))
 
 
-def _is_kept_out(session: Session, group: Group) -> bool:
+def _is_refused(session: Session, group: Group) -> bool:
     job = group.first
     with session.isolate(_STAGE, job):
         return session.hooks.job_enqueueable(job).vote is Vote.REJECT
     return False
 
 
-def _may_find_a_place(session: Session) -> Iterator[Group]:
+def _placeable_groups(session: Session) -> Iterator[Group]:
     lot = session.cluster_state.jobs.parking.placing
     slots = session.cluster_state.nodes.slots
     if not len(lot):
@@ -100,12 +100,12 @@ def _may_find_a_place(session: Session) -> Iterator[Group]:
     for name in lot.queues():
         queue = session.queue(name)
         for group in lot.groups(name):
-            if queue is None or not _finds_no_place(session, queue, group):
+            if queue is None or not _is_unplaceable(session, queue, group):
                 yield group
 
 
-def _finds_no_place(session: Session, queue: Queue, group: Group) -> bool:
-    """Tell whether nodes, or the queue's share, are too little for a gang even at best."""
+def _is_unplaceable(session: Session, queue: Queue, group: Group) -> bool:
+    """Tell whether nodes, or the queue's share, are certainly too little for a gang."""
     needs = group.demand
     if not isinstance(needs, Needs):
         return False
@@ -117,7 +117,7 @@ def _finds_no_place(session: Session, queue: Queue, group: Group) -> bool:
 
 
 def lacks_nodes(session: Session, needs: Needs) -> bool:
-    """Tell whether nodes are too little for a gang even at best; once `wake` has begun."""
+    """Tell whether nodes are certainly too little for a gang; once `wake` has begun."""
     return sum(_places(session, needs)) < needs.missing
 
 
@@ -149,10 +149,10 @@ def parkable(
     entering: bool,
     placing: bool,
 ) -> list[Parkable]:
-    """Return the waiting jobs that little is left to report of; the session's actions have run.
+    """Return the waiting jobs whose status and wait are reported; the session's actions have run.
 
-    Where conditions would only be worded in another way, that can wait: words name nodes and
-    amounts, and change with every pod that comes or goes.
+    A change of nothing but a condition's message can wait: messages name nodes and amounts, and
+    change with every pod that comes or goes.
 
     `is_reported` tells by the key of a job whether subscribers know of its wait. `entering` and
     `placing` tell whether jobs may be parked before the gate of their queue, and behind it.
@@ -160,13 +160,13 @@ def parkable(
     jobs = session.cluster_state.jobs
     if not (entering or placing):
         return []
-    news = _news(session, plan)
+    changed = _changed_jobs(session, plan)
     found = []
     for why in plan.explanations:
-        if why.job in news or not is_reported(why.job):
+        if why.job in changed or not is_reported(why.job):
             continue
         job = jobs.get(why.job)
-        if job is None or session.asides.has(job):
+        if job is None or session.exclusions.has(job):
             continue
         demand = _demand(session, job, why)
         if demand is not None and (entering if isinstance(demand, Wants) else placing):
@@ -175,7 +175,7 @@ def parkable(
 
 
 def refused(session: Session, *, entering: bool, placing: bool) -> list[Parkable]:
-    """Return the jobs of a session whose actions have run that may be parked, told of or not."""
+    """Return the jobs that may be parked, reported or not; the session's actions have run."""
     found = []
     for why in session.explanations.values():
         job = session.cluster_state.jobs.get(why.job)
@@ -187,14 +187,14 @@ def refused(session: Session, *, entering: bool, placing: bool) -> list[Parkable
     return found
 
 
-def _news(session: Session, plan: Plan) -> set[str]:
-    """Return the keys of jobs whose status changes in more than the words of its messages."""
+def _changed_jobs(session: Session, plan: Plan) -> set[str]:
+    """Return the keys of jobs whose status changes in more than its messages."""
     jobs, cluster_state = session.cluster_state.jobs, session.cluster_state
     found = set()
     for group in plan.podgroups:
         job = jobs.get(group.key)
         wanted = (group.phase, (group.running, group.succeeded, group.failed))
-        if job is None or not _means_the_same(job, wanted, group.conditions):
+        if job is None or not _is_same_status(job, wanted, group.conditions):
             found.add(group.key)
     for pod in plan.pods:
         task = cluster_state.task(pod.uid)
@@ -206,12 +206,14 @@ def _news(session: Session, plan: Plan) -> set[str]:
     return found
 
 
-def _means_the_same(job: Job, wanted: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
+def _is_same_status(job: Job, wanted: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
     shown = job.last_status
-    return shown[:2] == wanted and _meanings(shown.conditions) == _meanings(conditions)
+    return shown[:2] == wanted and _without_messages(shown.conditions) == _without_messages(
+        conditions
+    )
 
 
-def _meanings(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
+def _without_messages(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
     """Return conditions without their messages."""
     return [condition[:-1] for condition in conditions]
 

@@ -54,7 +54,7 @@ class Nominations:
         self._by_uid[uid] = (intent, node)
 
     def overlay(self, uid: str, nominated: str) -> str:
-        """Return the node to go by, given what the pod's status says, which ends it."""
+        """Return the node to use, given what the pod's status says, which ends it."""
         if nominated:
             self._by_uid.pop(uid, None)
             return nominated
@@ -118,7 +118,7 @@ class Assumptions:
         return True
 
     def overlay(self, uid: str, status: TaskStatus, node: str) -> tuple[TaskStatus, str]:
-        """Return the status and node to go by, given what the fact says; ends what it fulfils."""
+        """Return the status and node to use, given what the fact says; ends what it fulfils."""
         assumption = self._by_uid.get(uid)
         if assumption is None:
             return status, node

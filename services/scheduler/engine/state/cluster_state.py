@@ -13,10 +13,10 @@ import numpy as np
 from pumice.plugins import IntArray
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import GroupStatus
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import StaticCache
 from services.scheduler.engine.nodes.hypernodes import HyperNodes
 from services.scheduler.engine.nodes.nodes import Drift, Nodes
-from services.scheduler.engine.own import own
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.resources.dimensions import Dimensions
 from services.scheduler.engine.state.assumptions import (
@@ -220,7 +220,7 @@ class ClusterState:
             else:
                 self.assumptions.drop(before)
                 self.nominations.drop(before)
-        if self._concerns_us(task):
+        if self._is_relevant(task):
             self._tasks[task.uid] = task
             self._uid_by_key[key] = task.uid
             self.nodes.pod_affinity.join(task)
@@ -251,7 +251,7 @@ class ClusterState:
         return task
 
     @staticmethod
-    def _concerns_us(task: Task) -> bool:
+    def _is_relevant(task: Task) -> bool:
         """Tell whether a pod matters: it is ours to place, or it occupies a node (CA01)."""
         return task.ours or (bool(task.fact_node) and not TERMINAL[task.fact_status])
 
@@ -311,7 +311,7 @@ class ClusterState:
             )
 
     def assume_nomination(self, intent: str, uid: str, node: str) -> None:
-        """Go by a node that an intent clears for a pod, until the pod's status says so."""
+        """Use a node that an intent clears for a pod, until the pod's status says so."""
         self.nominations.add(uid, intent, node)
         if uid in self._tasks:
             self._tasks[uid].nominated = node
@@ -326,7 +326,7 @@ class ClusterState:
         for uid, result in items:
             if self.assumptions.outcome(intent, uid, result):
                 self._resettle(uid)
-                self._stand_down(self.nominations.end(intent))
+                self._resettle_all(self.nominations.end(intent))
 
     def review_refusals(self, now: float) -> None:
         """Hold back what the binder could not do, until its time (Unix seconds) has come."""
@@ -337,9 +337,9 @@ class ClusterState:
         """Assume nothing any more: the next leader rebuilds assumptions from the bus."""
         for uid in self.assumptions.clear():
             self._resettle(uid)
-        self._stand_down(self.nominations.clear())
+        self._resettle_all(self.nominations.clear())
 
-    def _stand_down(self, uids: Iterable[str]) -> None:
+    def _resettle_all(self, uids: Iterable[str]) -> None:
         for uid in uids:
             if uid in self._tasks:
                 self._tasks[uid].nominated = ""
@@ -352,15 +352,15 @@ class ClusterState:
             self._settle(task)
             self._whole = whole
 
-    def adopt(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
-        """Go by the statuses of a plan that was published until the objects show them.
+    def assume_statuses(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
+        """Use the statuses of a plan that was published until the objects show them.
 
         `unpublished` are keys of PodGroups whose status was decided and not published: it is
         computed again in the next session, settled or not.
         """
         for group in plan.podgroups:
             counters = (group.running, group.succeeded, group.failed)
-            self.jobs.adopt(
+            self.jobs.assume_status(
                 group.key, group.uid, GroupStatus(group.phase, counters, group.conditions)
             )
         for wanted in plan.pods:
@@ -378,7 +378,7 @@ class ClusterState:
         self.jobs.compute_only(unpublished)
 
     def forget_wanted(self) -> None:
-        """Go by the statuses that objects show, whatever was wanted of them before."""
+        """Use the statuses that objects show, whatever was wanted of them before."""
         self.jobs.forget_wanted()
         self.shards.forget_wanted()
         for task in self._tasks.values():
@@ -396,7 +396,7 @@ class ClusterState:
 
     def store(self, kind: type[_S]) -> _S:
         """Return what is kept for plugins, by its type."""
-        return own(self._stores[kind], kind)
+        return engine_record(self._stores[kind], kind)
 
     def task(self, uid: str) -> Task | None:
         """Return a task."""

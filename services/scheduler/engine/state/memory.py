@@ -56,7 +56,7 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
 
 
 def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
-    """Return what a cluster state goes by, between sessions."""
+    """Return what a cluster state remembers between sessions."""
     names = cluster_state.nodes.attributes.names
     columns = (names[at] for at in range(cluster_state.nodes.ledger.size))
     jobs = cluster_state.jobs
@@ -113,7 +113,7 @@ def restore(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
             cluster_state.nodes.remove(f"{_GAP}{at}")
     _restore_pods(cluster_state, of_engine)
     for key, group_uid, status in of_engine.decided:
-        cluster_state.jobs.adopt(key, group_uid, status)
+        cluster_state.jobs.assume_status(key, group_uid, status)
     for name, allocated in of_engine.allocated.items():
         queue = cluster_state.jobs.queues.get(name)
         if queue is not None:

@@ -168,18 +168,18 @@ class NodeShards:
             before = self.given_back.get(name, _NONE)
             self.given_back[name] = before | (own.shown.in_use - status.in_use)
 
-    def stands(self, name: str, uid: str, status: ShardStatus) -> bool:
+    def is_outstanding(self, name: str, uid: str, status: ShardStatus) -> bool:
         """Return whether a status that was published is still to be written."""
         own = self._shards.get(name)
         return own is not None and own.uid == uid and self._wanted.get(name) == status
 
-    def adopt(self, name: str, status: ShardStatus) -> None:
-        """Note that a status was published."""
+    def assume_status(self, name: str, status: ShardStatus) -> None:
+        """Use a status that was published until the object shows it."""
         if name in self._shards:
             self._wanted[name] = status
 
     def forget_wanted(self) -> None:
-        """Go by the statuses that objects show."""
+        """Use the statuses that objects show."""
         self._wanted.clear()
 
     def unsigned(self, name: str) -> str | UnsetType:

@@ -27,7 +27,7 @@ _FREE: Final = re.compile(r"\S+ free\b")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 _PLACE: Final = re.compile(r"place (\d+) in queue")
 _WORDED: Final = 10
-"""Shortages that are told of in figures; each costs a look through all resources."""
+"""Shortages that a message gives in figures; each costs a search through all resources."""
 _STEPS: Final = (1, 5, 20, 100, 1000)
 
 

@@ -22,7 +22,7 @@ from services.scheduler.engine.plan import (
     bounded,
     shortened,
 )
-from services.scheduler.engine.resources.amounts import MOST, NODE_MOST
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX, NODE_MAX
 from services.scheduler.engine.resources.dimensions import (
     CPU_DIM,
     MEMORY_DIM,
@@ -42,8 +42,8 @@ _ROOT = "root"
 _NATIVE = (CPU_DIM, MEMORY_DIM, PODS_DIM)
 _NO_NODE = "all nodes are unavailable"
 _ORIGIN = "Origin reason is"
-_REASONS_MOST = 50
-"""Reasons of nodes that subscribers are told of: those of most nodes."""
+_REASONS_MAX = 50
+"""Reasons of nodes in an event: those of most nodes."""
 _LAPSED = "its pods have not come for so long that it no longer reserves resources"
 
 
@@ -102,7 +102,7 @@ def _shows_that_it_waits(job: Job) -> bool:
 
 
 def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
-    """Add the gate's message to a condition that speaks of numbers only.
+    """Add the gate's message to a condition that has numbers only.
 
     Volcano names an origin where nodes refused a task; where a queue, a quota or a network did,
     its condition says that tasks are unschedulable and not why.
@@ -123,9 +123,9 @@ def _beyond(job: Job) -> str:
         for task in job.by_status[TaskStatus.PENDING].values()
         for name in task.task_class.beyond
     }
-    told = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MOST)}" for name in sorted(asked)]
-    told += [f". minResources: {name}{_BEYOND}{quantity(name, MOST)}" for name in job.beyond]
-    return "".join(told)
+    texts = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MAX)}" for name in sorted(asked)]
+    texts += [f". minResources: {name}{_BEYOND}{quantity(name, AMOUNT_MAX)}" for name in job.beyond]
+    return "".join(texts)
 
 
 def _with_details(
@@ -236,15 +236,17 @@ def _pod_reason(
     return "Unschedulable", failure.text() + wording.lacks(failure.shortages)
 
 
-def with_asides(session: Session, wanted: list[PodGroupStatusWanted]) -> list[PodGroupStatusWanted]:
+def with_exclusions(
+    session: Session, wanted: list[PodGroupStatusWanted]
+) -> list[PodGroupStatusWanted]:
     """Return wanted statuses in which each job that was left out says so."""
     by_key = {group.key: group for group in wanted}
-    for kind, key in sorted(session.asides.found):
+    for kind, key in sorted(session.exclusions.found):
         job = session.cluster_state.jobs.get(key) if kind == "podgroups" else None
-        aside = session.asides.job(job) if job is not None else None
-        if job is None or aside is None:
+        exclusion = session.exclusions.job(job) if job is not None else None
+        if job is None or exclusion is None:
             continue
-        condition = Condition("Unschedulable", "True", "SetAside", aside.reason)
+        condition = Condition("Unschedulable", "True", "SetAside", exclusion.reason)
         group = by_key.get(key) or _as_last(job)
         conditions = _merged(group.conditions, [condition])
         if key in by_key or conditions != job.last_status.conditions:
@@ -280,7 +282,7 @@ def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
     totals = {name: np.zeros_like(session.total) for name in queues}
     for name, amounts in sums.items():
         for holder in _lineage(queues, name):
-            np.minimum(totals[holder] + amounts, MOST, out=totals[holder])
+            np.minimum(totals[holder] + amounts, AMOUNT_MAX, out=totals[holder])
     for name, queue in sorted(queues.items()):
         count = waiting[name] + parked.count(name)
         with session.isolate("judge", queue):
@@ -355,8 +357,8 @@ def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation 
     place = session.places.of(job)
     details = shortened(wording.details(explanation, place))
     reasons = explanation.reasons
-    if len(reasons) > _REASONS_MOST:
-        reasons = dict(sorted(reasons.items(), key=lambda said: -said[1])[:_REASONS_MOST])
+    if len(reasons) > _REASONS_MAX:
+        reasons = dict(sorted(reasons.items(), key=lambda said: -said[1])[:_REASONS_MAX])
     return replace(explanation, message=message, details=details, position=place, reasons=reasons)
 
 
@@ -393,7 +395,7 @@ def stray_group_statuses(
             failed=failed,
             conditions=_merged(job.conditions, [condition]),
         )
-        news = wanted.conditions != job.last_status.conditions
+        is_changed = wanted.conditions != job.last_status.conditions
         explanation = Explanation(
             job=job.key,
             job_uid=job.uid,
@@ -402,4 +404,4 @@ def stray_group_statuses(
             gate="queue",
             message=message,
         )
-        yield explanation, wanted if news else None
+        yield explanation, wanted if is_changed else None

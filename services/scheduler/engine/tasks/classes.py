@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from pumice.plugins import IntArray
-from services.scheduler.engine.resources.amounts import POD_MOST
+from services.scheduler.engine.resources.amounts import POD_MAX
 from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
 from services.scheduler.engine.tasks.policy_state import PolicyState
@@ -70,15 +70,15 @@ class TaskClass:
         resource = pod_request(pod)
         affinity = spec.affinity
         self.id: int = number
-        self.request: IntArray = dimensions.vector(resource, POD_MOST)
-        self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MOST)
+        self.request: IntArray = dimensions.vector(resource, POD_MAX)
+        self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MAX)
         """Resources of which it asks for more than any node can have."""
         self.dims: tuple[int, ...] = dimensions.present(resource)
         self.best_effort: bool = resource.is_empty()
         cpu, memory = scoring_request(pod)
         self.scoring_request: tuple[int, int] = (
-            max(0, min(cpu, POD_MOST)),
-            max(0, min(memory, POD_MOST)),
+            max(0, min(cpu, POD_MAX)),
+            max(0, min(memory, POD_MAX)),
         )
         self.weight: int = max(int(self.request.max()), *self.scoring_request)
         """No amount of it is larger (`amounts.Sums`)."""

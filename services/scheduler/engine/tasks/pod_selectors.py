@@ -33,7 +33,7 @@ class Selector(NamedTuple):
 
 
 class PodFilter(NamedTuple):
-    """Pods that one term speaks of."""
+    """The pods that one term selects."""
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None

@@ -97,7 +97,7 @@ class Task:
     """The status that the API server's object shows."""
     fact_node: str
     status: TaskStatus
-    """The status that scheduling goes by: the fact, overlaid by assumptions and decisions."""
+    """The status for scheduling: that of the fact, overlaid by assumptions and decisions."""
     node: str
     last_condition: Condition | None
     """PodScheduled as last written or wanted."""

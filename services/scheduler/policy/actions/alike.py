@@ -38,13 +38,13 @@ class TaskSignature(NamedTuple):
         )
 
 
-def standing_of(session: Session, job: Job) -> tuple[Hashable, ...]:
-    """Return the state of the ledger, and what tells jobs apart by which plugins decide."""
+def attempt_key(session: Session, job: Job) -> tuple[Hashable, ...]:
+    """Return what an attempt depends on: the state of the ledger and what plugins read of a job."""
     return session.ledger.version, job.queue, job.namespace, job.priority
 
 
 class _Attempt(NamedTuple):
-    """An attempt that came to nothing."""
+    """A failed attempt."""
 
     job: Job
     tasks: Sequence[Task]
@@ -53,7 +53,7 @@ class _Attempt(NamedTuple):
 
 
 class FailedAttempts:
-    """Attempts of one action that came to nothing, by the state of the ledger and the signature.
+    """Failed attempts of one action, by the state of the ledger and the signature of the job.
 
     Kept where plugins answer alike for equal jobs (`Session.alike`), and for jobs none of whose
     pods has a node, waits for one or is held back.
@@ -63,8 +63,8 @@ class FailedAttempts:
         self._session = session
         self._known: dict[Hashable, _Attempt] = {}
 
-    def stands_for(self, job: Job, tasks: Sequence[Task]) -> bool:
-        """Tell whether an attempt for these tasks would fail; if so, note its failures."""
+    def would_fail(self, job: Job, tasks: Sequence[Task]) -> bool:
+        """Tell whether an equal attempt has failed; if so, note its failures for this job."""
         signature = self._signature(job, tasks) if self._known else None
         attempt = None if signature is None else self._known.get(signature)
         if attempt is None:
@@ -84,7 +84,7 @@ class FailedAttempts:
         self._session.explanations.setdefault(job.key, mine)
 
     def learn(self, job: Job, tasks: Sequence[Task]) -> None:
-        """Note that an attempt for these tasks came to nothing; it has been undone."""
+        """Note that an attempt for these tasks has failed and been undone."""
         signature = self._signature(job, tasks)
         if signature is None or self._session.failures(job).over_quota:
             return
@@ -100,7 +100,7 @@ class FailedAttempts:
         if any(task.gated or task.held for task in tasks):
             return None
         return (
-            *standing_of(self._session, job),
+            *attempt_key(self._session, job),
             job.min_available,
             job.min_task_total,
             tuple(sorted(job.min_task_member.items())),

@@ -57,7 +57,7 @@ def _attempt(
     hold = session.hooks.job_turn(job)
     if hold is not None:
         session.hold(job, hold)
-    elif not failed.stands_for(job, tasks):
+    elif not failed.would_fail(job, tasks):
         turn = JobAttempt if job.division is None else GroupedJobAttempt
         if turn(session, queue, job, worklist).run():
             return True

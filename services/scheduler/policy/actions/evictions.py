@@ -12,7 +12,7 @@ from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, standing_of
+from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, attempt_key
 from services.scheduler.policy.prospects import Prospects
 from shared.model.status import READY, TaskStatus
 
@@ -25,7 +25,7 @@ def starving_jobs(session: Session) -> list[Job]:
     hooks = session.hooks
     starving = []
     for job in session.jobs:
-        if not job.is_pending and not session.asides.has(job) and job.key not in session.held:
+        if not job.is_pending and not session.exclusions.has(job) and job.key not in session.held:
             with session.isolate("starving", job):
                 if hooks.job_valid(job) is None and hooks.job_starving(job):
                     starving.append(job)
@@ -124,7 +124,7 @@ class UnschedulableCache:
         if holds(job):
             return None
         return (
-            *standing_of(self._session, job),
+            *attempt_key(self._session, job),
             job.claimed.tobytes(),
             task.preemptable,
             *TaskSignature.of(task),
@@ -168,7 +168,7 @@ def reprieve(
     return gone
 
 
-def may_ask(session: Session, task: Task) -> bool:
+def allows_preemption(session: Session, task: Task) -> bool:
     """Tell whether a task may take from others within its queue (A05).
 
     Not with the preemption policy Never; and not while its nominated node, whose victims are on
@@ -213,7 +213,7 @@ def take_for(
     one found a place.
     """
     tasks = wanting(session, job)
-    if unschedulable.failed.stands_for(job, tasks):
+    if unschedulable.failed.would_fail(job, tasks):
         return
     position = session.journal.position
     failed: set[TaskSignature] = set()

@@ -162,7 +162,7 @@ class GroupedJobAttempt:
     ) -> Solution | None:
         """Place the subgroups within a HyperNode, look what came of it, and undo it."""
         session, job = self._session, self._job
-        _forgive(session, job, job.tasks)
+        _clear_failures(session, job, job.tasks)
         left = {name: deque(tasks) for name, tasks in work.items()}
         places: dict[str, str] = {}
         position = session.journal.position
@@ -246,7 +246,7 @@ class _SubTry:
 
     def _try(self, place: str, tasks: Worklist) -> Solution | None:
         session, sub = self._session, self._sub
-        _forgive(session, self._job, sub.tasks)
+        _clear_failures(session, self._job, sub.tasks)
         left = deque(tasks)
         position = session.journal.position
         with session.trial():
@@ -329,7 +329,7 @@ class _SubGoal:
         tasks = self._sub.tasks
         return {tasks[uid].role for uid in self._failed.by_task if uid in tasks}
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Tell whether the subgroup can do without a task that failed."""
         sub, job = self._sub, self._job
         if job.min_available == job.task_count or sub.min_available >= len(sub.tasks):
@@ -349,7 +349,7 @@ class _SubGoal:
             self._so_far = network.widened(leaf, self._so_far)
 
 
-def _forgive(session: Session, job: Job, uids: Iterable[str]) -> None:
+def _clear_failures(session: Session, job: Job, uids: Iterable[str]) -> None:
     """Forget failures: another HyperNode is another chance."""
     failures = session.failures(job)
     for uid in uids:

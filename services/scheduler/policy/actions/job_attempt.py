@@ -33,7 +33,7 @@ class Goal(Protocol):
     def failed_roles(self) -> set[str]:
         """Return the roles of which no further task is looked at."""
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Tell whether other roles may still do after one failed."""
 
     def target(self) -> PlacementTarget:
@@ -62,7 +62,7 @@ class WholeJob:
         """Return the roles that failed in this session."""
         return self._failed.roles
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Tell whether the other roles suffice."""
         return need_continue(self._job, self._failed.roles)
 
@@ -155,7 +155,7 @@ class JobAttempt:
                 failure = session.fail(job, self._equals())
                 session.explain(job, "predicate", failure.text(), failure)
                 self._skip(self._equals())
-                if not self._goal.goes_on():
+                if not self._goal.may_continue():
                     break
                 continue
             if self._goal.missing() == 0:

@@ -24,10 +24,10 @@ from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.evictions import (
     UnschedulableCache,
+    allows_preemption,
     clearable,
     fits_waiting,
     has_room,
-    may_ask,
     reprieve,
     residents,
     room_after,
@@ -203,7 +203,7 @@ class _Preemptor:
     def _preempt(self, task: Task, concerns: Callable[[Task], bool]) -> bool:
         """Make a place for a task; return whether it waits on a node now."""
         session = self._session
-        if not may_ask(session, task):
+        if not allows_preemption(session, task):
             return False
 
         def may_go(other: Task) -> bool:
@@ -224,7 +224,7 @@ class _Preemptor:
             self._preempt_on(task, candidates.best_first(mask, session.first), may_go)
             for mask in session.by_shard(reachable)
         )
-        self._preemptable.has_given = found
+        self._preemptable.last_search_succeeded = found
         return found
 
     def _with_victims(self, *, own: bool) -> BoolArray:

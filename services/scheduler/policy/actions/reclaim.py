@@ -48,7 +48,7 @@ def execute(session: Session, arguments: Arguments) -> None:
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
     prospects = Prospects(session, _REASON)
-    reclaimable = Reclaimable(session, prospects.giving)
+    reclaimable = Reclaimable(session, prospects.reclaimable_jobs)
     for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
         if session.hooks.overused(queue):
             continue
@@ -108,7 +108,7 @@ class _Reclaimer:
         unless it is known that there are no victims.
         """
         size, first, tried = len(mask), self._session.first, 0
-        in_vain = 0 if self._reclaimable.is_none_known(self._queue.name) else _IN_VAIN
+        in_vain = 0 if self._reclaimable.is_known_empty(self._queue.name) else _IN_VAIN
         for column in ((first + turn) % size for turn in range(size)):
             if tried == in_vain:
                 tried += 1

@@ -59,45 +59,45 @@ def any_job(_: Job) -> bool:
     return True
 
 
-class Giving:
-    """Which jobs might lose tasks to other queues; asked once in each state of the ledger."""
+class ReclaimableJobs:
+    """Jobs that other queues might reclaim from; asked once in each state of the ledger."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._reclaimable = [name for name, queue in session.queues.items() if queue.reclaimable]
         self._version = -1
         self._jobs: dict[tuple[str, Bound], list[Job]] = {}
-        self._givers: dict[Bound, list[str]] = {}
-        self._to: dict[str, bool] = {}
+        self._queues: dict[Bound, list[str]] = {}
+        self._exist_for: dict[str, bool] = {}
 
-    def to(self, queue: str) -> bool:
-        """Tell whether plugins might name tasks for a queue, by what they say of jobs."""
-        self._follow()
-        found = self._to.get(queue)
+    def exist_for(self, queue: str) -> bool:
+        """Tell whether plugins might name victims for a queue, by what they say of jobs."""
+        self._refresh()
+        found = self._exist_for.get(queue)
         if found is None:
             bounds = reclaim_bounds(self._session)
             found = are_any(bounds, lambda bound: self.is_any(queue, bound))
-            self._to[queue] = found
+            self._exist_for[queue] = found
         return found
 
-    def is_none_known(self, queue: str) -> bool:
-        """Tell whether it was asked already, and there is nothing for a queue."""
-        self._follow()
-        return self._to.get(queue) is False
+    def is_known_empty(self, queue: str) -> bool:
+        """Tell whether it is known already that a queue can reclaim from no job."""
+        self._refresh()
+        return self._exist_for.get(queue) is False
 
     def is_any(self, queue: str, bound: Bound) -> bool:
         """Tell whether other queues than this one have jobs within a bound."""
-        self._follow()
-        givers = self._givers.get(bound)
-        if givers is None:
+        self._refresh()
+        queues = self._queues.get(bound)
+        if queues is None:
             # Two are enough: one of them is another queue.
             having = (name for name in self._reclaimable if self._within(name, bound))
-            givers = self._givers[bound] = list(islice(having, 2))
-        return any(name != queue for name in givers)
+            queues = self._queues[bound] = list(islice(having, 2))
+        return any(name != queue for name in queues)
 
     def jobs(self, queue: str, bound: Bound) -> Iterator[Job]:
         """Yield the jobs of other queues than this one that are within a bound."""
-        self._follow()
+        self._refresh()
         for name in self._reclaimable:
             if name != queue:
                 yield from self._within(name, bound)
@@ -110,20 +110,20 @@ class Giving:
             self._jobs[queue, bound] = found
         return found
 
-    def _follow(self) -> None:
-        """Forget what was said of another state."""
+    def _refresh(self) -> None:
+        """Forget the answers for an earlier state of the ledger."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
-            for known in (self._jobs, self._givers, self._to):
+            for known in (self._jobs, self._queues, self._exist_for):
                 known.clear()
 
 
 class Reclaimable:
-    """The nodes with tasks that other queues might give up."""
+    """The nodes with tasks that might be reclaimed from other queues."""
 
-    def __init__(self, session: Session, giving: Giving) -> None:
+    def __init__(self, session: Session, jobs: ReclaimableJobs) -> None:
         self._session = session
-        self._giving = giving
+        self._jobs = jobs
         self._hosts = Hosts(session, TaskStatus.RUNNING)
         self._version = -1
         self._known: dict[str, BoolArray] = {}
@@ -138,17 +138,17 @@ class Reclaimable:
             found = self._known[queue] = _where(
                 self._session,
                 reclaim_bounds(self._session),
-                lambda bound: self._hosts.of(self._giving.jobs(queue, bound)),
+                lambda bound: self._hosts.of(self._jobs.jobs(queue, bound)),
             )
         return found
 
-    def is_none_known(self, queue: str) -> bool:
-        """Tell whether it was asked already, and there is no such node for a queue."""
-        return self._giving.is_none_known(queue)
+    def is_known_empty(self, queue: str) -> bool:
+        """Tell whether it is known already that there is no such node for a queue."""
+        return self._jobs.is_known_empty(queue)
 
 
 class Preemptable:
-    """The nodes with tasks that other jobs of the same queue might give up.
+    """The nodes with tasks of other jobs of the queue that might be preempted.
 
     To ask plugins about each job costs more than it spares as long as searches find victims: then
     all nodes with tasks of the queue are returned.
@@ -160,12 +160,12 @@ class Preemptable:
         self._version = -1
         self._known: dict[Hashable, BoolArray] = {}
         self._all: dict[str, BoolArray] = {}
-        self.has_given = False
+        self.last_search_succeeded = False
         """Whether the last search found victims, or room."""
 
     def nodes(self, job: Job) -> BoolArray:
         """Return the nodes on which a job might find victims in this state of the ledger."""
-        if self.has_given:
+        if self.last_search_succeeded:
             return self._of_queue(job.queue)
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version

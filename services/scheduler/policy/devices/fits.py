@@ -1,6 +1,6 @@
 """On which nodes claims can be allocated, kept per shape: equal claims share one answer.
 
-The pods of a gang have claims of their own, made from one template. What one of them has been told
+The pods of a gang have claims of their own, made from one template. The answer for one of them
 holds for the next, but for the nodes that reach a pool of which a device was taken or given back.
 """
 
@@ -33,7 +33,7 @@ class _Answer(NamedTuple):
     pending: tuple[int, ...]
     """Columns for which there was no time; their codes refuse."""
     seen: int
-    """How many changes of pools it heeds."""
+    """How many changes of pools it includes."""
     fault: str
 
 

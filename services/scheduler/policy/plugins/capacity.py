@@ -30,17 +30,17 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.own import own
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
-from services.scheduler.engine.tasks.classes import TaskClass as OwnClass
+from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
     Accounts,
+    common_depth,
     compare,
     flat,
-    kinship,
     tree,
 )
 from services.scheduler.policy.device_claims import DeviceQuotas
@@ -109,7 +109,7 @@ class Capacity:
         hooks.queue_figures(self._figures)
 
     def _left(self, queue: Queue) -> FloatArray:
-        levels = self._accounts[queue.name].line() if self._ready else ()
+        levels = self._accounts[queue.name].lineage() if self._ready else ()
         room = [level.limit - level.allocated for level in levels]
         if room:
             room[0] = room[0] - self._gates.total(queue.name)
@@ -121,17 +121,17 @@ class Capacity:
         sums = sharing_by_queue(cluster)
         if not self._hierarchy:
             self._accounts = flat(queues, sums, cluster.total, self._stated())
-            self._book_leaving()
+            self._add_leaving()
             return
         accounts = tree(queues, sums, cluster.total, self._stated())
         self._ready = accounts is not None
         self._accounts = accounts or {}
-        self._book_leaving()
+        self._add_leaving()
 
-    def _book_leaving(self) -> None:
+    def _add_leaving(self) -> None:
         if self._counts_releasing:
             for name, amounts in self._cluster.rollup(leaving).sums().items():
-                for level in self._accounts[name].line() if self._ready else ():
+                for level in self._accounts[name].lineage() if self._ready else ():
                     level.leaving = level.leaving + amounts
 
     def _stated(self) -> dict[str, dict[int, int]]:
@@ -184,7 +184,7 @@ class Capacity:
 
     def _far_first(self, queue: Queue, taker: Queue) -> int:
         """Order victims' queues: those that share most ancestors with the taker give first."""
-        return -kinship(self._accounts[queue.name], self._accounts[taker.name])
+        return -common_depth(self._accounts[queue.name], self._accounts[taker.name])
 
     # --- limits ------------------------------------------------------------------------------
 
@@ -194,8 +194,10 @@ class Capacity:
         account = self._accounts[queue.name]
         if account.children:
             return 0
-        reserved = self._gates.reserved(queue.name, own(task_class, OwnClass), count)
-        for level in account.line():
+        reserved = self._gates.reserved(
+            queue.name, engine_record(task_class, EngineTaskClass), count
+        )
+        for level in account.lineage():
             count = room_for(
                 level.limit, level.allocated + level.leaving + reserved, task_class.request, count
             )
@@ -212,7 +214,7 @@ class Capacity:
             return Opinion(Vote.REJECT, f"queue {job.queue} is not open")
         if job.min_resources is None:
             return PERMIT
-        for level in account.line():
+        for level in account.lineage():
             then = job.min_resources + level.allocated + level.inqueue - level.elastic
             short = exceeding_of(then, level.limit, job.min_resources)
             if short:
@@ -236,7 +238,7 @@ class Capacity:
         account = self._accounts.get(job.queue)
         if account is not None:
             account.hold(count * task_class.request)
-            if self._gates.reserves(own(task_class, OwnClass)):
+            if self._gates.reserves(engine_record(task_class, EngineTaskClass)):
                 self._gates.reserve(job.queue, -count * task_class.request)
             if self._devices is not None:
                 self._devices.changed(job, task_class, count)
@@ -251,7 +253,9 @@ class Capacity:
         if exceeding_of(account.allocated + request, account.limit, request):
             return False
         levels = self._levels if self._hierarchy else 0
-        return any(_within_deserved(level, request) for level in (account, *account.near(levels)))
+        return any(
+            _within_deserved(level, request) for level in (account, *account.near_ancestors(levels))
+        )
 
     def _has_too_much(self, job: Job) -> bool:
         """Tell whether the queue of a job exceeds what it deserves, or deserves none of it."""
@@ -312,7 +316,9 @@ class Capacity:
             return False
         levels = self._levels if self._hierarchy else 0
         if not _names_some(request, account.deserved):
-            related = set(map(id, asking.near(levels))) & set(map(id, account.near(levels)))
+            related = set(map(id, asking.near_ancestors(levels))) & set(
+                map(id, account.near_ancestors(levels))
+            )
             if related and not _names_some(taker.task_class.request, asking.deserved):
                 return False
         elif not _exceeds_deserved(left, account, request):
@@ -386,7 +392,7 @@ def _names_some(request: IntArray, deserved: Any) -> bool:  # noqa: ANN401 - arr
 
 
 def _exceeds_deserved(left: IntArray, account: Account, request: IntArray) -> bool:
-    """Tell whether a queue holds more than it deserves of a resource that both speak of."""
+    """Tell whether a queue holds more than it deserves of a resource that both name."""
     larger = (request > 0) & account.named & (left > account.deserved)
     larger[PODS_DIM] = False
     return bool(larger.any())

@@ -193,7 +193,7 @@ class DeviceShare:
 
     def _share_chips(self, hooks: Hooks, cluster: Cluster) -> None:
         cards, names = cluster.store(MindclusterNpus), cluster.node_names
-        cards.choose_this_way()
+        cards.set_choice_policy()
 
         def places(task_class: TaskClass, rows: NodeRows) -> list[float | None]:
             return _places(cards, task_class, rows, names, np.arange(len(rows)))

@@ -114,7 +114,7 @@ class Extender:
             if answered is None and not self._ignorable:
                 return
         given: Mapping[str, Callable[[], None]] = {
-            "onSessionClose": lambda: hooks.closed(lambda: self._tell("onSessionClose")),
+            "onSessionClose": lambda: hooks.closed(lambda: self._notify("onSessionClose")),
             "predicate": lambda: hooks.predicate(self._predicate, reasons=_REASONS),
             "prioritize": lambda: self._prioritize(hooks),
             "preemptable": lambda: hooks.preemptable(self._victims("preemptable")),
@@ -143,7 +143,7 @@ class Extender:
             self._down = True
             return None
 
-    def _tell(self, verb: str) -> None:
+    def _notify(self, verb: str) -> None:
         self._ask(verb, dict)
 
     def _concerns(self, task_class: TaskClass) -> bool:

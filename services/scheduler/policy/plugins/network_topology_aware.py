@@ -16,7 +16,7 @@ from pumice.plugins import (
     Task,
     TaskClass,
 )
-from services.scheduler.engine.resources.amounts import MOST, total_of
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX, total_of
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.network import Network
 from services.scheduler.policy import network_scores as scores
@@ -145,7 +145,7 @@ class _Round:
 
         def per_place(amounts: IntArray) -> IntArray:
             sums = [amounts[columns].sum(dtype=np.float64) for columns in places]
-            return np.minimum(sums, MOST).astype(np.int64)
+            return np.minimum(sums, AMOUNT_MAX).astype(np.int64)
 
         asked = [
             scores.Asked(

@@ -73,7 +73,7 @@ class Reservation:
         self._heads: dict[str, Job] = {}
         """Queue in strict order → its job that waits."""
         self._inside: dict[str, list[tuple[object, ...]]] | None = None
-        self._told: dict[str, Reserved] | None = None
+        self._reserved_jobs: dict[str, Reserved] | None = None
         """Reservations that this cycle ends with, by job."""
         hooks.job_enqueueable(self._may_enter)
         hooks.job_enqueued(self._entered)
@@ -190,7 +190,7 @@ class Reservation:
         entry = self._plans.of(job) or self._reserve(job)
         self._plans.make()
         if entry is not None and self._is_foreseen(entry):
-            entry.told = True
+            entry.still_waits = True
         elif entry in self._plans.reserved:
             self._plans.remove(entry)
 
@@ -211,9 +211,11 @@ class Reservation:
 
     def _outlook(self, job: Job) -> str | None:
         """Say when a job is expected to start that has a reservation; asked of after all turns."""
-        if self._told is None:
-            self._told = {entry.job.key: entry for entry in self._plans.reserved if entry.told}
-        entry = self._told.get(job.key)
+        if self._reserved_jobs is None:
+            self._reserved_jobs = {
+                entry.job.key: entry for entry in self._plans.reserved if entry.still_waits
+            }
+        entry = self._reserved_jobs.get(job.key)
         if entry is None or entry.booking is None or job.is_ready:
             return None
         start = entry.booking.start
@@ -280,7 +282,7 @@ class Reservation:
         """Keep what the next cycle has to know of reservations, and nothing else."""
         kept = {}
         for entry in reserved:
-            if entry.told:
+            if entry.still_waits:
                 kept[_SINCE + entry.job.key] = entry.since
                 kept[_PROMISE + entry.job.key] = entry.promise
         memory = self._cluster.memory

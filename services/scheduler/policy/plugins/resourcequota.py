@@ -46,7 +46,7 @@ class ResourceQuota:
 
 
 def _per(name: str) -> int:
-    """Return what makes thousandths the unit in which amounts of a resource are told."""
+    """Return the divisor from thousandths to the unit in which a resource is shown."""
     return 1000 if name == PODS or is_in_bytes(name) else 1
 
 

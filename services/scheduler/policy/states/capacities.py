@@ -27,7 +27,7 @@ from shared.model.quantity import units
 NOTHING: Final = -1
 """No volume at all can be made there; a volume of no bytes is more than that."""
 
-_MOST: Final = 2**62
+_MAX: Final = 2**62
 """As much as arrays hold; no volume is larger."""
 
 
@@ -53,7 +53,7 @@ class Capacities(PolicyState):
 
     @override
     def folds(self) -> Mapping[str, Fold]:
-        """Read drivers and capacities; nothing when capacity is not heeded."""
+        """Read drivers and capacities; nothing when capacity is not checked."""
         if not self._on:
             return {}
         return {
@@ -79,7 +79,7 @@ class Capacities(PolicyState):
         stated = capacity.capacity if stated is None else stated
         if stated is None or capacity.node_topology is None:
             return
-        room = _Room(capacity.node_topology, min(units(stated), _MOST))
+        room = _Room(capacity.node_topology, min(units(stated), _MAX))
         name = self._class_of[key] = capacity.storage_class_name
         self._rooms.setdefault(name, {})[key] = room
         self._largest.pop(name, None)

@@ -7,12 +7,12 @@ A kind of card adds how it is registered, how it is asked for and which card com
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from services.scheduler.engine.resources.amounts import POD_MOST
+from services.scheduler.engine.resources.amounts import POD_MAX
 from shared.model.quantity import BadQuantity, units
 
 SCORE: Final = 100.0
 """Points of a card that is full, or that no other pod has."""
-_MOST_DIGITS: Final = 15
+_DIGITS_MAX: Final = 15
 _FIELDS: Final = 4
 
 
@@ -117,7 +117,7 @@ def show_shares(containers: Shares) -> str:
 
 def is_number(text: str) -> bool:
     """Tell whether a text is digits, and not absurdly many."""
-    return text.isdecimal() and len(text) <= _MOST_DIGITS
+    return text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
 def amount_of(stated: Mapping[str, str | float], key: str, default: int) -> int:
@@ -127,4 +127,4 @@ def amount_of(stated: Mapping[str, str | float], key: str, default: int) -> int:
     amount = units(stated[key])
     if amount < 0:
         raise BadQuantity(f"{key}: {stated[key]} is below 0")
-    return min(amount, POD_MOST)
+    return min(amount, POD_MAX)

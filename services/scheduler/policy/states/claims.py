@@ -66,7 +66,7 @@ class Devices(PolicyState):
         self._counted: dict[str, TaskStatus] = {}
         """Uid → the status with which it was counted in."""
         self._leaving: dict[str, set[str]] = {}
-        """Claim → uids of the tasks on nodes that terminate, or that this session told to go."""
+        """Claim → uids of the tasks on nodes that terminate, or that this session has evicted."""
         self._decided: dict[str, Decided] = {}
         self._promised: dict[str, Decided] = {}
         """Claim → what a published bind allocates for it."""
@@ -180,7 +180,7 @@ class Devices(PolicyState):
         self._review(*claims)
 
     def _is_evicted(self, task: Task) -> bool:
-        """Tell whether a task that is counted out is so because this session told it to go."""
+        """Tell whether a task is counted out because this session has evicted it."""
         before = self._counted.get(task.uid, TaskStatus.RELEASING)
         return task.status is TaskStatus.RELEASING and before is not TaskStatus.RELEASING
 
@@ -210,7 +210,7 @@ class Devices(PolicyState):
                 self._promised[use.claim] = Decided(bind.node, allocation)
 
     def _recall(self, key: str) -> None:
-        """Go by what a published bind allocates while one of its tasks is on that node."""
+        """Use what a published bind allocates while one of its tasks is on that node."""
         promised = self._promised.get(key)
         claim = self.claims.get(key)
         if promised is None or claim is None or claim.status.allocation is not None:

@@ -16,8 +16,8 @@ Amount = str | int | float
 Cpus = frozenset[int]
 NO_CPUS: Final[Cpus] = frozenset()
 _MILLI: Final = 1000
-_MOST_DIGITS: Final = 5
-_MOST_NUMA_NODES: Final = 12
+_DIGITS_MAX: Final = 5
+_NUMA_NODES_MAX: Final = 12
 """All sets of them are looked at; the kubelet's topology manager takes up to 8."""
 _CPU: Final = "cpu"
 
@@ -74,8 +74,8 @@ def topology_of(obj: Numatopology) -> Topology:
         for cpu, info in spec.cpu_detail.items()
     }
     numa_nodes = {place.numa for place in places.values()}
-    if len(numa_nodes) > _MOST_NUMA_NODES:
-        raise BadQuantity(f"{len(numa_nodes)} NUMA nodes are more than {_MOST_NUMA_NODES}")
+    if len(numa_nodes) > _NUMA_NODES_MAX:
+        raise BadQuantity(f"{len(numa_nodes)} NUMA nodes are more than {_NUMA_NODES_MAX}")
     stated = spec.numares.get(_CPU)
     reserved = math.ceil(milli(spec.res_reserved.get(_CPU, 0)) / _MILLI)
     kept = take(places, frozenset(places), reserved) or NO_CPUS
@@ -100,7 +100,7 @@ def cpu_set(text: str) -> Cpus:
 
 
 def _number(text: str) -> int:
-    if not text.strip().isdecimal() or len(text) > _MOST_DIGITS:
+    if not text.strip().isdecimal() or len(text) > _DIGITS_MAX:
         raise BadQuantity(f"{text[:20]!r} is no number of a CPU")
     return int(text)
 

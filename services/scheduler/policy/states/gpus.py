@@ -14,8 +14,8 @@ from typing_extensions import override
 from pumice import plugins
 from pumice.plugins import IntArray
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.own import own
-from services.scheduler.engine.resources.amounts import NODE_MOST, POD_MOST
+from services.scheduler.engine.narrowing import engine_record
+from services.scheduler.engine.resources.amounts import NODE_MAX, POD_MAX
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.task import Task
@@ -28,8 +28,8 @@ from shared.model.requests import pod_request
 GPU_INDEX: Final = "volcano.sh/gpu-index"
 GPU_MEMORY: Final = "volcano.sh/gpu-memory"
 GPU_NUMBER: Final = "volcano.sh/gpu-number"
-_MOST_DIGITS: Final = 9
-_MOST_CARDS: Final = 1_024
+_DIGITS_MAX: Final = 9
+_CARDS_MAX: Final = 1_024
 _UNHEALTHY: Final = "volcano.sh/gpu-unhealthy-ids"
 
 
@@ -105,8 +105,8 @@ class Gpus(PolicyState):
             return
         unhealthy = _card_ids(node.metadata.annotations.get(_UNHEALTHY, ""))
         cards = self._nodes.setdefault(name, _Cards())
-        each = min(memory // number, NODE_MOST)
-        cards.memory = {c: each for c in range(min(number, _MOST_CARDS)) if c not in unhealthy}
+        each = min(memory // number, NODE_MAX)
+        cards.memory = {c: each for c in range(min(number, _CARDS_MAX)) if c not in unhealthy}
 
     def remove(self, name: str) -> None:
         """Forget the cards of a node; its pods stay known."""
@@ -123,7 +123,7 @@ class Gpus(PolicyState):
             return None
         resource = pod_request(pod)
         memory, number = (
-            max(0, min(int(resource.get(name)) // 1000, POD_MOST))
+            max(0, min(int(resource.get(name)) // 1000, POD_MAX))
             for name in (GPU_MEMORY, GPU_NUMBER)
         )
         return GpuRequest(memory, number) if memory or number else None
@@ -171,7 +171,7 @@ class Gpus(PolicyState):
 
     @override
     def assume(self, bind: Bind) -> None:
-        """Go by the cards of a published bind, until the pod's object says so."""
+        """Use the cards of a published bind, until the pod's object says so."""
         if cards := _card_ids(bind.annotations.get(GPU_INDEX, "")):
             self._chosen[bind.uid] = (bind.node, cards)
 
@@ -182,7 +182,7 @@ class Gpus(PolicyState):
 
     @override
     def restore(self, kept: Any) -> None:
-        """Go by cards that were chosen elsewhere, until the pods' objects say so."""
+        """Use cards that were chosen elsewhere, until the pods' objects say so."""
         found = convert(kept, list[tuple[str, str, tuple[int, ...]]])
         self._chosen = {uid: (node, cards) for uid, node, cards in found}
 
@@ -190,7 +190,7 @@ class Gpus(PolicyState):
 
     def asked(self, task_class: plugins.TaskClass) -> GpuRequest:
         """Return what a task of a class asks for."""
-        found: GpuRequest = own(task_class, TaskClass).demands.get(self, _NO_CARDS)
+        found: GpuRequest = engine_record(task_class, TaskClass).demands.get(self, _NO_CARDS)
         return found
 
     def settle_on(self, task: plugins.Task) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ def _room(cards: _Cards, asked: GpuRequest) -> int:
 def _card_ids(text: str) -> tuple[int, ...]:
     """Return the numbers in `0,3`; none when one of them cannot be read."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    readable = all(part.isdecimal() and len(part) <= _MOST_DIGITS for part in parts)
+    readable = all(part.isdecimal() and len(part) <= _DIGITS_MAX for part in parts)
     return tuple(int(part) for part in parts) if readable else ()
 
 

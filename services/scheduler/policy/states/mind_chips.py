@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from services.scheduler.engine.resources.amounts import POD_MOST
+from services.scheduler.engine.resources.amounts import POD_MAX
 from services.scheduler.policy.states.cards import Card, CardUsage, Choice, Share, Shares, each
 from shared.api.core import Node, Pod
 from shared.model.numbers import whole
@@ -79,7 +79,7 @@ def _asked(pod: Pod) -> int:
         if amount < 0:
             raise BadQuantity(f"{CORES}: {stated[CORES]} is below 0")
         if amount:
-            return min(amount, POD_MOST)
+            return min(amount, POD_MAX)
     return 0
 
 
@@ -99,19 +99,19 @@ def _template(cores: int, labels: Mapping[str, str]) -> str:
 # --- choice --------------------------------------------------------------------------------------
 
 
-class Going(NamedTuple):
-    """Work of the device plugin of a node."""
+class PluginWork(NamedTuple):
+    """Unfinished work of the device plugin of a node."""
 
     templates: AbstractSet[str] = frozenset()
     """Of pods whose part is not made yet: it makes parts of one template at a time."""
-    unsteady: AbstractSet[str] = frozenset()
+    changing: AbstractSet[str] = frozenset()
     """Chips with such a pod of an earlier session: no other part is cut from them meanwhile."""
     groups: Mapping[str, int] = {}
     """Chip → groups of parts that it is cut into."""
 
 
 def choose(
-    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, going: Going
+    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
 ) -> Choice | None:
     """Return chips for one pod, None when they do not suffice.
 
@@ -121,11 +121,11 @@ def choose(
     if not cards or not want.cores:
         return None
     if want.cores % cards[0].cores == 0:
-        return _whole(cards, usage, want, going)
+        return _whole(cards, usage, want, work)
     for template in (want.template, _SMALLER.get(want.template, "")):
-        card = _with_room(cards, usage, template, going) if template else None
+        card = _with_room(cards, usage, template, work) if template else None
         if card is not None:
-            if going.templates - {template}:
+            if work.templates - {template}:
                 return None
             part = _PARTS[template]
             share = Share(card.uuid, template, part.cpus, part.cores)
@@ -135,28 +135,28 @@ def choose(
 
 
 def _whole(
-    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, going: Going
+    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
 ) -> Choice | None:
     number = want.cores // cards[0].cores
     free = [card for card in cards if not usage[card.uuid].slots]
-    if len(free) < number or going.templates - {""}:
+    if len(free) < number or work.templates - {""}:
         return None
     shares = tuple(Share(card.uuid, "", card.memory, card.cores) for card in free[:number])
     return Choice((shares,), _SCORE + _fullness(cards, usage))
 
 
 def _with_room(
-    cards: Sequence[Card], usage: Mapping[str, CardUsage], template: str, going: Going
+    cards: Sequence[Card], usage: Mapping[str, CardUsage], template: str, work: PluginWork
 ) -> Card | None:
-    found = [card for card in cards if _has_room(card, usage[card.uuid], _PARTS[template], going)]
+    found = [card for card in cards if _has_room(card, usage[card.uuid], _PARTS[template], work)]
     return min(found, key=lambda card: _room(card, usage[card.uuid]), default=None)
 
 
-def _has_room(card: Card, used: CardUsage, part: _Part, going: Going) -> bool:
+def _has_room(card: Card, used: CardUsage, part: _Part, work: PluginWork) -> bool:
     cores, cpus = _room(card, used)
-    groups = going.groups.get(card.uuid, 0)
+    groups = work.groups.get(card.uuid, 0)
     return (
-        card.uuid not in going.unsteady
+        card.uuid not in work.changing
         and cores >= part.cores
         and cpus >= part.cpus
         and not (groups == 3 and part.cores >= 4)  # noqa: PLR2004 - a fourth group has two cores
@@ -196,13 +196,13 @@ def shown_chips(annotations: Mapping[str, str]) -> Shares:
     `0,1` are whole ones, `0-vir04` is a part; `Ascend310P-0` is a chip that the device plugin gave
     out by number.
     """
-    told = annotations.get(CORES, "")
-    number, dash, template = told.partition("-")
+    stated = annotations.get(CORES, "")
+    number, dash, template = stated.partition("-")
     if dash:
         part = _PARTS.get(template)
         known = part is not None and whole(number) is not None
         return ((Share(number, template, part.cpus, part.cores),),) if part and known else ()
-    ids = told.split(",") if told else list(_ids(annotations.get(_CHIPS, "").split(",")))
+    ids = stated.split(",") if stated else list(_ids(annotations.get(_CHIPS, "").split(",")))
     shares = tuple(Share(each, "", 0, 0) for each in ids if whole(each) is not None)
     return (shares,) if shares else ()
 
@@ -223,14 +223,14 @@ def groups_in(real: str) -> str:
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-class Told(Struct, frozen=True):
-    """Entry of MindCluster about a node's chips."""
+class DeviceList(Struct, frozen=True):
+    """A node's chips in a ConfigMap of MindCluster."""
 
     devices: Mapping[str, str] = field(name="DeviceList", default_factory=dict)
 
 
 class NodeStatus(Struct, frozen=True):
-    """Entry of MindCluster about a node."""
+    """A node's status in a ConfigMap of MindCluster."""
 
     status: str = field(name="NodeStatus", default="")
 
@@ -239,12 +239,12 @@ APART: Final = "PreSeparate"
 """Status of a node that gets no NPU pods."""
 
 
-def chips_of(node: Node, told: Told | None) -> tuple[Card, ...]:
+def chips_of(node: Node, reported: DeviceList | None) -> tuple[Card, ...]:
     """Return the sound chips of a node; none of a node that is not labelled as one with 310Ps."""
     cores = _cores_per_chip(node)
     if not cores:
         return ()
-    listed = told.devices if told else {}
+    listed = reported.devices if reported else {}
     annotations = node.metadata.annotations
     names = _base(annotations.get(_BASE, "")) if _CHIPS in listed else _names(annotations, _CHIPS)
     broken = {

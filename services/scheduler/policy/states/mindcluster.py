@@ -18,9 +18,9 @@ from services.scheduler.policy.states.mind_chips import (
     APART,
     REAL,
     ChipWant,
-    Going,
+    DeviceList,
     NodeStatus,
-    Told,
+    PluginWork,
     chips_of,
     choose,
     groups_in,
@@ -48,8 +48,8 @@ class MindclusterNpus(SharedCards[ChipWant]):
         super().__init__(ChipWant())
         self.on: Final = on
         self._known: dict[str, Node] = {}
-        self._told: dict[str, Mapping[str, Told]] = {}
-        """ConfigMap → node → what it says."""
+        self._device_lists: dict[str, Mapping[str, DeviceList]] = {}
+        """ConfigMap → node → its entry."""
         self._apart: dict[str, frozenset[str]] = {}
         """ConfigMap → nodes that are to get no pods."""
         self._real: dict[str, str] = {}
@@ -58,8 +58,8 @@ class MindclusterNpus(SharedCards[ChipWant]):
         """Pods that this session has placed."""
 
     @override
-    def choose_this_way(self, way: object = None) -> None:
-        super().choose_this_way(None)
+    def set_choice_policy(self, policy: object = None) -> None:
+        super().set_choice_policy(None)
         self._fresh = set()
 
     @override
@@ -74,32 +74,34 @@ class MindclusterNpus(SharedCards[ChipWant]):
         """Read nodes, and what MindCluster tells of them."""
         if not self.on:
             return {}
-        told = {kinds.NPUINFO.token: Fold(self.put_told, self.remove_told)}
-        return {**super().folds(), **told}
+        config_maps = Fold(self.put_config_map, self.remove_config_map)
+        return {**super().folds(), kinds.NPUINFO.token: config_maps}
 
-    def put_told(self, key: str, told: ConfigMap) -> None:
-        """Take over what one ConfigMap tells."""
-        name = told.metadata.name
+    def put_config_map(self, key: str, config_map: ConfigMap) -> None:
+        """Take over the entries of a ConfigMap."""
+        name = config_map.metadata.name
         before = self._nodes_in(key)
-        self._told[key], self._apart[key] = {}, frozenset()
+        self._device_lists[key], self._apart[key] = {}, frozenset()
         if name.startswith(_DEVICES):
-            self._told[key] = dict(_read(told.data.get(name, ""), _OF_DEVICES, Told))
+            self._device_lists[key] = dict(
+                _read(config_map.data.get(name, ""), _OF_DEVICES, DeviceList)
+            )
         elif name == _STATUSES:
-            found = _read(told.data.get(name, ""), _OF_NODES, NodeStatus)
+            found = _read(config_map.data.get(name, ""), _OF_NODES, NodeStatus)
             self._apart[key] = frozenset(node for node, of in found if of.status == APART)
-        self._lay_again(before | self._nodes_in(key))
+        self._register_again(before | self._nodes_in(key))
 
-    def remove_told(self, key: str) -> None:
-        """Forget what a ConfigMap told that is gone."""
+    def remove_config_map(self, key: str) -> None:
+        """Forget the entries of a ConfigMap that is gone."""
         before = self._nodes_in(key)
-        self._told.pop(key, None)
+        self._device_lists.pop(key, None)
         self._apart.pop(key, None)
-        self._lay_again(before)
+        self._register_again(before)
 
     def _nodes_in(self, key: str) -> set[str]:
-        return {*self._told.get(key, ()), *self._apart.get(key, ())}
+        return {*self._device_lists.get(key, ()), *self._apart.get(key, ())}
 
-    def _lay_again(self, names: set[str]) -> None:
+    def _register_again(self, names: set[str]) -> None:
         for name in sorted(names & self._known.keys()):
             self.put(name, self._known[name])
 
@@ -112,9 +114,11 @@ class MindclusterNpus(SharedCards[ChipWant]):
     def register(self, found: NodeCards, node: Node) -> None:
         name = node.metadata.name
         self._known[name] = node
-        told = next((of[name] for _, of in sorted(self._told.items()) if name in of), None)
+        listed = next(
+            (of[name] for _, of in sorted(self._device_lists.items()) if name in of), None
+        )
         if not any(name in nodes for nodes in self._apart.values()):
-            found.cards = chips_of(node, told)
+            found.cards = chips_of(node, listed)
 
     @override
     def shown_by(self, annotations: Mapping[str, str]) -> Shares:
@@ -142,16 +146,16 @@ class MindclusterNpus(SharedCards[ChipWant]):
 
     @override
     def key_of(self, task_class: plugins.TaskClass) -> None:
-        """Return none: what goes on at a node decides as well, and no answer holds for two."""
+        """Return none: the work of a node's device plugin counts as well, so nothing is cached."""
 
     @override
     def choose(
         self, node: NodeCards, usage: Mapping[str, CardUsage], want: ChipWant, closed: set[str]
     ) -> Choice | None:
-        return choose(node.cards, usage, want, self._going(node, usage))
+        return choose(node.cards, usage, want, self._plugin_work(node, usage))
 
-    def _going(self, node: NodeCards, usage: Mapping[str, CardUsage]) -> Going:
-        used, templates, unsteady = node.usage(), set[str](), set[str]()
+    def _plugin_work(self, node: NodeCards, usage: Mapping[str, CardUsage]) -> PluginWork:
+        used, templates, changing = node.usage(), set[str](), set[str]()
         groups: dict[str, set[str]] = {}
         for uid, held in node.pods.items():
             real = self._real.get(uid, "")
@@ -161,11 +165,13 @@ class MindclusterNpus(SharedCards[ChipWant]):
                     continue
                 templates.add(share.type)
                 if uid not in self._fresh:
-                    unsteady.add(share.uuid)
+                    changing.add(share.uuid)
         for uuid, now in usage.items():
             if now.slots > used[uuid].slots:  # by pods that this one is asked to come after
                 templates |= now.types
-        return Going(templates, unsteady, {uuid: len(of - {""}) for uuid, of in groups.items()})
+        return PluginWork(
+            templates, changing, {uuid: len(of - {""}) for uuid, of in groups.items()}
+        )
 
 
 def _read(text: str, prefix: str, form: type[_T]) -> Iterator[tuple[str, _T]]:

@@ -69,7 +69,7 @@ class Budget(NamedTuple):
     """Names of pods whose eviction the budget has counted already."""
 
     def protects(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether it speaks of a pod; ⚠ an empty selector speaks of none."""
+        """Tell whether it selects a pod; ⚠ an empty selector selects none."""
         selector = self.selector
         return selector is not None and bool(selector.requirements) and selector.matches(labels)
 

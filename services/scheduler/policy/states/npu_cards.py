@@ -78,7 +78,7 @@ class NpuWant(NamedTuple):
     def of(cls, pod: Pod) -> "NpuWant | None":
         """Return what a pod asks for or shows to have. Raises `BadQuantity`."""
         requests, annotations = requests_of(pod.spec), pod.metadata.annotations
-        if not requests and not _telling_shares(annotations):
+        if not requests and not _shares_annotations(annotations):
             return None
         return cls(requests, annotations.get(MODE) == SLICED)
 
@@ -287,7 +287,7 @@ def _network(found: _Registered) -> int | None:
     return int(number) if isinstance(number, int | float) else None
 
 
-def _telling_shares(annotations: Mapping[str, str]) -> list[str]:
+def _shares_annotations(annotations: Mapping[str, str]) -> list[str]:
     named = [key for key in annotations if key.startswith(_PREFIX_OF_CHIPS)]
     return sorted(key for key in named if key.endswith(_ALLOCATED)) if named else named
 
@@ -296,7 +296,7 @@ def shown_shares(annotations: Mapping[str, str]) -> Shares:
     """Return the NPUs that a pod's annotations say it has."""
     return tuple(
         container
-        for key in _telling_shares(annotations)
+        for key in _shares_annotations(annotations)
         for container in read_shares(annotations[key])
         if container
     )
@@ -314,7 +314,7 @@ def annotations_of(
 ) -> Mapping[str, str]:
     """Return what the device plugin of a node reads of a pod that is bound to it."""
     seconds = str(int(now_s))
-    told = {
+    annotations = {
         "hami.io/vgpu-node": node,
         "hami.io/vgpu-time": seconds,
         "hami.io/bind-phase": "allocating",
@@ -324,11 +324,11 @@ def annotations_of(
     for word in dict.fromkeys(share.type for container in shares for share in container):
         own = [container for container in shares if container and container[0].type == word]
         shown = "".join(f"{show(container)};" for container in own)
-        told[f"{_PREFIX}{word}-devices-to-allocate"] = shown
-        told[f"{_PREFIX}{word}{_ALLOCATED}"] = shown
+        annotations[f"{_PREFIX}{word}-devices-to-allocate"] = shown
+        annotations[f"{_PREFIX}{word}{_ALLOCATED}"] = shown
         slices = [_slice(share, table, sliced=sliced) for each in own for share in each]
-        told[HUAWEI + word] = msgspec.json.encode(slices).decode()
-    return told
+        annotations[HUAWEI + word] = msgspec.json.encode(slices).decode()
+    return annotations
 
 
 def _slice(share: Share, table: Table, *, sliced: bool) -> _Slice:

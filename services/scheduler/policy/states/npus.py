@@ -30,7 +30,7 @@ class Npus(SharedCards[NpuWant]):
 
     def choose_by(self, *, policy: str, table: Table) -> None:
         """Say how cards are chosen, and into which parts they are cut."""
-        self.choose_this_way((policy, table))
+        self.set_choice_policy((policy, table))
         self._policy, self._table = policy, table
 
     @override

@@ -107,7 +107,7 @@ class Numa(PolicyState):
 
     @override
     def restore(self, kept: Any) -> None:
-        """Go by CPUs that were chosen elsewhere, until a Numatopology shows them."""
+        """Use CPUs that were chosen elsewhere, until a Numatopology shows them."""
         found = convert(kept, list[tuple[str, str, frozenset[int]]])
         self._kept = {uid: (node, cpus) for uid, node, cpus in found}
 

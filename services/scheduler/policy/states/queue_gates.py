@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.own import own
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.policy_state import PolicyState
 from services.scheduler.engine.tasks.task import Task
@@ -99,4 +99,4 @@ class QueueGates(PolicyState):
 
     def reserves(self, task_class: TaskClass) -> bool:
         """Tell whether tasks of a class have reserved what they ask for."""
-        return own(task_class, TaskClass).demands.get(self) == _OPEN
+        return engine_record(task_class, TaskClass).demands.get(self) == _OPEN

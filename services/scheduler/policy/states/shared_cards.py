@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from pumice import plugins
 from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.own import own
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.tasks.classes import TaskClass
 from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
 from services.scheduler.engine.tasks.task import Task
@@ -106,18 +106,18 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
         """Pod uid → shares, as its annotation says them."""
         self._chosen: dict[str, tuple[str, Shares]] = {}
         """Pod uid → node and shares that a plan binds it with, until its object says so."""
-        self._way: Hashable = None
+        self._choice_policy: Hashable = None
         """How cards are chosen in this session."""
         self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
         self._tables: dict[Hashable, dict[tuple[State, int], float | None]] = {}
         """Demand → (state of the cards, pods before this one) → score. Most nodes have cards in the
         same state as others, so that few are computed."""
 
-    def choose_this_way(self, way: Hashable) -> None:
-        """Go by `way` from now on; what was computed by another is forgotten."""
-        if way != self._way or sum(map(len, self._tables.values())) > _TABLE_LIMIT:
+    def set_choice_policy(self, policy: Hashable) -> None:
+        """Choose by `policy` from now on; scores of another policy are forgotten."""
+        if policy != self._choice_policy or sum(map(len, self._tables.values())) > _TABLE_LIMIT:
             self._tables = {}
-        self._way = way
+        self._choice_policy = policy
         self._steps = {}
 
     @override
@@ -225,7 +225,7 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
 
     @override
     def assume(self, bind: Bind) -> None:
-        """Go by the shares of a published bind, until the pod's object says so."""
+        """Use the shares of a published bind, until the pod's object says so."""
         if shares := self.shown_by(bind.annotations):
             self._chosen[bind.uid] = (bind.node, shares)
 
@@ -236,7 +236,7 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
 
     @override
     def restore(self, kept: Any) -> None:
-        """Go by shares that were chosen elsewhere, until the pods' objects say so."""
+        """Use shares that were chosen elsewhere, until the pods' objects say so."""
         found = convert(kept, list[tuple[str, str, str]])
         self._chosen = {uid: (node, read_shares(shown)) for uid, node, shown in found}
 
@@ -244,7 +244,7 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
 
     def want(self, task_class: plugins.TaskClass) -> Want:
         """Return what a task of a class asks for."""
-        found: Want = own(task_class, TaskClass).demands.get(self, self._nothing)
+        found: Want = engine_record(task_class, TaskClass).demands.get(self, self._nothing)
         return found
 
     def settle_on(self, task: plugins.Task) -> Shares:

@@ -57,7 +57,7 @@ class VGpus(SharedCards[Want]):
         matches: Callable[[Mapping[str, str]], frozenset[int]],
     ) -> None:
         """Say how cards are chosen: `matches` gives the exclusive rules that labels match."""
-        self.choose_this_way(policy)
+        self.set_choice_policy(policy)
         self._now, self._policy, self._matches = now, policy, matches
 
     @override

@@ -1,4 +1,4 @@
-"""Patience: at which gates jobs may be parked under a configuration (`engine.session.waking`).
+"""At which gates jobs may be parked under a configuration (`engine.session.waking`).
 
 A parked job misses its turns. That is right where a refusal rests on amounts that only become
 scarcer in the course of a cycle, and where nothing but amounts decides: no clock, no plugin of
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from services.scheduler.config import PluginOption, SchedulerConfig
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 
-_PATIENT: Final = frozenset(
+_PARKING_PLUGINS: Final = frozenset(
     {
         "priority",
         "gang",
@@ -31,16 +31,16 @@ _PATIENT: Final = frozenset(
 )
 """Plugins whose refusals rest on amounts; predicates may refuse for any reason.
 
-`reservation` goes by the clock, and says of which jobs (`Hooks.job_watched`).
+`reservation` depends on the clock, and says for which jobs it does (`Hooks.job_watched`).
 """
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
-_WITHOUT_A_TAKER: Final = "shuffle"
-_HOLDING: Final = "reservation"
-"""Holds jobs in their turns, so that who takes what is free is not told by their order alone."""
+_EVICTS_FOR_NO_TASK: Final = "shuffle"
+_HOLDS_JOBS: Final = "reservation"
+"""Holds jobs in their turns, so that their order alone does not say which gets what is free."""
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 
 
-class Patience(NamedTuple):
+class ParkingPolicy(NamedTuple):
     """Whether jobs may be parked."""
 
     entering: bool = False
@@ -49,14 +49,16 @@ class Patience(NamedTuple):
     """While nodes or the queue's share are too little for them."""
 
 
-def patience(config: SchedulerConfig, plugins: Plugins, *, contending: bool = False) -> Patience:
+def parking_policy(
+    config: SchedulerConfig, plugins: Plugins, *, contending: bool = False
+) -> ParkingPolicy:
     """Return where jobs may be parked.
 
     Jobs with pods may be where actions evict after allocate, if it is asked who of them contends
     for victims (`policy.prospects`).
     """
     if not judges_alike(config, plugins):
-        return Patience()
+        return ParkingPolicy()
     options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
     first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
@@ -64,7 +66,7 @@ def patience(config: SchedulerConfig, plugins: Plugins, *, contending: bool = Fa
     gangs = any(
         option.name == "gang" and all(option.flags[flag] for flag in asked) for option in options
     )
-    return Patience(
+    return ParkingPolicy(
         entering="enqueue" in actions[:first],
         placing=gangs
         and "allocate" in actions[:first]
@@ -75,19 +77,23 @@ def patience(config: SchedulerConfig, plugins: Plugins, *, contending: bool = Fa
 def _asks_all(config: SchedulerConfig, actions: Sequence[str]) -> bool:
     """Tell whether a gang's prospects depend on amounts and victims alone in these actions."""
     names = {option.name for tier in config.tiers for option in tier.plugins}
-    return _HOLDING not in names and "allocate" not in actions and _WITHOUT_A_TAKER not in actions
+    return (
+        _HOLDS_JOBS not in names
+        and "allocate" not in actions
+        and _EVICTS_FOR_NO_TASK not in actions
+    )
 
 
 def judges_alike(config: SchedulerConfig, plugins: Plugins) -> bool:
-    """Tell whether all plugins go by amounts, priorities and counts, and so by nothing else.
+    """Tell whether all plugins read amounts, priorities and counts of jobs, and nothing else.
 
     Two jobs of a queue that have the same of these get the same answers then.
     """
-    return all(_is_patient(option, plugins) for tier in config.tiers for option in tier.plugins)
+    return all(_allows_parking(option, plugins) for tier in config.tiers for option in tier.plugins)
 
 
-def _is_patient(option: PluginOption, plugins: Plugins) -> bool:
+def _allows_parking(option: PluginOption, plugins: Plugins) -> bool:
     name = option.name
-    if name not in _PATIENT or plugins[name] is not PLUGINS[name]:
+    if name not in _PARKING_PLUGINS or plugins[name] is not PLUGINS[name]:
         return False
     return not option.arguments.get(_DEVICES) and not option.flags["enableHierarchy"]

@@ -17,7 +17,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroupConditionType
 from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
 
-PODS_MOST: Final = 100
+PODS_MAX: Final = 100
 """Pods whose lives one answer tells."""
 _AT_THE_GATE: Final = "waits for its queue"
 _OF_A_POD: Final = {"waits for a node": "Waits", "is bound": "Bound", "runs": "Running"}
@@ -90,7 +90,7 @@ def timeline(
         kind=JOB.kind if known.is_job else PODGROUP.kind, namespace=namespace, name=name
     )
     pods = [span for span in root.spans if span.name == "pod"]
-    entries = [*_of_job(root, about), *(e for pod in pods[:PODS_MOST] for e in _of_pod(pod))]
+    entries = [*_of_job(root, about), *(e for pod in pods[:PODS_MAX] for e in _of_pod(pod))]
     phase, _, queue = root.detail.partition(", queue ")
     if not queue and phase.startswith("queue "):
         phase, queue = "", phase.removeprefix("queue ")
@@ -99,7 +99,7 @@ def timeline(
         queue=queue,
         phase=phase,
         entries=tuple(sorted(entries, key=lambda each: (each.at, _RANKS.index(each.what)))),
-        hidden_pods=max(0, len(pods) - PODS_MOST),
+        hidden_pods=max(0, len(pods) - PODS_MAX),
     )
 
 

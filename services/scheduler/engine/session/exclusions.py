@@ -12,10 +12,10 @@ from typing import NamedTuple, Self
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.journal import BrokenOff
 
-_MOST_LETTERS = 300
+_LETTERS_MAX = 300
 
 
-class Aside(NamedTuple):
+class Exclusion(NamedTuple):
     """One job, queue or action that was left out of a session."""
 
     kind: str
@@ -29,27 +29,27 @@ class Aside(NamedTuple):
     @property
     def reason(self) -> str:
         """The error as one line for a person."""
-        text = " ".join(str(self.error)[: 2 * _MOST_LETTERS].split())[:_MOST_LETTERS]
+        text = " ".join(str(self.error)[: 2 * _LETTERS_MAX].split())[:_LETTERS_MAX]
         return f"left out, {self.stage} failed: {type(self.error).__name__}: {text}"
 
 
-class Asides:
+class Exclusions:
     """Jobs, queues and actions that one session has left out."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], Aside] = {}
-        self.unsound: Aside | None = None
+        self.found: dict[tuple[str, str], Exclusion] = {}
+        self.unsound: Exclusion | None = None
         """The job that was handled when a change broke off half-way."""
 
-    def note(self, aside: Aside) -> None:
+    def note(self, exclusion: Exclusion) -> None:
         """Leave something out; the first error counts."""
-        self.found.setdefault((aside.kind, aside.key), aside)
+        self.found.setdefault((exclusion.kind, exclusion.key), exclusion)
 
     def has(self, job: Job) -> bool:
         """Tell whether a job was left out."""
         return bool(self.found) and ("podgroups", job.key) in self.found
 
-    def job(self, job: Job) -> Aside | None:
+    def job(self, job: Job) -> Exclusion | None:
         """Return why a job was left out."""
         return self.found.get(("podgroups", job.key))
 
@@ -57,10 +57,10 @@ class Asides:
 class StageIsolation:
     """The handling of one job, queue or action: an exception is noted and goes no further."""
 
-    __slots__ = ("_asides", "_stage", "_subject", "failed")
+    __slots__ = ("_exclusions", "_stage", "_subject", "failed")
 
-    def __init__(self, asides: Asides, stage: str, subject: Job | Queue | None) -> None:
-        self._asides = asides
+    def __init__(self, exclusions: Exclusions, stage: str, subject: Job | Queue | None) -> None:
+        self._exclusions = exclusions
         self._stage = stage
         self._subject = subject
         self.failed = False
@@ -74,19 +74,19 @@ class StageIsolation:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception) or self._asides.unsound is not None:
+        if not isinstance(error, Exception) or self._exclusions.unsound is not None:
             return False
         self.failed = True
         subject = self._subject
         if isinstance(subject, Job):
-            aside = Aside("podgroups", subject.key, self._stage, error, subject.uid)
+            exclusion = Exclusion("podgroups", subject.key, self._stage, error, subject.uid)
         elif isinstance(subject, Queue):
-            aside = Aside("queues", subject.name, self._stage, error, subject.uid)
+            exclusion = Exclusion("queues", subject.name, self._stage, error, subject.uid)
         else:
-            aside = Aside("actions", self._stage, self._stage, error)
-        self._asides.note(aside)
+            exclusion = Exclusion("actions", self._stage, self._stage, error)
+        self._exclusions.note(exclusion)
         if isinstance(error, BrokenOff):
-            self._asides.unsound = aside
-            error.job = aside.key if aside.kind == "podgroups" else ""
+            self._exclusions.unsound = exclusion
+            error.job = exclusion.key if exclusion.kind == "podgroups" else ""
             return False
         return True

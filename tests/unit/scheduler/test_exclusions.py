@@ -87,23 +87,23 @@ def world(point: str) -> tuple[Cluster, dict]:
 def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None:
     made, plugins = world(point)
     placed: dict[str, str] = {}
-    asides: dict = {}
+    exclusions: dict = {}
     for _ in range(3):
         plan = decide(
             made.cluster_state,
             made.config,
             now=0.0,
             plugins=plugins,
-            look=lambda session, _: asides.update(session.asides.found),
+            look=lambda session, _: exclusions.update(session.exclusions.found),
         )
         made.publish(plan)
         placed |= binds_of(plan)
     assert {"good-0", "good-1"} <= set(placed)
     assert made.cluster_state.audit() == []
-    assert asides or point in {"preemptable", "reclaimable"}
-    for (kind, key), aside in asides.items():
-        assert "bad" in key or kind == "actions", aside
-        assert "ZeroDivisionError" in aside.reason
+    assert exclusions or point in {"preemptable", "reclaimable"}
+    for (kind, key), exclusion in exclusions.items():
+        assert "bad" in key or kind == "actions", exclusion
+        assert "ZeroDivisionError" in exclusion.reason
 
 
 def test_the_podgroup_of_a_job_that_is_left_out_says_so() -> None:

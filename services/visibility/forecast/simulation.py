@@ -1,12 +1,12 @@
-"""One play: the engine decides on, while running jobs end and others come, until jobs start.
+"""One simulation: the engine decides on, while running jobs end and others come, until jobs start.
 
 Time goes from one end of a job to the next; ends and arrivals close to each other count as one
 moment, and the more so the farther away they are, which bounds the number of cycles. The cluster
 state is changed as `Imagined` and is the same afterwards.
 
 What is coarse: a gang ends as a whole; a gang that loses pods below its minimum begins anew; pods
-that are told to go are gone at once; plugins that go by the clock are asked at the moments that
-are played only.
+that are evicted are gone at once; plugins that go by the clock are asked at the simulated moments
+only.
 """
 
 import heapq
@@ -29,7 +29,7 @@ from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import explanation_of
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.scheduler.policy.patience import patience
+from services.scheduler.policy.parking_policy import parking_policy
 from services.visibility.forecast import shapes
 from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
 from services.visibility.forecast.shapes import Arrival, Arrivals, Templates
@@ -48,7 +48,7 @@ _COMPLETED: Final = "Completed"
 
 
 class Bounds(NamedTuple):
-    """Limits of one play."""
+    """Limits of one simulation."""
 
     horizon_s: float = 7 * 86_400.0
     moments: int = 600
@@ -61,7 +61,7 @@ class Bounds(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The part of a scheduler that does not change from play to play."""
+    """The part of a scheduler that does not change from simulation to simulation."""
 
     config: SchedulerConfig
     plugins: Plugins = PLUGINS
@@ -73,7 +73,7 @@ class Rules(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The starts that a play has shown."""
+    """The starts that a simulation has shown."""
 
     starts: dict[str, float]
     """Job → when it started, in Unix seconds."""
@@ -81,8 +81,8 @@ class Outcome(NamedTuple):
     """Job that did not start → the gate that stopped it last, and its words."""
     settled: bool
     """Whether nothing was left that could have changed anything: those jobs never start."""
-    played_s: float
-    """How far it was played, in seconds: what has not started would start later."""
+    simulated_s: float
+    """How many seconds were simulated: what has not started would start later."""
     bases: dict[Basis, int]
     """Where the durations of jobs that ended came from."""
 
@@ -100,13 +100,13 @@ def waiting(cluster_state: ClusterState) -> list[str]:
     return sorted(job.key for job in jobs.all() if jobs.takes_part(job) and waits(job))
 
 
-def goes_on_for_ever(job: Job) -> bool:
+def is_service(job: Job) -> bool:
     """Tell whether a job's pods are those of a service, which do not end unless they say so."""
     return job.owner_kind in _SERVICES
 
 
-class Play:
-    """One play of a cluster state; `run` it once."""
+class Simulation:
+    """One simulation of a cluster state; `run` it once."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Play:
         and its end would delay the jobs of a line again and again."""
         self._uniform = uniform
         self._bounds = bounds
-        self._coming = arrivals.to_come(now, uniform)
+        self._future_arrivals = arrivals.future(now, uniform)
         self._came = 0
         self._ends: list[tuple[float, int, str, Callable[[Job], None]]] = []
         self._run_of: dict[str, int] = {}
@@ -136,67 +136,69 @@ class Play:
         self._ordinal = 0
         self._subjects: dict[str, Subject] = {}
         self._starts: dict[str, float] = {}
-        self._to_come: dict[str, Arrival] = {}
+        self._arrivals: dict[str, Arrival] = {}
         self._bases: dict[Basis, int] = {}
-        self._patience = patience(rules.config, rules.plugins)._asdict()
+        self._parking_policy = parking_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
 
-    def run(self, asked: Collection[str], enough: Callable[[], bool] = lambda: False) -> Outcome:
-        """Play until all of these jobs have started or the bounds are reached; undo everything.
+    def run(
+        self, asked: Collection[str], out_of_time: Callable[[], bool] = lambda: False
+    ) -> Outcome:
+        """Simulate until all of these jobs have started or the bounds are reached; undo everything.
 
-        It ends, too, when it has been `enough`, which is asked after each moment.
+        It ends, too, when it is `out_of_time`, which is asked after each moment.
         """
         open_ = set(asked)
         with self._imagined:
-            self._begin()
+            self._schedule_ends()
             quiet = self._decide()
-            played_s = self._bounds.horizon_s
+            simulated_s = self._bounds.horizon_s
             for number in count():
                 open_ -= self._starts.keys()
-                if not open_ or number == self._bounds.moments or enough():
-                    played_s = self._moment - self._begun
+                if not open_ or number == self._bounds.moments or out_of_time():
+                    simulated_s = self._moment - self._begun
                     break
-                if not self._pass_on():
+                if not self._advance():
                     break
                 quiet = self._decide()
             open_ -= self._starts.keys()
             stopped_by = self._explain(sorted(open_)) if open_ else {}
-        settled = quiet and not self._ends and self._coming.at == math.inf
+        settled = quiet and not self._ends and self._future_arrivals.at == math.inf
         return Outcome(
             starts={key: at for key, at in self._starts.items() if key in asked},
             stopped_by=stopped_by,
             settled=settled,
-            played_s=played_s,
+            simulated_s=simulated_s,
             bases=self._bases,
         )
 
     # --- time --------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Let what runs end when it will."""
+    def _schedule_ends(self) -> None:
+        """Schedule the ends of the jobs that run."""
         for job in sorted(self._cluster_state.jobs.all(), key=lambda job: job.key):
             held = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
             if job.by_status[TaskStatus.RELEASING]:
-                self._at(self._now + _LEAVING_S, job, self._let_go)
+                self._schedule(self._now + _LEAVING_S, job, self._remove_terminating)
             if held and self._ends_ever(job):
                 since = min((t.started for t in held), default=self._now)
                 self._schedule_end(job, max(0.0, self._now - since))
 
     def _ends_ever(self, job: Job) -> bool:
-        return not goes_on_for_ever(job) or self._rules.stated(job) is not None
+        return not is_service(job) or self._rules.stated(job) is not None
 
     def _schedule_end(self, job: Job, elapsed: float | None = None) -> None:
         stated, subject = self._rules.stated(job), self._subject(job)
         if elapsed is None:
-            left = self._durations.lasts(subject, stated, self._uniform)
+            left = self._durations.total_s(subject, stated, self._uniform)
         else:
-            left = self._durations.goes_on(subject, stated, elapsed, self._uniform)
+            left = self._durations.remaining_s(subject, stated, elapsed, self._uniform)
         basis = self._durations.basis(subject, stated)
         self._bases[basis] = self._bases.get(basis, 0) + 1
-        self._at(self._moment + left, job, self._end)
+        self._schedule(self._moment + left, job, self._end)
         self._run_of[job.key] = self._ordinal
 
-    def _at(self, when: float, job: Job, what: Callable[[Job], None]) -> None:
+    def _schedule(self, when: float, job: Job, what: Callable[[Job], None]) -> None:
         self._ordinal += 1
         heapq.heappush(self._ends, (when, self._ordinal, job.key, what))
 
@@ -206,18 +208,18 @@ class Play:
             found = self._subjects[job.key] = subject_of(job)
         return found
 
-    def _pass_on(self) -> bool:
-        """Go on to the next moment; return False if there is none within the bounds."""
-        upcoming = min(self._next_end_at(), self._coming.at)
+    def _advance(self) -> bool:
+        """Advance to the next moment; return False if there is none within the bounds."""
+        upcoming = min(self._next_end_at(), self._future_arrivals.at)
         if upcoming - self._begun > self._bounds.horizon_s:
             return False
         passed = upcoming - self._begun
         until = upcoming + max(self._bounds.together_s, self._bounds.together * passed)
         ends: list[float] = []
-        while min(self._next_end_at(), self._coming.at) <= until:
+        while min(self._next_end_at(), self._future_arrivals.at) <= until:
             end = self._next_end_at()
-            self._now = max(self._now, min(end, self._coming.at))
-            if end <= self._coming.at:
+            self._now = max(self._now, min(end, self._future_arrivals.at))
+            if end <= self._future_arrivals.at:
                 ends.append(end)
                 self._next_end()
             else:
@@ -231,7 +233,9 @@ class Play:
     def _next_end(self) -> None:
         _, ordinal, key, what = heapq.heappop(self._ends)
         job = self._cluster_state.jobs.get(key)
-        if job is not None and (what == self._let_go or self._run_of.get(key) == ordinal):
+        if job is not None and (
+            what == self._remove_terminating or self._run_of.get(key) == ordinal
+        ):
             what(job)
 
     def _end(self, job: Job) -> None:
@@ -241,19 +245,19 @@ class Play:
         self._imagined.phase(job, _COMPLETED)
         del self._run_of[job.key]
 
-    def _let_go(self, job: Job) -> None:
+    def _remove_terminating(self, job: Job) -> None:
         leaving = list(job.by_status[TaskStatus.RELEASING].values())
         self._imagined.settle(job, leaving, TaskStatus.SUCCEEDED)
 
     def _arrive(self) -> None:
-        arrival = self._coming.take()
+        arrival = self._future_arrivals.take()
         self._came += 1
         if self._came >= self._bounds.arrivals:
-            self._coming.at = math.inf
+            self._future_arrivals.at = math.inf
         key = f"{arrival.subject.namespace}/~{self._came}"
         self._imagined.fold(PODGROUP, shapes.group(key, arrival, now=self._now))
         self._subjects[key] = arrival.subject
-        self._to_come[key] = arrival
+        self._arrivals[key] = arrival
 
     # --- decisions ---------------------------------------------------------------------------
 
@@ -276,7 +280,7 @@ class Play:
             run_actions(session, self._rules.config)
             entered = [j for j in session.jobs if j.key not in let_in and not j.is_pending]
             binds, evictions = session.binds, list(session.evictions)
-            parkable = refused(session, **self._patience)
+            parkable = refused(session, **self._parking_policy)
         finally:
             session.close()
         for job, order, demand in parkable:
@@ -294,7 +298,7 @@ class Play:
         for job in self._cluster_state.jobs.unsettled():
             if job.phase != _INQUEUE or job.tasks:
                 continue
-            arrival = self._to_come.get(job.key)
+            arrival = self._arrivals.get(job.key)
             made = [] if arrival is not None else list(self._rules.templates(job))
             if not made:
                 dimensions = self._cluster_state.dimensions
