@@ -126,7 +126,7 @@ def review(sim: "Simulation", planted: Planted) -> None:
 
 async def hostile(sim: "Simulation") -> None:
     """Play it."""
-    furnish(sim)
+    create_queue_and_nodes(sim)
     attack = Attack(sim)
     cluster = [plural for plural in SOUND if plural not in TENANT]
     await healthy_gang(sim, "before")
@@ -175,7 +175,7 @@ async def nothing_is_left(sim: "Simulation") -> None:
         sim.judge.broken(NAMESPACE, f"still set aside: {line}")
 
 
-def furnish(sim: "Simulation") -> None:
+def create_queue_and_nodes(sim: "Simulation") -> None:
     """Make what belongs to the healthy alone: a queue and nodes."""
     sim.cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
     queue = {

@@ -137,7 +137,7 @@ class Machine:
             sim.server,
             who=self.instance,
             network=sim.network,
-            api=sim.api_weather,
+            api=sim.api_faults,
             story=sim.story,
             judge=sim.judge,
             alive=lambda: alive[0],
@@ -168,7 +168,7 @@ class Machine:
         self.alive[0] = False
         lost = self._sim.rng.random() < 0.5
         for client in self._clients:
-            client.sever(lost=lost)
+            client.kill(lost=lost)
         assert self._task is not None
         self._task.cancel()
 
@@ -207,13 +207,13 @@ class Machine:
         self._clients = [old for old in self._clients if old.is_connected]
         self._clients.append(client)
         if not self.is_up:
-            client.sever(lost=True)
+            client.kill(lost=True)
         return client
 
     def _die(self, point: str) -> None:
         self._sim.story.tell("nemesis", "fault point reached", point=point, instance=self.instance)
         self.kill()
-        self._sim.revive(self)
+        self._sim.restart_later(self)
 
     async def _run(
         self, context: Context, kube: Kube, bus: NatsBus, stop: asyncio.Event, alive: list[bool]

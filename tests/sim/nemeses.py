@@ -40,14 +40,14 @@ async def reorder(sim: "Simulation") -> None:
 async def duplicate(sim: "Simulation") -> None:
     """Acknowledgements are lost, and so are answers of the API server to what it has done."""
     sim.network.lost_share = sim.rng.uniform(0.1, 0.6)
-    sim.api_weather.lost_share = sim.rng.uniform(0.01, 0.08)
+    sim.api_faults.lost_share = sim.rng.uniform(0.01, 0.08)
     sim.tell("lost acknowledgements", share=round(sim.network.lost_share, 3))
 
 
 async def refusals(sim: "Simulation") -> None:
     """The API server answers 409, 429, 500 and 503 to some requests."""
-    sim.api_weather.refused_share = sim.rng.uniform(0.03, 0.25)
-    sim.tell("refusals", share=round(sim.api_weather.refused_share, 3))
+    sim.api_faults.refused_share = sim.rng.uniform(0.03, 0.25)
+    sim.tell("refusals", share=round(sim.api_faults.refused_share, 3))
 
 
 async def kills(sim: "Simulation") -> None:
@@ -56,7 +56,7 @@ async def kills(sim: "Simulation") -> None:
         await asyncio.sleep(sim.rng.uniform(0.5, 5))
         victim = sim.rng.choice(sim.machines)
         victim.kill()
-        sim.revive(victim)
+        sim.restart_later(victim)
 
 
 async def faults(sim: "Simulation") -> None:
@@ -76,7 +76,7 @@ async def restarts(sim: "Simulation") -> None:
         for machine in sim.machines:
             if machine.service == service:
                 machine.stop()
-                sim.revive(machine)
+                sim.restart_later(machine)
 
 
 async def watch_gap(sim: "Simulation") -> None:
@@ -136,7 +136,7 @@ async def crowd(sim: "Simulation") -> None:
             victim.kill()
         else:
             victim.stop()
-        sim.revive(victim)
+        sim.restart_later(victim)
 
 
 async def hostile(sim: "Simulation") -> None:
@@ -228,10 +228,10 @@ async def api_away(sim: "Simulation") -> None:
     """The API server refuses connections for a while."""
     await asyncio.sleep(sim.rng.uniform(1, 8))
     sim.tell("api server away")
-    sim.api_weather.away = True
+    sim.api_faults.away = True
     sim.break_watches()
     await asyncio.sleep(sim.rng.choice((0.5, 3.0, 8.0)))
-    sim.api_weather.away = False
+    sim.api_faults.away = False
     sim.tell("api server back")
 
 

@@ -21,24 +21,24 @@ from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.memory_nats.stream import Stored
 from services.cache.adapters import watcher
 from shared.contracts.permissions import permissions
-from tests.sim import hostile, nemeses, remains, workloads
-from tests.sim.asked import Asked
+from tests.sim import hostile, lasting_messages, nemeses, workloads
 from tests.sim.cluster import Cluster, Judge, Refused
 from tests.sim.intents import Ledger
 from tests.sim.machine import SERVICES, Machine
+from tests.sim.network import ApiFaults, FaultyNetwork
+from tests.sim.request_counts import RequestCounts
 from tests.sim.story import Story
 from tests.sim.three import ThreeServers
-from tests.sim.weather import ApiWeather, NetworkWeather
 from tests.support import world
 from tests.support.api_server import ApiServer
 from tests.support.simloop import SimClock, SimLoop
 
 TICK_S = (0.01, 0.15)
 """How soon garbage collection and kubelets notice what they have to do."""
-CALM_S = 60.0
+SETTLE_S = 60.0
 """How long everything may take to come to its end when nothing goes wrong any more."""
-LOOK_S = 0.5
-CLEAR_S = 5.0
+POLL_S = 0.5
+CLEAN_S = 5.0
 """How long the last deletions may take to reach the streams after that."""
 HERE = Path(__file__).parent
 CONFS = {
@@ -82,9 +82,9 @@ class Simulation:
         self.seed = seed
         self.rng = random.Random(f"events-{seed}")
         self.story = Story(loop.time)
-        self.asked = Asked(loop.time)
-        self.network = NetworkWeather(random.Random(f"network-{seed}"))
-        self.api_weather = ApiWeather(random.Random(f"api-{seed}"))
+        self.asked = RequestCounts(loop.time)
+        self.network = FaultyNetwork(random.Random(f"network-{seed}"))
+        self.api_faults = ApiFaults(random.Random(f"api-{seed}"))
         self.nats = self._make_nats(clock.now, of_three="nats_of_three" in nemesis_names)
         self.server = make_server(clock.now, seed)
         self.cluster = Cluster(self.server, self.story)
@@ -98,8 +98,8 @@ class Simulation:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._over = False
         self._settled_s = 0.0
-        self._pace = random.Random(f"pace-{seed}")
-        self._furnish()
+        self._tick_rng = random.Random(f"pace-{seed}")
+        self._create_cluster()
         self.judge = Judge(self.cluster, self.story)
         self.judge.strangers = workloads.STRANGERS
         self.machines = [Machine(self, service, "a") for service in SERVICES]
@@ -110,9 +110,9 @@ class Simulation:
     def _make_nats(self, wall: Callable[[], float], *, of_three: bool) -> MemoryNats:
         permitted = {user: allowed.publish for user, allowed in permissions("local").items()}
         if not of_three:
-            return MemoryNats(wall=wall, weather=self.network, permissions=permitted)
+            return MemoryNats(wall=wall, network=self.network, permissions=permitted)
         rng = random.Random(f"nats-{self.seed}")
-        return ThreeServers(wall=wall, weather=self.network, permissions=permitted, rng=rng)
+        return ThreeServers(wall=wall, network=self.network, permissions=permitted, rng=rng)
 
     def tell(self, what: str, /, **about: object) -> None:
         """Tell what the nemesis does."""
@@ -135,11 +135,11 @@ class Simulation:
         self.machines.append(machine)
         machine.start()
 
-    def revive(self, machine: Machine) -> None:
+    def restart_later(self, machine: Machine) -> None:
         """Start a machine again a little later."""
-        self.spawn(self._revive(machine, self.rng.uniform(0.05, 4.0)), "revive")
+        self.spawn(self._restart_later(machine, self.rng.uniform(0.05, 4.0)), "restart_later")
 
-    async def _revive(self, machine: Machine, after_s: float) -> None:
+    async def _restart_later(self, machine: Machine, after_s: float) -> None:
         await asyncio.sleep(after_s)
         while machine.is_up and not self._over:  # it ends in order, and takes its time
             await asyncio.sleep(0.1)
@@ -153,14 +153,14 @@ class Simulation:
             machine.start()
             await asyncio.sleep(self.rng.uniform(0, 1))
         acting = [self.spawn(WORKLOADS[self._workload](self), "workload")]
-        acting += [self.spawn(self._curse(name), f"nemesis {name}") for name in self._nemeses]
+        acting += [self.spawn(self._run_nemesis(name), f"nemesis {name}") for name in self._nemeses]
         await asyncio.sleep(nemeses.CHAOS_S)
         await asyncio.wait(acting)
         self.heal()
         healed = asyncio.get_running_loop().time()
-        await self._until(self._is_calm, within_s=CALM_S)
+        await self._until(self._is_settled, within_s=SETTLE_S)
         self._settled_s = asyncio.get_running_loop().time() - healed
-        await self._until(self._is_cleared, within_s=CLEAR_S)
+        await self._until(self._streams_are_clean, within_s=CLEAN_S)
         self._check_the_end()
         await self._end()
 
@@ -184,21 +184,21 @@ class Simulation:
     def heal(self) -> None:
         """Mend everything: from here on nothing goes wrong."""
         self.tell("calm")
-        self.network.calm()
-        self.api_weather.calm()
+        self.network.heal()
+        self.api_faults.heal()
         for machine in self.machines:
             machine.faults.disarm()
 
-    async def _curse(self, name: str) -> None:
+    async def _run_nemesis(self, name: str) -> None:
         await asyncio.sleep(self.rng.uniform(0, 4))
         await nemeses.NEMESES[name](self)
 
     async def _tick(self) -> None:
         while not self._over:
-            await asyncio.sleep(self._pace.uniform(*TICK_S))
+            await asyncio.sleep(self._tick_rng.uniform(*TICK_S))
             self.server.tick()
 
-    def _furnish(self) -> None:
+    def _create_cluster(self) -> None:
         """Make the nodes and what a cluster has besides."""
         for body in ("default", workloads.NAMESPACE, workloads.STRANGERS):
             try:
@@ -230,15 +230,15 @@ class Simulation:
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
         while loop.time() < end and not is_so():
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    def _is_calm(self) -> bool:
+    def _is_settled(self) -> bool:
         """Tell whether all has come to its end, or there is no need to wait for it any more."""
         return bool(self.judge.violations) or not (self._unfinished() or self.ledger.open())
 
-    def _is_cleared(self) -> bool:
+    def _streams_are_clean(self) -> bool:
         """Tell whether the last deletions have reached the streams."""
-        return not any(remains.left_for_ever(self.nats, self.cluster))
+        return not any(lasting_messages.lasting(self.nats, self.cluster))
 
     def _check_the_end(self) -> None:
         for text in self._unfinished():
@@ -247,7 +247,7 @@ class Simulation:
             self.judge.broken(gang, f"gang {gang} has only {placed} pods on nodes")
         for identity, text in self.ledger.broken():
             self.judge.broken(identity, text)
-        for subject, text in remains.left_for_ever(self.nats, self.cluster):
+        for subject, text in lasting_messages.lasting(self.nats, self.cluster):
             self.judge.broken(subject, text)
 
     def _partial_gangs(self) -> dict[str, int]:
@@ -305,9 +305,9 @@ def simulate(
     about: str = "",
 ) -> Report:
     """Run a seed; `plant` may put a bug into the simulation before it begins."""
-    chosen, cursed = choose(seed)
+    chosen, chosen_nemeses = choose(seed)
     workload = workload or chosen
-    names = cursed if nemesis_names is None else tuple(nemesis_names)
+    names = chosen_nemeses if nemesis_names is None else tuple(nemesis_names)
 
     async def main() -> Report:
         simulation = Simulation(seed, workload=workload, nemesis_names=names)

@@ -68,7 +68,7 @@ def binder_that_acknowledges_before_it_acts(monkeypatch):
         await acknowledged.wait()
         for machine in [machine for machine in sim.machines if machine.service == "binder"]:
             machine.kill()
-            sim.revive(machine)
+            sim.restart_later(machine)
 
     monkeypatch.setattr(Commands, "_execute", ack_first)
     monkeypatch.setitem(NEMESES, "binders_killed", killed)

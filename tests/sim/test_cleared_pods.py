@@ -45,7 +45,7 @@ async def controllers_away(sim: "Simulation") -> None:
             machine.kill()
         await asyncio.sleep(sim.rng.uniform(1, 8))
         for machine in dead:
-            sim.revive(machine)
+            sim.restart_later(machine)
         await asyncio.sleep(4.0)
 
 

@@ -32,8 +32,8 @@ def test_hostile_objects_end_no_service_and_delay_no_healthy_job(seed: int) -> N
     assert report.ok, f"{said} --seed {seed}"
 
 
-class Oops(Exception):  # noqa: N818 - stands for an error of ours that nobody has thought of
-    """Raised about whatever is called planted."""
+class PlantedError(Exception):
+    """An error of ours that no code foresees, about an object that is called planted."""
 
 
 def broken(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +41,7 @@ def broken(real: Callable[..., Any]) -> Callable[..., Any]:
 
     def check(*values: Any) -> None:
         if any("planted" in str(_name(value)) for value in values):
-            raise Oops("planted")
+            raise PlantedError("planted")
 
     @functools.wraps(real)
     def wrapped(*args: Any, **more: Any) -> Any:
@@ -84,7 +84,7 @@ def only_priority_classes(real: Callable[..., Any]) -> Callable[..., Any]:
 
     def wrapped(view: Any) -> Any:
         if type(view).__name__ == "PriorityClass" and view.metadata.name == "planted":
-            raise Oops("planted")
+            raise PlantedError("planted")
         return real(view)
 
     return wrapped
@@ -95,7 +95,7 @@ def only_while_there(real: Callable[..., Any]) -> Callable[..., Any]:
 
     def wrapped(informers: Informers, change: Change[Any], touched: Touched) -> None:
         if change.after is not None and change.after.metadata.name == "planted":
-            raise Oops("planted")
+            raise PlantedError("planted")
         real(informers, change, touched)
 
     return wrapped
@@ -106,7 +106,7 @@ BREAKS = {"held": only_priority_classes, "_group_changed": only_while_there}
 
 async def planted(sim: Simulation) -> None:
     """Create one object per fault, and a healthy gang beside them."""
-    hostile.furnish(sim)
+    hostile.create_queue_and_nodes(sim)
     batch, meta = "batch.volcano.sh/v1alpha1", {"name": "planted"}
     job = world.job("planted", world.task("w", 1))
     group = {"scheduling.k8s.io/group-name": "planted"}
@@ -134,7 +134,7 @@ async def planted(sim: Simulation) -> None:
     shown = [line.replace("-a:", ":").replace("-b:", ":") for line in what_is_set_aside(sim)]
     sim.tell("shown", lines=shown)
     for place in PLACES:
-        if not any(line.startswith(place) and "Oops: planted" in line for line in shown):
+        if not any(line.startswith(place) and "PlantedError: planted" in line for line in shown):
             sim.judge.broken(place, f"{place} is not shown: {shown}")
     events = {
         event["involvedObject"]["kind"]

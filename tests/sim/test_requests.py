@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.sim import simulation, workloads
-from tests.sim.asked import OTHER_WAY, Asked
+from tests.sim.request_counts import NOT_COUNTED, RequestCounts
 from tests.sim.simulation import Simulation, simulate
 from tests.sim.wire import CoreTransport
 from tests.support import world
@@ -23,7 +23,7 @@ STARTED_S = 5
 
 def played(
     monkeypatch: pytest.MonkeyPatch, *, gangs: int, size: int, delay_s: float = 0.00101
-) -> tuple[Asked, float]:
+) -> tuple[RequestCounts, float]:
     """Play so many gangs at once on a calm cluster that has room; return the virtual time too."""
     simulations: list[Simulation] = []
 
@@ -48,7 +48,7 @@ def test_requests_to_jetstream_do_not_grow_with_the_load(monkeypatch):
         assert asked.most_since(0) <= MOST_PER_SECOND
         assert asked.most_since(STARTED_S) <= MOST_LATER
     for operation in few.operations.keys() | many.operations.keys():
-        if operation not in OTHER_WAY:
+        if operation not in NOT_COUNTED:
             per_second = few.operations[operation] / few_s
             assert many.operations[operation] <= 1.25 * per_second * many_s + 5, operation
 

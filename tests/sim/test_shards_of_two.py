@@ -77,7 +77,7 @@ class Shards:
         sim.judge.on_request.append(self.judge)
         sim.cluster.watch("nodeshards", lambda *_: self._claims_changed())
         permitted = {user: allowed.publish for user, allowed in permissions("local").items()}
-        nats = MemoryNats(wall=SimClock(3.25).now, weather=sim.network, permissions=permitted)
+        nats = MemoryNats(wall=SimClock(3.25).now, network=sim.network, permissions=permitted)
         sim.machines = [
             Machine(sim, service, letter, nats=server, flags=FLAGS[letter].get(service))
             for letter, server in (("a", sim.nats), ("y", nats))
@@ -167,7 +167,7 @@ async def lives_and_deaths(sim: Simulation, shards: Shards) -> None:
         sim.judge.broken("nodeshards", "the nodes are not dealt out")
     await some_gangs(sim, "first")
     for machine in kill(sim, sim.rng.choice(sorted(LETTERS)), "scheduler"):
-        sim.revive(machine)
+        sim.restart_later(machine)
     await some_gangs(sim, "then")
     # A gang that was admitted and not placed reserves room in the cluster, also when its scheduler
     # is dead, and the gang that shows which nodes are used needs all of them.
@@ -184,7 +184,7 @@ async def lives_and_deaths(sim: Simulation, shards: Shards) -> None:
     if not had or not await until(are_used, within_s=TAKEN_S):
         sim.judge.broken("nodeshards", f"{OWN} has not used the nodes {sorted(had)} of the dead")
     for machine in dead:
-        sim.revive(machine)
+        sim.restart_later(machine)
     await some_gangs(sim, "last")
     if not await until(lambda: is_dealt(shards), within_s=TAKEN_S):
         sim.judge.broken("nodeshards", f"{OTHER} has not got its nodes back")

@@ -59,7 +59,7 @@ class Two:
         sim.judge.on_request.append(self.judge)
         sim.machines = [machine for machine in sim.machines if machine.instance[-1] == FIRST]
         permitted = {user: allowed.publish for user, allowed in permissions("local").items()}
-        nats = MemoryNats(wall=SimClock(3.25).now, weather=sim.network, permissions=permitted)
+        nats = MemoryNats(wall=SimClock(3.25).now, network=sim.network, permissions=permitted)
         sim.machines += [Machine(sim, service, SECOND, nats=nats) for service in SERVICES]
 
     def judge(self, who: str, request: "Request") -> None:
@@ -89,7 +89,7 @@ async def in_turns(sim: Simulation) -> None:
             machine.kill()
         await asyncio.sleep(EXPIRY_S)
         for machine in dead:
-            sim.revive(machine)
+            sim.restart_later(machine)
 
 
 async def cut_off_from_the_cluster(sim: Simulation) -> None:

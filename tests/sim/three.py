@@ -22,10 +22,10 @@ import msgspec
 from typing_extensions import override
 
 from pumice.local.memory_nats.api import API, DIRECT, failed
-from pumice.local.memory_nats.link import Frame, Weather
-from pumice.local.memory_nats.server import Line, MemoryNats, Peer
+from pumice.local.memory_nats.link import Frame, Network
+from pumice.local.memory_nats.server import MemoryNats, Peer, ServerConnection
 from pumice.local.memory_nats.stream import EXPECTED, EXPECTED_OF, MSG_ID, Refusal
-from tests.sim.alone import Alone
+from tests.sim.cut_off_server import CutOffServer
 
 MEMBERS: Final = 3
 ELECTION_S: Final = (0.5, 9.0)
@@ -45,18 +45,18 @@ class ThreeServers(MemoryNats):
         self,
         *,
         wall: Callable[[], float],
-        weather: Weather,
+        network: Network,
         permissions: Mapping[str, Iterable[str]],
         rng: random.Random,
     ) -> None:
-        super().__init__(wall=wall, weather=weather, permissions=permissions)
+        super().__init__(wall=wall, network=network, permissions=permissions)
         self._rng = rng
         self._down: set[int] = set()
-        self._alone: dict[int, Alone] = {}
-        self._speaking: int | None = None
-        self._lagging: list[tuple[float, Alone]] = []
+        self._alone: dict[int, CutOffServer] = {}
+        self._handling: int | None = None
+        self._lagging: list[tuple[float, CutOffServer]] = []
         self._meta = 0
-        self._member_of: dict[Line, int] = {}
+        self._member_of: dict[ServerConnection, int] = {}
         self._leader_of: dict[str, int] = {}
         self._elected_at: dict[str, float] = {}
         self._holder_of: dict[tuple[str, str], int] = {}
@@ -65,14 +65,14 @@ class ThreeServers(MemoryNats):
         self._copied_at: dict[str, float] = {}
 
     @override
-    def connect(self, client: Peer) -> Line:
+    def connect(self, client: Peer) -> ServerConnection:
         """Open a connection to one of the servers that run. Raises OSError when none does."""
         running = [member for member in range(MEMBERS) if member not in self._down]
         if not running:
             raise ConnectionRefusedError("connection refused")
-        line = super().connect(client)
-        self._member_of[line] = self._rng.choice(running)
-        return line
+        connection = super().connect(client)
+        self._member_of[connection] = self._rng.choice(running)
+        return connection
 
     def draw(self) -> int:
         """Return one of the servers that run and are not cut off."""
@@ -84,16 +84,20 @@ class ThreeServers(MemoryNats):
 
     def member_of(self, client: Peer) -> int:
         """Return which server a client is connected to, -1 when it is not."""
-        lines = (at for at in self._member_of if at in self.lines and at.client is client)
-        return next((self._member_of[line] for line in lines), -1)
+        connections = (
+            at for at in self._member_of if at in self.connections and at.client is client
+        )
+        return next((self._member_of[connection] for connection in connections), -1)
 
     def kill_one(self, member: int) -> None:
         """Kill -9 of one server: its connections break, its streams and consumers need others."""
         self._down.add(member)
         self._leave(member)
-        for line in [line for line, at in self._member_of.items() if at == member]:
-            line.break_off()
-            del self._member_of[line]
+        for connection in [
+            connection for connection, at in self._member_of.items() if at == member
+        ]:
+            connection.break_off()
+            del self._member_of[connection]
         for stream, name in self._held_by(member):
             consumer = self.jetstream.consumers.get(stream, {}).pop(name, None)
             if consumer is not None:
@@ -106,7 +110,7 @@ class ThreeServers(MemoryNats):
     def cut_one(self, member: int, *, silently: bool = True) -> None:
         """Cut one server off from the other two; `silently` when no connection ends by it."""
         led = {stream for stream, leader in self._leader_of.items() if leader == member}
-        alone = Alone(
+        alone = CutOffServer(
             self.jetstream,
             name=f"nats-{member}",
             led=led,
@@ -118,7 +122,7 @@ class ThreeServers(MemoryNats):
         for stream, name in self._held_by(member):
             consumer = self.jetstream.consumers.get(stream, {}).pop(name, None)
             if consumer is not None:
-                alone.keep(stream, name, consumer.forsake())
+                alone.keep(stream, name, consumer.take_waiting())
         self._alone[member] = alone
         self._leave(member)
         asyncio.get_running_loop().call_later(1.0, self._beat, member, alone)
@@ -132,110 +136,119 @@ class ThreeServers(MemoryNats):
         for stream in sorted(alone.led):
             if now < self._elected_at.get(stream, 0.0):
                 self._leader_of[stream], self._elected_at[stream] = member, now
-        for stream, line, frame in alone.held:
+        for stream, connection, frame in alone.held:
             if self._leader_of.get(stream) == member:
-                self.receive(line, frame)
+                self.receive(connection, frame)
         alone.end()
         self._lagging.append((now + self._rng.uniform(*LAGS_S), alone))
 
     @override
-    def receive(self, line: Line, frame: Frame) -> None:
+    def receive(self, connection: ServerConnection, frame: Frame) -> None:
         """Take a message where a leader can take it; what meets none is lost without a word."""
-        member = self._member_of.get(line)
+        member = self._member_of.get(connection)
         if member in self._alone:
-            if line.permits(frame.subject):
-                self._receive_alone(member, line, frame)
+            if connection.permits(frame.subject):
+                self._receive_alone(member, connection, frame)
             return
         stream = self._stream_of(frame.subject)
-        if not self._led(stream) or self._read_from_old(line, frame):
+        if not self._led(stream) or self._read_from_old(connection, frame):
             return
         if stream and not frame.subject.startswith((_ACK, API)):
-            self._propose(stream, line, frame)
+            self._propose(stream, connection, frame)
             return
         if frame.subject.startswith(API + _INFO) and stream:
             self.jetstream.streams[stream].cluster = self._cluster(stream)
-        super().receive(line, frame)
+        super().receive(connection, frame)
         self._note_holders(stream)
 
     @override
-    def reaches(self, line: Line) -> bool:
+    def is_reachable(self, connection: ServerConnection, /) -> bool:
         """Tell whether a connection is on one of the servers that know each other."""
-        return self._member_of.get(line) not in self._alone
+        return self._member_of.get(connection) not in self._alone
 
     @override
-    def hears(self, line: Line) -> bool:
-        """Tell whether who speaks now is heard on a connection."""
-        return self._member_of.get(line) == self._speaking or self.reaches(line)
+    def gets_output(self, connection: ServerConnection, /) -> bool:
+        """Tell whether what is sent at this moment comes to a connection.
+
+        What a server that is cut off sends comes to its own clients only.
+        """
+        return self._member_of.get(connection) == self._handling or self.is_reachable(connection)
 
     def _together(self) -> list[int]:
         return sorted(set(range(MEMBERS)) - self._down - self._alone.keys())
 
-    def _receive_alone(self, member: int, line: Line, frame: Frame) -> None:
+    def _receive_alone(self, member: int, connection: ServerConnection, frame: Frame) -> None:
         """Let a server that is cut off answer a client of its own."""
         alone = self._alone[member]
-        self._speaking = member
+        self._handling = member
         try:
             stream = self._stream_of(frame.subject)
             if frame.subject.startswith(_ACK):
                 return
             if frame.subject.startswith(API):
                 operation = frame.subject.removeprefix(API)
-                alone.ask(line, frame, operation, now=self._now(), wall=self._wall())
+                alone.ask(connection, frame, operation, now=self._now(), wall=self._wall())
             elif stream in alone.led:
-                alone.held.append((stream, line, frame))
+                alone.held.append((stream, connection, frame))
             elif stream or not self._tell(member, frame):
-                alone.refuse(line, frame)
+                alone.refuse(connection, frame)
         finally:
-            self._speaking = None
+            self._handling = None
 
     def _tell(self, member: int, frame: Frame) -> bool:
         """Hand a message to the other clients of a server; tell whether there is a listener."""
-        lines = [line for line in self.lines if self._member_of.get(line) == member]
+        connections = [
+            connection
+            for connection in self.connections
+            if self._member_of.get(connection) == member
+        ]
         subject, heard = frame.subject, False
-        for line in lines:
-            heard |= line.deliver(subject, subject, frame.payload, frame.reply)
+        for connection in connections:
+            heard |= connection.deliver(subject, subject, frame.payload, frame.reply)
         return heard
 
-    def _beat(self, member: int, alone: Alone) -> None:
+    def _beat(self, member: int, alone: CutOffServer) -> None:
         """Send heartbeats to the readers of consumers that live on a server which is cut off."""
         if self._alone.get(member) is not alone:
             return
-        self._speaking = member
+        self._handling = member
         alone.beat()
-        self._speaking = None
+        self._handling = None
         asyncio.get_running_loop().call_later(1.0, self._beat, member, alone)
 
-    def _propose(self, stream: str, line: Line, frame: Frame) -> None:
+    def _propose(self, stream: str, connection: ServerConnection, frame: Frame) -> None:
         """Send a publish to the copies; it is stored, and answered, when they have it."""
         marks = _marks(stream, frame)
         for mark, refusal in marks.items():
             if mark in self._copying:
                 said = {**failed(refusal), "stream": stream, "seq": 0}
-                line.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+                connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
                 return
         self._copying |= dict.fromkeys(marks)
         now = self._now()
         at = max(now + self._rng.uniform(*COPYING_S), self._copied_at.get(stream, 0.0))
         self._copied_at[stream] = at
         leader = self.leader_of(stream)
-        asyncio.get_running_loop().call_at(at, self._copied, stream, leader, line, frame)
+        asyncio.get_running_loop().call_at(at, self._copied, stream, leader, connection, frame)
 
-    def _copied(self, stream: str, leader: int, line: Line, frame: Frame) -> None:
+    def _copied(self, stream: str, leader: int, connection: ServerConnection, frame: Frame) -> None:
         for mark in _marks(stream, frame):
             self._copying.pop(mark, None)
         if self._leader_of.get(stream) == leader:
-            super().receive(line, frame)
-        elif self._rng.random() < 0.5 and line.permits(frame.subject):  # the next leader has it
-            super().receive(line, msgspec.structs.replace(frame, reply=""))
+            super().receive(connection, frame)
+        elif self._rng.random() < 0.5 and connection.permits(
+            frame.subject
+        ):  # the next leader has it
+            super().receive(connection, msgspec.structs.replace(frame, reply=""))
 
-    def _read_from_old(self, line: Line, frame: Frame) -> bool:
+    def _read_from_old(self, connection: ServerConnection, frame: Frame) -> bool:
         """Answer what any copy may answer from one that is behind; tell whether that was done."""
         now = self._now()
         self._lagging = [(until, alone) for until, alone in self._lagging if now < until]
         operation = frame.subject.removeprefix(API)
         if not self._lagging or not operation.startswith(DIRECT) or self._rng.random() < 0.5:
             return False
-        return self._lagging[-1][1].read(line, frame, operation, wall=self._wall())
+        return self._lagging[-1][1].read(connection, frame, operation, wall=self._wall())
 
     def _cluster(self, stream: str) -> dict[str, object]:
         """Return what a leader says of its copies."""

@@ -10,8 +10,8 @@ from pumice.local.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
 from tests.sim.cluster import Judge
+from tests.sim.network import ApiFaults, FaultyNetwork
 from tests.sim.story import Story
-from tests.sim.weather import ApiWeather, NetworkWeather
 from tests.support.api_server import ApiServer
 
 
@@ -52,7 +52,7 @@ class CoreStream:
 
 
 class CoreTransport:
-    """Requests of one process; `sever` is what a kill does to them."""
+    """The requests of one process: once it is killed, they neither go out nor come back."""
 
     host = "sim"
 
@@ -61,8 +61,8 @@ class CoreTransport:
         server: ApiServer,
         *,
         who: str,
-        network: NetworkWeather,
-        api: ApiWeather,
+        network: FaultyNetwork,
+        api: ApiFaults,
         story: Story,
         judge: Judge,
         alive: Callable[[], bool],

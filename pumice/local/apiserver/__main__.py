@@ -15,9 +15,9 @@ import uuid
 from pathlib import Path
 
 from pumice.local.apiserver.core import ApiServer
-from pumice.local.apiserver.http import Shell, tls_of
+from pumice.local.apiserver.front_proxy import FrontProxy, request_headers
+from pumice.local.apiserver.http import HttpFrontend, tls_of
 from pumice.local.apiserver.journal import Journal
-from pumice.local.apiserver.passing import FrontProxy, request_headers
 from pumice.local.ports import LOOPBACK
 from shared.runtime.tasks import TaskGroup
 
@@ -57,8 +57,8 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
             key=str(pki / "front-proxy-client.key"),
         )
         core.aggregation.trust(request_headers((pki / "front-proxy-ca.crt").read_text("utf-8")))
-        shell = Shell(core, token=token, journal=kept, front_proxy=front_proxy)
-        serving = tasks.create_task(shell.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
+        frontend = HttpFrontend(core, token=token, journal=kept, front_proxy=front_proxy)
+        serving = tasks.create_task(frontend.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
         await stop.wait()
         serving.cancel()
 

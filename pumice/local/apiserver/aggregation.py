@@ -1,8 +1,8 @@
 """Aggregation: groups that another server serves, by their APIServices.
 
-The core knows which requests go elsewhere (`Passed`) and what discovery says of them; `passing`
-carries them over, and asks each server from time to time whether it is there. A Service leads to
-its external name: there is no network of pods here.
+The core decides which requests belong to an extension API server (`ProxiedRequest`) and answers
+discovery for its groups; `front_proxy` forwards the requests and checks each server's availability.
+A Service resolves to its external name: there is no pod network here.
 """
 
 import base64
@@ -22,15 +22,15 @@ _OF_GROUP: Final = 4
 """Parts of a path that names a group's version: "", apis, group, version."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that serves a group's version, and how its certificate is checked."""
+class ExtensionServer(msgspec.Struct, frozen=True, kw_only=True):
+    """The extension API server of one group version, and how its certificate is checked."""
 
     name: str
     """Name of the APIService."""
     group: str
     version: str
     url: str
-    """Empty when nothing leads to it; `error` says why."""
+    """Empty when the APIService leads to no address; `error` says why."""
     server_name: str
     authorities: bytes
     error: str = ""
@@ -41,10 +41,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return f"/apis/{self.group}/{self.version}"
 
 
-class Passed(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that another server answers."""
+class ProxiedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that an extension API server answers."""
 
-    place: Place
+    server: ExtensionServer
     request: Request
 
 
@@ -56,46 +56,46 @@ class Aggregation:
         self._resources: dict[str, Object] = {}
         """By APIService: the APIResourceList of the server behind it."""
 
-    def places(self) -> Iterator[Place]:
+    def extension_servers(self) -> Iterator[ExtensionServer]:
         """Yield the servers of all APIServices that name one."""
         for obj in self._world.objects(APISERVICES):
             if obj["spec"].get("service"):
-                yield self._place(obj)
+                yield self._server(obj)
 
-    def pass_on(self, request: Request) -> Passed | Response | None:
-        """Return where a request goes, a refusal if that server is away, None if it stays here."""
-        place = self._place_of(request.path)
-        if place is None:
+    def route(self, request: Request) -> ProxiedRequest | Response | None:
+        """Return the proxied request, 503 if its server is unavailable, None to answer it here."""
+        server = self._server_of(request.path)
+        if server is None:
             return None
-        if not self._is_available(place):
+        if not self._is_available(server):
             text = {"Content-Type": "text/plain; charset=utf-8"}
             return Response(status=503, headers=text, body=b"service unavailable\n")
-        return Passed(place=place, request=request)
+        return ProxiedRequest(server=server, request=request)
 
     def groups(self) -> dict[str, list[str]]:
         """Return the versions of each group that is served elsewhere."""
         found: dict[str, list[str]] = {}
-        for place in self.places():
-            found.setdefault(place.group, []).append(place.version)
+        for server in self.extension_servers():
+            found.setdefault(server.group, []).append(server.version)
         return found
 
     def discovered(self, group: str, version: str) -> Object | None:
-        """Return the resources that the other server told of, None when it never did."""
+        """Return the resources that an extension server listed, None when it never answered."""
         return self._resources.get(f"{version}.{group}")
 
     def openapi(self) -> Iterator[str]:
-        """Yield the places of OpenAPI documents that other servers have."""
-        for place in self.places():
-            if self._is_available(place):
-                yield place.root.removeprefix("/")
+        """Yield the paths of OpenAPI documents that extension servers have."""
+        for server in self.extension_servers():
+            if self._is_available(server):
+                yield server.root.removeprefix("/")
 
-    def note(self, place: Place, *, error: str, resources: Object | None = None) -> None:
-        """Take note of what a look at a server found, and say so on its APIService."""
+    def note(self, server: ExtensionServer, *, error: str, resources: Object | None = None) -> None:
+        """Take the result of an availability check into the condition of the APIService."""
         if resources is not None:
-            self._resources[place.name] = resources
-        obj = self._world.find(APISERVICES, "", place.name)
+            self._resources[server.name] = resources
+        obj = self._world.find(APISERVICES, "", server.name)
         if obj is None:
-            self._resources.pop(place.name, None)
+            self._resources.pop(server.name, None)
             return
         conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
         before = conditions[0] if conditions else {}
@@ -113,7 +113,7 @@ class Aggregation:
         self._world.write(APISERVICES, {**obj, "status": status})
 
     def trust(self, data: Mapping[str, str]) -> None:
-        """Say in the usual ConfigMap how this server proves who it is to those behind it."""
+        """Write the ConfigMap by which extension servers authenticate this one."""
         namespace, name = "kube-system", AUTHENTICATION
         found = self._world.find(CONFIGMAPS, namespace, name)
         if found is None:
@@ -121,12 +121,12 @@ class Aggregation:
         elif found.get("data") != dict(data):
             self._world.write(CONFIGMAPS, {**found, "data": dict(data)})
 
-    def _is_available(self, place: Place) -> bool:
-        obj = self._world.find(APISERVICES, "", place.name) or {}
+    def _is_available(self, server: ExtensionServer) -> bool:
+        obj = self._world.find(APISERVICES, "", server.name) or {}
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
-    def _place_of(self, path: str) -> Place | None:
+    def _server_of(self, path: str) -> ExtensionServer | None:
         """Return the server of a path of objects or of an OpenAPI document."""
         path = path.removeprefix("/openapi/v3")
         parts = path.split("/")
@@ -135,14 +135,14 @@ class Aggregation:
         obj = self._world.find(APISERVICES, "", f"{parts[3]}.{parts[2]}")
         if obj is None or not obj["spec"].get("service"):
             return None
-        return self._place(obj)
+        return self._server(obj)
 
-    def _place(self, obj: Object) -> Place:
+    def _server(self, obj: Object) -> ExtensionServer:
         spec = obj["spec"]
         named: Mapping[str, Any] = spec["service"]
         namespace, name = named.get("namespace", ""), named.get("name", "")
         host, error = self._host(namespace, name)
-        return Place(
+        return ExtensionServer(
             name=obj["metadata"]["name"],
             group=spec["group"],
             version=spec["version"],

@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
 from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.aggregation import Aggregation, Passed
+from pumice.local.apiserver.aggregation import Aggregation, ProxiedRequest
 from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
 from pumice.local.apiserver.catalogue import Catalogue, builtin
 from pumice.local.apiserver.journal import Journal
@@ -33,7 +33,7 @@ _ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-Outcome = Response | Watch | Passed
+Outcome = Response | Watch | ProxiedRequest
 Steps = Generator[Call, AdmissionResponse, Outcome]
 
 
@@ -119,9 +119,9 @@ class ApiServer:
         journal.follow(store)
 
     def _route(self, request: Request) -> Steps:
-        passed = self.aggregation.pass_on(request)
-        if passed is not None:
-            return passed
+        proxied = self.aggregation.route(request)
+        if proxied is not None:
+            return proxied
         discovered = discovery.respond(self.world.catalogue, request, self.aggregation)
         if discovered is not None:
             return discovered

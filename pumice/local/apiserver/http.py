@@ -1,4 +1,4 @@
-"""The shell around the core: HTTPS on the loopback, authentication, streams, and timers.
+"""HTTPS on the loopback in front of the core: authentication, streams, and the core's timers.
 
 aiohttp's plain server without its router: the core routes. A client shows a certificate of the
 local authority or the token of the kubeconfig; without either it gets the health and the version of
@@ -18,25 +18,25 @@ from aiohttp import web
 from typing_extensions import override
 
 from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.aggregation import Passed
+from pumice.local.apiserver.aggregation import ProxiedRequest
 from pumice.local.apiserver.answers import Failure, Request, Response
 from pumice.local.apiserver.core import ApiServer, Outcome
+from pumice.local.apiserver.front_proxy import FrontProxy
 from pumice.local.apiserver.journal import Journal
-from pumice.local.apiserver.passing import FrontProxy
 from pumice.local.apiserver.watching import Watch
 from shared.runtime.tasks import TaskGroup
 
 LARGEST_BODY: Final = 3 << 20
 """Bytes of a request, as kube-apiserver limits it."""
-_LONGEST_NAP_S: Final = 5.0
-_OPEN: Final = frozenset(("/healthz", "/readyz", "/livez", "/version"))
+_LONGEST_WAIT_S: Final = 5.0
+_ANONYMOUS_PATHS: Final = frozenset(("/healthz", "/readyz", "/livez", "/version"))
 _CHUNK_EVENTS: Final = 512
 _KEEP_ALIVE_S: Final = 120.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class Shell:
-    """Serves one core."""
+class HttpFrontend:
+    """The HTTPS server of one core."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Shell:
         self._token = f"Bearer {token}".encode()
         self._journal = journal
         self._wake = asyncio.Event()
-        self._asleep_until = 0.0
+        self._waits_until = 0.0
         self._webhooks: aiohttp.ClientSession | None = None
 
     async def serve(self, *, host: str, port: int, tls: ssl.SSLContext) -> None:
@@ -63,14 +63,14 @@ class Shell:
             await web.TCPSite(runner, host, port, ssl_context=tls, backlog=512).start()
             async with aiohttp.ClientSession() as self._webhooks, TaskGroup() as tasks:
                 tasks.create_task(self._front_proxy.run(), name="front-proxy")
-                await self._let_time_pass()
+                await self._run_timers()
         finally:
             self._core.cut()
             await runner.cleanup()
             if self._journal is not None:
                 self._journal.flush()
 
-    async def _let_time_pass(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
             self._wake.clear()
             self._core.tick()
@@ -78,60 +78,60 @@ class Shell:
                 self._journal.flush()
             now = time.time()
             due = self._core.due_at()
-            self._asleep_until = min(now + _LONGEST_NAP_S, due if due is not None else now + 60)
+            self._waits_until = min(now + _LONGEST_WAIT_S, due if due is not None else now + 60)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._asleep_until - now)):
+                async with asyncio.timeout(max(0.0, self._waits_until - now)):
                     await self._wake.wait()
 
-    def _stir(self) -> None:
-        """Let time pass sooner when a request has made something due."""
+    def _wake_timers(self) -> None:
+        """Run the timers sooner when a request has made one due before the planned time."""
         due = self._core.due_at()
-        if due is not None and due < self._asleep_until:
+        if due is not None and due < self._waits_until:
             self._wake.set()
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        if not (request.path in _OPEN or self._knows(request)):
+        if not (request.path in _ANONYMOUS_PATHS or self._is_authenticated(request)):
             return _plain(Failure(401, "Unauthorized", "Unauthorized").response())
         body = await request.content.read()
         if len(body) > LARGEST_BODY:
             message = f"the body is larger than {LARGEST_BODY} bytes"
             return _plain(Failure(413, "RequestEntityTooLarge", message).response())
-        outcome = await self._carry_out(
+        outcome = await self._execute(
             Request(
                 method=request.method,
                 path=request.path,
                 query=dict(request.query),
-                headers=_Lowered(request.headers),
+                headers=_Headers(request.headers),
                 body=body,
             )
         )
         if isinstance(outcome, Watch):
             return await self._stream(request, outcome)
-        if isinstance(outcome, Passed):
-            return await self._front_proxy.carry(request, outcome)
+        if isinstance(outcome, ProxiedRequest):
+            return await self._front_proxy.forward(request, outcome)
         if request.method != "GET":
-            self._stir()
+            self._wake_timers()
         return _plain(outcome)
 
-    def _knows(self, request: web.BaseRequest) -> bool:
+    def _is_authenticated(self, request: web.BaseRequest) -> bool:
         given = request.headers.get("Authorization", "").encode()
         if given:
             return hmac.compare_digest(given, self._token)
         transport = request.transport
         return bool(transport is not None and transport.get_extra_info("peercert"))
 
-    async def _carry_out(self, request: Request) -> Outcome:
+    async def _execute(self, request: Request) -> Outcome:
         steps = self._core.steps(request)
         try:
             call = next(steps)
             while True:
-                call = steps.send(await self._ask(call))
+                call = steps.send(await self._call_webhook(call))
         except StopIteration as done:
             outcome: Outcome = done.value
             return outcome
 
-    async def _ask(self, call: Call) -> AdmissionResponse:
-        """Call one webhook."""
+    async def _call_webhook(self, call: Call) -> AdmissionResponse:
+        """Return the answer of one webhook, or why there is none."""
         if not call.url:
             return AdmissionResponse(
                 error=f"service {call.service}: there is no cluster network here"
@@ -158,7 +158,7 @@ class Shell:
         watch.on_change(changed.set)
         response = web.StreamResponse(headers=_JSON)
         response.enable_chunked_encoding()
-        self._stir()
+        self._wake_timers()
         try:
             await response.prepare(request)
             while True:
@@ -178,7 +178,7 @@ class Shell:
         return response
 
 
-class _Lowered(Mapping[str, str]):
+class _Headers(Mapping[str, str]):
     """aiohttp's headers, which ignore case, as a plain mapping."""
 
     def __init__(self, headers: Any) -> None:  # noqa: ANN401 - a CIMultiDictProxy

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from pumice.local.memory_nats.link import Frame
 
 if TYPE_CHECKING:
-    from pumice.local.memory_nats.server import Line, MemoryNats
+    from pumice.local.memory_nats.server import MemoryNats, ServerConnection
 
 Callback = Callable[[], Awaitable[None]]
 MAX_PAYLOAD: Final = 1024 * 1024
@@ -50,20 +50,20 @@ class MemoryClient:
 
     def __init__(self, server: "MemoryNats") -> None:
         self._server = server
-        self._line: Line | None = None
+        self._connection: ServerConnection | None = None
         self._callbacks: dict[str, Callable[[Msg], Awaitable[None]]] = {}
         self._arrived: deque[Frame] = deque()
         self._wake = asyncio.Event()
         self._on_down: Callback | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._severed = False
+        self._killed = False
         self._on_error: Callable[[Exception], Awaitable[None]] | None = None
         self.user = ""
 
     @property
     def is_connected(self) -> bool:
         """Tell whether the connection can be used."""
-        return self._line is not None
+        return self._connection is not None
 
     async def connect(
         self,
@@ -78,11 +78,11 @@ class MemoryClient:
         self.user = user() if user is not None else ""
         self._on_error = error_cb
         assert servers, "an address is given, and does not matter: there is one server"
-        await asyncio.sleep(self._server.weather.delay_s())
-        if self._severed:
+        await asyncio.sleep(self._server.network.delay_s())
+        if self._killed:
             await asyncio.Event().wait()
         await self._server.thawed.wait()
-        self._line = self._server.connect(self)
+        self._connection = self._server.connect(self)
         self._on_down = disconnected_cb
         self._reader = asyncio.create_task(self._read(), name="memory-client")
 
@@ -103,50 +103,50 @@ class MemoryClient:
         self, subject: str, *, cb: Callable[[Msg], Awaitable[None]]
     ) -> MemorySubscription:
         """Take the messages that are sent to `subject`, which may end in one wildcard."""
-        line = self._connected()
-        line.subscriptions.add(subject)
+        connection = self._connected()
+        connection.subscriptions.add(subject)
         self._callbacks[subject] = cb
 
         def end() -> None:
-            line.subscriptions.discard(subject)
+            connection.subscriptions.discard(subject)
             self._callbacks.pop(subject, None)
 
         return MemorySubscription(end)
 
     async def close(self) -> None:
         """End in order."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         if self._reader is not None:
             self._reader.cancel()
 
     def reset(self) -> None:
         """Break the connection; another client may connect at once."""
-        if self._line is not None:
-            self._line.break_off()
+        if self._connection is not None:
+            self._connection.break_off()
 
     def hold(self) -> None:
         """Let nothing through in either direction until `release`."""
-        if self._line is not None:
-            self._line.up.hold()
-            self._line.down.hold()
+        if self._connection is not None:
+            self._connection.up.hold()
+            self._connection.down.hold()
 
     def release(self) -> None:
         """Let through what was held."""
-        if self._line is not None:
-            self._line.up.release()
-            self._line.down.release()
+        if self._connection is not None:
+            self._connection.up.release()
+            self._connection.down.release()
 
-    def sever(self, *, lost: bool) -> None:
+    def kill(self, *, lost: bool) -> None:
         """Die with the process: nothing is sent or taken any more, and no callback is called.
 
         What was sent before arrives still, unless it is `lost`.
         """
-        self._severed = True
-        if self._line is not None and not lost:
-            self._line.close()
-            self._line = None
+        self._killed = True
+        if self._connection is not None and not lost:
+            self._connection.close()
+            self._connection = None
         self.reset()
 
     def arrived(self, frame: Frame) -> None:
@@ -156,17 +156,17 @@ class MemoryClient:
 
     def broken(self) -> None:
         """Notice that the connection is gone."""
-        self._line = None
+        self._connection = None
         self._wake.set()
 
-    def _connected(self) -> "Line":
-        if self._line is None:
+    def _connected(self) -> "ServerConnection":
+        if self._connection is None:
             raise nats.errors.ConnectionClosedError
-        return self._line
+        return self._connection
 
     async def _read(self) -> None:
         """Hand on what arrives, one after the other, until the connection breaks."""
-        while self._line is not None:
+        while self._connection is not None:
             while self._arrived:
                 frame = self._arrived.popleft()
                 if frame.to == REFUSAL and self._on_error is not None:
@@ -183,7 +183,7 @@ class MemoryClient:
                         )
                     )
             self._wake.clear()
-            if self._line is not None:
+            if self._connection is not None:
                 await self._wake.wait()
         if self._on_down is not None:
             await self._on_down()

@@ -23,7 +23,7 @@ Deliver = Callable[[str, str, bytes, str, dict[str, str] | None], bool]
 
 
 class Request(msgspec.Struct, kw_only=True, eq=False):
-    """A reader's wish for up to `left` messages, sent to `inbox`."""
+    """A reader's pull request for up to `left` messages, sent to `inbox`."""
 
     inbox: str
     left: int
@@ -34,18 +34,18 @@ class Request(msgspec.Struct, kw_only=True, eq=False):
     """When something was sent to the reader last."""
     deliver: Deliver
 
-    def say(self, status: str, description: str) -> bool:
+    def send_status(self, status: str, description: str) -> bool:
         """Send a status word; tell whether there is a listener."""
         headers = {"Status": status, "Description": description}
         return self.deliver(self.inbox, self.inbox, b"", "", headers)
 
     @property
     def due(self) -> float:
-        """Return when something has to be said about it."""
+        """Return when a status is due: a heartbeat, or the end of the request."""
         return min(self.expires_at, self.heard_at + self.heartbeat_s)
 
 
-class _Given(msgspec.Struct):
+class _Unacknowledged(msgspec.Struct):
     """A delivery that is not acknowledged yet."""
 
     due: float
@@ -63,7 +63,7 @@ class Consumer:
         self.filter = Filter(config.get("filter_subjects", ()))
         self.used_at = 0.0
         self._delivered = 0
-        self._given: dict[int, _Given] = {}
+        self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._waiting: deque[Request] = deque()
         self._chosen, self._next = self._start()
 
@@ -80,12 +80,12 @@ class Consumer:
     @property
     def in_progress(self) -> int:
         """Return how many deliveries wait for their acknowledgement."""
-        return len(self._given)
+        return len(self._unacknowledged)
 
     @property
     def redelivered(self) -> int:
         """Return how many of those were delivered more than once."""
-        return sum(given.attempt > 1 for given in self._given.values())
+        return sum(given.attempt > 1 for given in self._unacknowledged.values())
 
     @property
     def idle(self) -> bool:
@@ -96,8 +96,8 @@ class Consumer:
     def due(self) -> float:
         """Return when `run` has to be called at the latest."""
         times = [request.due for request in self._waiting]
-        if self._waiting and self._given:
-            times.append(min(given.due for given in self._given.values()))
+        if self._waiting and self._unacknowledged:
+            times.append(min(given.due for given in self._unacknowledged.values()))
         return min(times, default=NEVER)
 
     def pending(self) -> int:
@@ -115,7 +115,7 @@ class Consumer:
 
     def answer(self, sequence: int, word: bytes, *, now: float) -> None:
         """Take what a reader says of a delivery."""
-        given = self._given.get(sequence)
+        given = self._unacknowledged.get(sequence)
         if given is None:
             return
         match word.split(b" ", 1):
@@ -126,13 +126,13 @@ class Consumer:
             case [b"+WPI"]:
                 given.due = now + self._ack_wait_s
             case _:  # +ACK and +TERM: no difference to what happens next
-                del self._given[sequence]
+                del self._unacknowledged[sequence]
                 if self.stream.is_queue:
                     self.stream.remove(sequence)
         self.run(now)
 
     def run(self, now: float) -> None:
-        """Deliver what can be delivered and say what has to be said."""
+        """Deliver what can be delivered, and send the statuses that are due."""
         while self._waiting:
             request = self._waiting[0]
             stored = self._take(now)
@@ -141,16 +141,16 @@ class Consumer:
             if not self._deliver(request, stored, now):
                 self._waiting.popleft()
         self._close_empty()
-        self._speak(now)
+        self._send_statuses(now)
 
     def restart(self, now: float) -> None:
         """Forget who asked; what was delivered and not acknowledged comes again."""
         self._waiting.clear()
-        for given in self._given.values():
+        for given in self._unacknowledged.values():
             given.due = min(given.due, now + self._ack_wait_s)
 
-    def forsake(self) -> list[Request]:
-        """Return the readers that wait, and tell them nothing any more."""
+    def take_waiting(self) -> list[Request]:
+        """Return the requests that wait, and forget them; their readers are told nothing."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
@@ -158,7 +158,7 @@ class Consumer:
     def end(self) -> None:
         """Tell all readers that wait that the consumer is gone."""
         for request in self._waiting:
-            request.say("409", "Consumer Deleted")
+            request.send_status("409", "Consumer Deleted")
         self._waiting.clear()
 
     @property
@@ -182,14 +182,14 @@ class Consumer:
 
     def _take(self, now: float) -> tuple[Stored, int] | None:
         """Return the message to deliver next and its attempt, or None."""
-        for sequence, given in list(self._given.items()):
+        for sequence, given in list(self._unacknowledged.items()):
             if given.due > now:
                 continue
             stored = self.stream.get(sequence)
             if stored is not None:
                 return stored, given.attempt + 1
-            del self._given[sequence]
-        if self.explicit and len(self._given) >= self.config["max_ack_pending"]:
+            del self._unacknowledged[sequence]
+        if self.explicit and len(self._unacknowledged) >= self.config["max_ack_pending"]:
             return None
         while self._chosen:
             stored = self.stream.get(self._chosen[0])
@@ -218,32 +218,32 @@ class Consumer:
             else:
                 self._next = stored.sequence + 1
         if self.explicit:
-            self._given.pop(stored.sequence, None)  # to the end: redeliveries take turns
-            self._given[stored.sequence] = _Given(now + self._ack_wait_s, attempt)
+            self._unacknowledged.pop(stored.sequence, None)  # to the end: redeliveries take turns
+            self._unacknowledged[stored.sequence] = _Unacknowledged(now + self._ack_wait_s, attempt)
         request.left -= 1
         request.heard_at = now
         self.used_at = now
         return request.left > 0
 
     def _close_empty(self) -> None:
-        """Answer those who did not want to wait."""
+        """Answer the requests that do not wait (`no_wait`)."""
         keep: deque[Request] = deque()
         for request in self._waiting:
             if request.no_wait:
-                request.say("404", "No Messages")
+                request.send_status("404", "No Messages")
             else:
                 keep.append(request)
         self._waiting = keep
 
-    def _speak(self, now: float) -> None:
+    def _send_statuses(self, now: float) -> None:
         """Send heartbeats, and end requests that have become too old."""
         keep: deque[Request] = deque()
         for request in self._waiting:
             if request.expires_at <= now:
-                request.say("408", "Request Timeout")
+                request.send_status("408", "Request Timeout")
             elif request.heard_at + request.heartbeat_s > now:
                 keep.append(request)
-            elif request.say("100", "Idle Heartbeat"):
+            elif request.send_status("100", "Idle Heartbeat"):
                 request.heard_at = now
                 keep.append(request)
         self._waiting = keep

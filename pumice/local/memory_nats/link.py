@@ -24,8 +24,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] | None = None
 
 
-class Weather(Protocol):
-    """How the network behaves; the simulation has worse ones than `Calm`."""
+class Network(Protocol):
+    """The delays and losses of a network; the simulation has worse ones than `PerfectNetwork`."""
 
     def delay_s(self) -> float:
         """Return how long the next message is on its way, in seconds."""
@@ -40,7 +40,7 @@ class Weather(Protocol):
         ...
 
 
-class Calm:
+class PerfectNetwork:
     """Nothing is delayed and nothing lost."""
 
     def delay_s(self) -> float:
@@ -53,11 +53,11 @@ class Calm:
 
 
 class Link(Generic[T]):
-    """Carries items to `arrive`, each as late as the weather says."""
+    """Carries items to `arrive`, each with the delay of the network."""
 
-    def __init__(self, arrive: Callable[[T], None], weather: Weather) -> None:
+    def __init__(self, arrive: Callable[[T], None], network: Network) -> None:
         self._arrive = arrive
-        self._weather = weather
+        self._weather = network
         self._loop = asyncio.get_running_loop()
         self._under_way: deque[tuple[float, T]] = deque()
         self._armed = False

@@ -18,12 +18,12 @@ import msgspec
 
 from pumice.local.memory_nats.client import MAX_PAYLOAD, REFUSAL, MemoryClient
 from pumice.local.memory_nats.link import Frame
-from pumice.local.memory_nats.server import Line, MemoryNats
+from pumice.local.memory_nats.server import MemoryNats, ServerConnection
 from pumice.local.memory_nats.subjects import Filter
 
 LOGIN_S: Final = 2.0
 """Time for a new connection to log in."""
-MOST: Final = 100
+MAX_CONNECTIONS: Final = 100
 """Connections at a time."""
 UNREAD_BYTES: Final = 64 * 1024 * 1024
 """A client that leaves more than this unread is disconnected."""
@@ -71,35 +71,35 @@ class Listener:
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         self._open.add(task)
-        visitor = Visitor(self._server, self._accounts, writer)
-        visitor.greet()
+        client = ClientConnection(self._server, self._accounts, writer)
+        client.send_info()
         try:
-            if len(self._open) > MOST:
-                visitor.refuse("maximum connections exceeded")
+            if len(self._open) > MAX_CONNECTIONS:
+                client.refuse("maximum connections exceeded")
                 return
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._attend(visitor, reader)
+                await self._serve(client, reader)
         except asyncio.CancelledError:  # by `stop`, and no failure of this task
             pass
         finally:
             self._open.discard(task)
-            visitor.leave()
+            client.detach()
             writer.close()
 
-    async def _attend(self, visitor: "Visitor", reader: asyncio.StreamReader) -> None:
+    async def _serve(self, client: "ClientConnection", reader: asyncio.StreamReader) -> None:
         try:
             async with asyncio.timeout(LOGIN_S):
-                visitor.log_in(await reader.readuntil(_END))
-            while not visitor.gone:
-                await visitor.take(await reader.readuntil(_END), reader)
+                client.log_in(await reader.readuntil(_END))
+            while not client.gone:
+                await client.take(await reader.readuntil(_END), reader)
         except (Refused, ValueError, asyncio.LimitOverrunError, msgspec.MsgspecError) as error:
-            visitor.refuse(str(error) if isinstance(error, Refused) else "Parser Error")
+            client.refuse(str(error) if isinstance(error, Refused) else "Parser Error")
         except TimeoutError:
-            visitor.refuse("Authentication Timeout")
+            client.refuse("Authentication Timeout")
 
 
-class Visitor:
-    """One connection: the server's peer in place of a client of this process."""
+class ClientConnection:
+    """A client of another process, behind a socket: a `Peer` of the server."""
 
     def __init__(
         self, server: MemoryNats, accounts: Mapping[str, Account], writer: asyncio.StreamWriter
@@ -110,12 +110,12 @@ class Visitor:
         self._accounts = accounts
         self._writer = writer
         self._allowed = Filter(())
-        self._line: Line | None = None
+        self._connection: ServerConnection | None = None
         self._subject_of: dict[bytes, str] = {}
         self._sid_of: dict[str, bytes] = {}
 
-    def greet(self) -> None:
-        """Say what this server is."""
+    def send_info(self) -> None:
+        """Send INFO, the first line of the protocol."""
         about = {
             "server_id": "memory",
             "server_name": "memory",
@@ -129,7 +129,7 @@ class Visitor:
         self._writer.write(b"INFO " + msgspec.json.encode(about) + _END)
 
     def log_in(self, line: bytes) -> None:
-        """Take the first words of a client. Raises Refused, and OSError when the server is down."""
+        """Take the client's CONNECT. Raises Refused, and OSError when the server is down."""
         operation, _, given = line.partition(b" ")
         if operation.upper() != b"CONNECT":
             raise Refused("Authorization Violation")
@@ -142,10 +142,10 @@ class Visitor:
             raise Refused("Authorization Violation")
         self.user = user
         self._allowed = Filter(account.subscribe)
-        self._line = self._server.connect(self)
+        self._connection = self._server.connect(self)
 
     async def take(self, line: bytes, reader: asyncio.StreamReader) -> None:
-        """Do what one line says; what it publishes is read from `reader`. Raises Refused."""
+        """Handle one line; the payload of a publish is read from `reader`. Raises Refused."""
         await self._server.thawed.wait()
         words = line.split()
         match words[0].upper() if words else b"":
@@ -173,8 +173,8 @@ class Visitor:
             raise Refused("Maximum Payload Violation")
         body = await reader.readexactly(size + len(_END))
         subject, reply = (*about, b"")[:2]
-        if self._line is not None:
-            self._line.up.send(
+        if self._connection is not None:
+            self._connection.up.send(
                 Frame(
                     subject=subject.decode(),
                     reply=reply.decode(),
@@ -187,16 +187,16 @@ class Visitor:
         if not self._allowed.takes(subject):
             self._write_error(f'Permissions Violation for Subscription to "{subject}"')
             return
-        assert self._line is not None, "a client has logged in before it says anything else"
+        assert self._connection is not None, "a client has logged in before it says anything else"
         self._subject_of[sid] = subject
         self._sid_of[subject] = sid
-        self._line.subscriptions.add(subject)
+        self._connection.subscriptions.add(subject)
 
     def _unsubscribe(self, sid: bytes) -> None:
         subject = self._subject_of.pop(sid, None)
-        if subject is not None and self._line is not None:
+        if subject is not None and self._connection is not None:
             self._sid_of.pop(subject, None)
-            self._line.subscriptions.discard(subject)
+            self._connection.subscriptions.discard(subject)
 
     def arrived(self, frame: Frame) -> None:
         """Send a message of the server to the client."""
@@ -212,22 +212,22 @@ class Visitor:
 
     def broken(self) -> None:
         """Close the connection: the server has given it up."""
-        self._line = None
+        self._connection = None
         self.gone = True
         self._writer.transport.abort()
 
     def refuse(self, text: str) -> None:
         """Say why, and end the connection."""
         self._write_error(text)
-        self.leave()
+        self.detach()
         self._writer.close()
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """End the server's side of the connection."""
         self.gone = True
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def _write_error(self, text: str) -> None:
         if not self._writer.is_closing():

@@ -14,7 +14,7 @@ import msgspec
 from pumice.local.memory_nats.api import API, DIRECT, JetStream, failed
 from pumice.local.memory_nats.client import REFUSAL, MemoryClient
 from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
-from pumice.local.memory_nats.link import Calm, Frame, Link, Weather
+from pumice.local.memory_nats.link import Frame, Link, Network, PerfectNetwork
 from pumice.local.memory_nats.stream import NANO, Refusal, Stored
 from pumice.local.memory_nats.subjects import Filter
 
@@ -43,17 +43,17 @@ class Peer(Protocol):
         ...
 
 
-class Line:
+class ServerConnection:
     """The server's end of one connection."""
 
-    def __init__(self, server: "MemoryNats", client: Peer, weather: Weather) -> None:
+    def __init__(self, server: "MemoryNats", client: Peer, network: Network) -> None:
         self._server = server
         self.client: Final = client
         self.subscriptions: set[str] = set()
         self._permitted = server.permitted.get(client.user)
         self._open = True
-        self.up: Final = Link(self._received, weather)
-        self.down: Final = Link(client.arrived, weather)
+        self.up: Final = Link(self._received, network)
+        self.down: Final = Link(client.arrived, network)
 
     def deliver(
         self,
@@ -65,7 +65,7 @@ class Line:
     ) -> bool:
         """Send a message to the subscription to `inbox` on this connection, if there is one."""
         wanted = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
-        if not self._open or wanted not in self.subscriptions or not self._server.hears(self):
+        if not self._open or wanted not in self.subscriptions or not self._server.gets_output(self):
             return False
         self.down.send(
             Frame(to=wanted, subject=subject, payload=payload, reply=reply, headers=headers)
@@ -84,7 +84,7 @@ class Line:
         """End in order: what the client sent before still arrives."""
         self._open = False
         self.down.cut()
-        self._server.lines.pop(self, None)
+        self._server.connections.pop(self, None)
 
     def break_off(self) -> None:
         """End at once: what is under way in both directions is lost."""
@@ -107,35 +107,35 @@ class MemoryNats:
         self,
         *,
         wall: Callable[[], float],
-        weather: Weather | None = None,
+        network: Network | None = None,
         permissions: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         self._wall = wall
         self.permitted: Final = {
             user: Filter(subjects) for user, subjects in (permissions or {}).items()
         }
-        self.weather: Weather = weather or Calm()
+        self.network: Network = network or PerfectNetwork()
         self.jetstream: Final = JetStream()
         self.stored: Callable[[str, Stored], None] = lambda _stream, _message: None
         """Told of each message that a stream has stored, for checks from outside."""
-        self.lines: dict[Line, None] = {}
+        self.connections: dict[ServerConnection, None] = {}
         self.up = True
         self.thawed = asyncio.Event()
         self.thawed.set()
-        self._held: list[tuple[Line, Frame]] = []
+        self._held: list[tuple[ServerConnection, Frame]] = []
         self._timers: dict[Consumer, tuple[float, asyncio.TimerHandle]] = {}
 
     def client(self) -> MemoryClient:
         """Return a client that will connect here; stands in for nats-py's `Client`."""
         return MemoryClient(self)
 
-    def connect(self, client: Peer) -> Line:
+    def connect(self, client: Peer) -> ServerConnection:
         """Open a connection. Raises OSError when the server is down."""
         if not self.up:
             raise ConnectionRefusedError("connection refused")
-        line = Line(self, client, self.weather)
-        self.lines[line] = None
-        return line
+        connection = ServerConnection(self, client, self.network)
+        self.connections[connection] = None
+        return connection
 
     def kill(self) -> None:
         """Kill -9: connections break, streams in memory are lost."""
@@ -152,64 +152,65 @@ class MemoryNats:
 
     def break_connections(self) -> None:
         """Break all connections, and lose what is under way."""
-        for line in list(self.lines):
-            line.break_off()
+        for connection in list(self.connections):
+            connection.break_off()
 
     def freeze(self) -> None:
         """SIGSTOP: bytes are taken and nothing happens; clients notice after a while."""
         self.thawed.clear()
-        asyncio.get_running_loop().call_later(SILENT_S, self._give_up, list(self.lines))
+        asyncio.get_running_loop().call_later(SILENT_S, self._give_up, list(self.connections))
 
     def thaw(self) -> None:
         """SIGCONT: what was sent meanwhile is done now."""
         self.thawed.set()
         held, self._held = self._held, []
-        for line, frame in held:
-            self.receive(line, frame)
+        for connection, frame in held:
+            self.receive(connection, frame)
         for stream in self.jetstream.streams:
             for consumer in self.jetstream.consumers_of(stream):
                 self._run(consumer)
 
-    def receive(self, line: Line, frame: Frame) -> None:
+    def receive(self, connection: ServerConnection, frame: Frame) -> None:
         """Take a message from a client."""
         if not self.up:
             return
         if not self.thawed.is_set():
-            self._held.append((line, frame))
-        elif not line.permits(frame.subject):
+            self._held.append((connection, frame))
+        elif not connection.permits(frame.subject):
             return
         elif frame.subject.startswith(_ACK):
             self._acknowledge(frame)
         elif frame.subject.startswith(API):
-            self._call(line, frame, frame.subject.removeprefix(API))
+            self._call(connection, frame, frame.subject.removeprefix(API))
         else:
-            self._publish(line, frame)
+            self._publish(connection, frame)
 
-    def hears(self, line: Line) -> bool:  # noqa: ARG002 - for servers that are more than one
-        """Tell whether what the server says now comes to a connection."""
+    def gets_output(self, _connection: ServerConnection, /) -> bool:
+        """Tell whether what the server sends at this moment comes to a connection."""
         return True
 
-    def reaches(self, line: Line) -> bool:  # noqa: ARG002 - for servers that are more than one
+    def is_reachable(self, _connection: ServerConnection, /) -> bool:
         """Tell whether what one connection publishes can come to another."""
         return True
 
-    def _give_up(self, lines: list[Line]) -> None:
+    def _give_up(self, connections: list[ServerConnection]) -> None:
         if not self.thawed.is_set():
-            for line in lines:
-                if line in self.lines:
-                    line.break_off()
+            for connection in connections:
+                if connection in self.connections:
+                    connection.break_off()
 
-    def _publish(self, line: Line, frame: Frame) -> None:
+    def _publish(self, connection: ServerConnection, frame: Frame) -> None:
         stream = self.jetstream.taking(frame.subject)
         if stream is None:
-            subject, lines = frame.subject, list(self.lines)
+            subject, connections = frame.subject, list(self.connections)
             heard = [
                 at
-                for at in lines
-                if self.reaches(at) and at.deliver(subject, subject, frame.payload, frame.reply)
+                for at in connections
+                if self.is_reachable(at)
+                and at.deliver(subject, subject, frame.payload, frame.reply)
             ]
             if frame.reply and not heard:
-                line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+                connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
             return
         answer = stream.publish(frame.subject, frame.payload, frame.headers, now=self._wall())
         name = stream.config["name"]
@@ -220,13 +221,13 @@ class MemoryNats:
             if not answer.duplicate and (stored := stream.get(answer.sequence)):
                 self.stored(name, stored)
         if frame.reply:
-            line.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+            connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
         for consumer in self.jetstream.consumers_of(name):
             if consumer.filter.takes(frame.subject):
                 self._run(consumer)
 
     def _acknowledge(self, frame: Frame) -> None:
-        if self.weather.loses(frame.subject):
+        if self.network.loses(frame.subject):
             return
         _, _, stream, name, _, sequence, *_ = frame.subject.split(".")
         consumer = self.jetstream.consumers.get(stream, {}).get(name)
@@ -234,14 +235,14 @@ class MemoryNats:
             consumer.answer(int(sequence), frame.payload, now=self._now())
             self._arm(consumer)
 
-    def _call(self, line: Line, frame: Frame, operation: str) -> None:
+    def _call(self, connection: ServerConnection, frame: Frame, operation: str) -> None:
         if operation.startswith(_NEXT):
-            self._next(line, frame, *operation.removeprefix(_NEXT).split("."))
+            self._next(connection, frame, *operation.removeprefix(_NEXT).split("."))
             return
         if operation.startswith(DIRECT):
             stream = operation.removeprefix(DIRECT)
             for headers, payload in self.jetstream.lasts(stream, frame.payload, wall=self._wall()):
-                line.deliver(frame.reply, frame.reply, payload, headers=headers)
+                connection.deliver(frame.reply, frame.reply, payload, headers=headers)
             if stream in self.jetstream.streams:
                 return
             answer = None
@@ -250,14 +251,14 @@ class MemoryNats:
                 operation, frame.payload, now=self._now(), wall=self._wall()
             )
         if answer is None:
-            line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
         else:
-            line.deliver(frame.reply, frame.reply, answer)
+            connection.deliver(frame.reply, frame.reply, answer)
 
-    def _next(self, line: Line, frame: Frame, stream: str, name: str) -> None:
+    def _next(self, connection: ServerConnection, frame: Frame, stream: str, name: str) -> None:
         consumer = self.jetstream.consumers.get(stream, {}).get(name)
         if consumer is None:
-            line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
             return
         now = self._now()
         body = msgspec.json.decode(frame.payload)
@@ -271,7 +272,7 @@ class MemoryNats:
                 expires_at=now + expires / NANO if expires else NEVER,
                 heartbeat_s=heartbeat / NANO if heartbeat else NEVER,
                 heard_at=now,
-                deliver=line.deliver,
+                deliver=connection.deliver,
             ),
             now=now,
         )

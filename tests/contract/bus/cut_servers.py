@@ -11,7 +11,7 @@ import structlog
 from nats.aio.client import Client
 
 from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.link import Calm
+from pumice.local.memory_nats.link import PerfectNetwork
 from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus, running
 from shared.contracts.permissions import permissions
@@ -53,7 +53,7 @@ class ModelThree:
     def __init__(self, _directory: Path) -> None:
         table = {user: allowed.publish for user, allowed in permissions("local").items()}
         self._servers = ThreeServers(
-            wall=time.time, weather=Calm(), permissions=table, rng=random.Random(1)
+            wall=time.time, network=PerfectNetwork(), permissions=table, rng=random.Random(1)
         )
         self.rejoin = self._servers.mend_one
 

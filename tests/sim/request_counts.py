@@ -1,17 +1,17 @@
 """How many requests each process sends to the API of JetStream, per second of virtual time.
 
-That API is one queue for everybody, leases included; a process that asks it once per object chokes
-it as soon as there are many. Asking a consumer for messages goes another way in the server, and
-grows with the messages.
+The server answers that API from one queue, leases included; a process that asks it once per object
+overloads it as soon as there are many objects. Requests in `NOT_COUNTED` do not use that queue:
+they fetch messages, and their number grows with the messages.
 """
 
 from collections import Counter
 from collections.abc import Callable
 
-OTHER_WAY = frozenset({"CONSUMER.MSG", "DIRECT.GET"})
+NOT_COUNTED = frozenset({"CONSUMER.MSG", "DIRECT.GET"})
 
 
-class Asked:
+class RequestCounts:
     """Counts requests; `now` is virtual time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -21,7 +21,7 @@ class Asked:
 
     def take(self, instance: str, operation: str) -> None:
         self.operations[operation] += 1
-        if operation not in OTHER_WAY:
+        if operation not in NOT_COUNTED:
             self._per_second[instance, int(self._now())] += 1
 
     def most_since(self, begun_s: int) -> int:

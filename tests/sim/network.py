@@ -1,4 +1,4 @@
-"""How the ways between processes behave: slow, uneven, lossy, gone; all drawn from the seed."""
+"""Faults of the network between processes: slow, uneven, lossy, gone; all drawn from the seed."""
 
 import random
 
@@ -6,7 +6,7 @@ from shared.kube.errors import Status, Unreachable, refusal
 from shared.kube.wire import Request
 
 
-class NetworkWeather:
+class FaultyNetwork:
     """Delays on each connection to NATS and to the API server; `loses` is about acknowledgements.
 
     Connections keep their order; that two of them are delayed differently is what reorders.
@@ -28,11 +28,11 @@ class NetworkWeather:
     def loses(self, _subject: str, /) -> bool:
         return bool(self.lost_share) and self._rng.random() < self.lost_share
 
-    def calm(self) -> None:
+    def heal(self) -> None:
         self.mean_s, self.spike_share, self.spike_s, self.lost_share = 0.001, 0.0, 0.0, 0.0
 
 
-class ApiWeather:
+class ApiFaults:
     """What the API server does to requests besides answering them."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -56,5 +56,5 @@ class ApiWeather:
     def loses_answer(self) -> bool:
         return bool(self.lost_share) and self._rng.random() < self.lost_share
 
-    def calm(self) -> None:
+    def heal(self) -> None:
         self.refused_share, self.lost_share, self.away = 0.0, 0.0, False

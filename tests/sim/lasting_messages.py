@@ -25,16 +25,16 @@ _LEASES = _SUBJECTS.lease("")[:-1]
 """There are as many as there are kinds of work to share."""
 
 
-def left_for_ever(nats: MemoryNats, cluster: Cluster) -> Iterator[tuple[str, str]]:
+def lasting(nats: MemoryNats, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield (subject, what is wrong) of messages that would stay and speak of nothing alive."""
     for name, stream in nats.jetstream.streams.items():
         later = copy.deepcopy(stream)
         newest = max((stored.time for stored in later.messages()), default=0.0)
         later.expire(newest + WEEK_S + 1)
-        yield from _strays(name, later, cluster)
+        yield from _lasting_on(name, later, cluster)
 
 
-def _strays(name: str, stream: MemoryStream, cluster: Cluster) -> Iterator[tuple[str, str]]:
+def _lasting_on(name: str, stream: MemoryStream, cluster: Cluster) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for stored in stream.messages():
         subject = stored.subject

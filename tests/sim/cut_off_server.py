@@ -16,19 +16,19 @@ import msgspec
 from pumice.local.memory_nats.api import DIRECT, JetStream, failed
 from pumice.local.memory_nats.consumer import Request
 from pumice.local.memory_nats.link import Frame
-from pumice.local.memory_nats.server import Line
+from pumice.local.memory_nats.server import ServerConnection
 from pumice.local.memory_nats.stream import NANO, MemoryStream, Refusal
 
-NOTICES_S: Final = 10.0
+NOTICES_AFTER_S: Final = 10.0
 """After this long without a leader it says so."""
-LEADS_S: Final = 19.0
+LEADS_FOR_S: Final = 19.0
 """After this long without the others a leader gives up."""
 UNAVAILABLE: Final = Refusal(503, 10008, "JetStream system temporarily unavailable")
 _NO_RESPONDERS: Final = {"Status": "503"}
 _NEXT: Final = "CONSUMER.MSG.NEXT."
 
 
-class Alone:
+class CutOffServer:
     """One server from the moment at which it was cut off."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Alone:
     ) -> None:
         """`led` are the streams that it leads; with `leads_all` it leads the cluster itself."""
         self.led: Final = frozenset(led)
-        self.held: list[tuple[str, Line, Frame]] = []
+        self.held: list[tuple[str, ServerConnection, Frame]] = []
         """What was published to streams that it led, in order."""
         self._old = JetStream()
         self._old.streams = {key: _copy(stream) for key, stream in jetstream.streams.items()}
@@ -63,34 +63,38 @@ class Alone:
     def beat(self) -> None:
         """Send a heartbeat to each reader."""
         for waiting in self._readers.values():
-            waiting[:] = [one for one in waiting if one.say("100", "Idle Heartbeat")]
+            waiting[:] = [one for one in waiting if one.send_status("100", "Idle Heartbeat")]
 
     def end(self) -> None:
         """Tell the readers that their consumers are gone: the others have made do without them."""
         for waiting in self._readers.values():
             for one in waiting:
-                one.say("409", "Consumer Deleted")
+                one.send_status("409", "Consumer Deleted")
 
-    def refuse(self, line: Line, frame: Frame) -> None:
+    def refuse(self, connection: ServerConnection, frame: Frame) -> None:
         """Answer what is for a server that it does not know any more."""
         if frame.reply and not self._silently:
-            line.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
 
-    def ask(self, line: Line, frame: Frame, operation: str, *, now: float, wall: float) -> None:
+    def ask(
+        self, connection: ServerConnection, frame: Frame, operation: str, *, now: float, wall: float
+    ) -> None:
         """Answer a question, or let it be unanswered."""
         if operation.startswith(_NEXT):
-            self._next(line, frame, operation.removeprefix(_NEXT))
+            self._next(connection, frame, operation.removeprefix(_NEXT))
         elif operation.startswith(DIRECT):
             if not self._silently or self._rng.random() < 0.5:
-                self.read(line, frame, operation, wall=wall)
+                self.read(connection, frame, operation, wall=wall)
         elif (answer := self._answer(operation, frame, now=now, wall=wall)) is not None:
-            line.deliver(frame.reply, frame.reply, answer)
+            connection.deliver(frame.reply, frame.reply, answer)
 
-    def read(self, line: Line, frame: Frame, operation: str, *, wall: float) -> bool:
+    def read(
+        self, connection: ServerConnection, frame: Frame, operation: str, *, wall: float
+    ) -> bool:
         """Answer from the old copy; tell whether it has the stream."""
         stream = operation.removeprefix(DIRECT)
         for headers, payload in self._old.lasts(stream, frame.payload, wall=wall):
-            line.deliver(frame.reply, frame.reply, payload, headers=headers)
+            connection.deliver(frame.reply, frame.reply, payload, headers=headers)
         return stream in self._old.streams
 
     def _answer(self, operation: str, frame: Frame, *, now: float, wall: float) -> bytes | None:
@@ -99,9 +103,9 @@ class Alone:
         is_info = operation.startswith("STREAM.INFO.")
         leads = stream in self.led if stream else self._leads_all
         reads = is_info or operation == "INFO" or operation.startswith("STREAM.MSG.GET.")
-        if reads and leads and age < LEADS_S:
+        if reads and leads and age < LEADS_FOR_S:
             return self._told(stream, operation, frame, age=age, leader=self._name, wall=wall)
-        if age < (LEADS_S if self._leads_all else NOTICES_S):
+        if age < (LEADS_FOR_S if self._leads_all else NOTICES_AFTER_S):
             return None
         if is_info and stream:
             return self._told(stream, operation, frame, age=age, leader="", wall=wall)
@@ -115,7 +119,7 @@ class Alone:
             self._old.streams[stream].cluster = {"leader": leader, "replicas": copies}
         return self._old.call(operation, frame.payload, now=self._since, wall=wall)
 
-    def _next(self, line: Line, frame: Frame, place: str) -> None:
+    def _next(self, connection: ServerConnection, frame: Frame, place: str) -> None:
         """Take a reader's request for messages of a consumer that lives here."""
         stream, consumer = place.split(".")
         waiting = self._readers.get((stream, consumer))
@@ -129,10 +133,10 @@ class Alone:
             expires_at=0.0,
             heartbeat_s=1.0,
             heard_at=0.0,
-            deliver=line.deliver,
+            deliver=connection.deliver,
         )
         if request.no_wait:
-            request.say("404", "No Messages")
+            request.send_status("404", "No Messages")
         else:
             waiting.append(request)
 
