@@ -18,7 +18,7 @@ from shared.runtime.contain import SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.service import Context, collect_rarely
+from shared.runtime.service import Context, tune_garbage_collector
 from shared.runtime.settings import load
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
@@ -50,7 +50,7 @@ async def main() -> None:
     settings = load(VisibilitySettings, service="visibility", argv=sys.argv[1:], environ=os.environ)
     bus = bus_of(settings, given)
     _, _, parts = answering(settings, given, bus)
-    collect_rarely()
+    tune_garbage_collector()
     gate = given.readiness.gate("state")
     async with TaskGroup() as tasks:
         for part in parts:

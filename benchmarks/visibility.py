@@ -24,7 +24,7 @@ from services.visibility.answers.survey import Policy, survey
 from services.visibility.answers.whatif import what_if
 from shared.api.visibility import WhatIfSpec
 from shared.contracts import codec
-from shared.runtime.service import collect_rarely
+from shared.runtime.service import tune_garbage_collector
 
 QUEUES: Final = 50
 MEMBERS: Final = 4
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> None:
     given = parser.parse_args(argv)
     policy = Policy(config=configure(CONFIGURATIONS[given.configuration]))
     replica = Replica()
-    collect_rarely()
+    tune_garbage_collector()
     begun = time.process_time()
     for payload in facts(given.nodes, given.pods, given.waiting):
         replica.fold([codec.decode_fact(payload)])

@@ -27,7 +27,7 @@ from services.scheduler.worker import FEW, Worker
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.messages import BindGang, ItemOutcome, Outcome, Result
-from shared.runtime.service import collect_rarely
+from shared.runtime.service import tune_garbage_collector
 
 QUEUES: Final = 50
 NODES: Final = 1_000
@@ -306,7 +306,7 @@ def _shown(condition: m.DesiredCondition) -> Object:
 def measured(configuration: str, waiting: int, few: int) -> Row:
     """Measure one load in this process."""
     world = World(waiting, configuration, few)
-    collect_rarely()
+    tune_garbage_collector()
     world.run(SETTLE_S)
     world.start()
     world.run(WARM_S)

@@ -82,7 +82,7 @@ def _owners(
     if not owners:
         raise Rejected(f"there is no flag --{name}{_near(name, by_flag, own)}", field=name)
     # Where some take a flag for Volcano's sake only, it is meant for those that heed it.
-    owners = [owner for owner in owners if not by_flag[owner][name].is_idle] or owners
+    owners = [owner for owner in owners if not by_flag[owner][name].is_inert] or owners
     common = len(owners) == len(by_flag) and by_flag[owners[0]][name].common and name not in OWN
     if len(owners) > 1 and not common and name not in ALIKE:
         forms = ", ".join(f"--{owner}.{name}" for owner in owners)

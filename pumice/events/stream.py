@@ -81,7 +81,7 @@ class EventStream:
     async def __aenter__(self) -> Self:
         """Connect. Raises NotAllowed or Unreachable."""
         try:
-            with _heeding_cancellation():
+            with _raising_if_cancelled():
                 async with asyncio.timeout(ANSWER_S + 1):
                     await self._connect()
         except (nats.errors.Error, OSError, TimeoutError) as exc:
@@ -126,7 +126,7 @@ class EventStream:
 
     async def _close(self) -> None:
         try:
-            with _heeding_cancellation():
+            with _raising_if_cancelled():
                 async with asyncio.timeout(CLOSE_S):
                     await self._client.close()
         except (nats.errors.Error, OSError, TimeoutError):
@@ -168,7 +168,7 @@ class EventStream:
         async def put(msg: Msg) -> None:
             self._arrived.put_nowait(msg)
 
-        with _heeding_cancellation():
+        with _raising_if_cancelled():
             await self._client.subscribe(inbox, cb=put)
         config = {
             "name": name,
@@ -201,7 +201,7 @@ class EventStream:
             body = {"batch": BATCH, "expires": 30 * NANO, "idle_heartbeat": NANO}
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
         try:
-            with _heeding_cancellation():
+            with _raising_if_cancelled():
                 await self._client.publish(subject, msgspec.json.encode(body), reply=inbox)
         except (nats.errors.Error, OSError) as exc:
             raise Broken(f"connection lost: {exc}") from exc
@@ -238,7 +238,7 @@ class EventStream:
         payload = msgspec.json.encode(body) if body is not None else b""
         subject = f"$JS.API.{operation}"
         try:
-            with _heeding_cancellation():
+            with _raising_if_cancelled():
                 answer = await self._client.request(subject, payload, timeout=ANSWER_S)
         except nats.errors.NoRespondersError as exc:
             raise Unreachable("JetStream is off, or the user may not use it") from exc
@@ -252,7 +252,7 @@ class EventStream:
 
 
 @contextlib.contextmanager
-def _heeding_cancellation() -> Iterator[None]:
+def _raising_if_cancelled() -> Iterator[None]:
     """Raise CancelledError at the end if the task was cancelled meanwhile and a library hid it.
 
     `asyncio.wait_for` of Python 3.11, with which nats-py waits for answers, does when the answer

@@ -40,10 +40,10 @@ from shared.runtime.logs import LineWriter, configure, of_service, stderr
 from shared.runtime.service import (
     Build,
     Ended,
-    collect_rarely,
     end,
-    made_up,
+    generated_name,
     serve,
+    tune_garbage_collector,
     until_signal,
 )
 from shared.runtime.settings import load
@@ -74,7 +74,7 @@ def main() -> None:
         form=next(iter(settings.values())).log_format,
         stream=stderr(),
     )
-    collect_rarely()
+    tune_garbage_collector()
     together = partial(_serve_all, words, settings, users.passwords[EVENTS], writer)
     code, message = run(until_signal(together))
     writer.close()
@@ -128,7 +128,7 @@ async def _serve_one(
     service: str, settings: CommonSettings, memory: MemoryNats, writer: LineWriter, stop: Event
 ) -> Ended:
     rng = random.Random()  # noqa: S311 - jitter and names, no secrets
-    instance = settings.instance or made_up(service, rng)
+    instance = settings.instance or generated_name(service, rng)
     log = of_service(writer, service=service, instance=instance, level=settings.log_level)
     return await serve(
         service=service,

@@ -23,7 +23,13 @@ from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
-from shared.serving.certification import Certification, Close, Given, Made, Origin
+from shared.serving.certification import (
+    CertificateFiles,
+    CertificateSource,
+    Certification,
+    Close,
+    IssuedCertificates,
+)
 from shared.serving.connections import Limits
 from shared.serving.identity import ServingCertificate
 
@@ -77,7 +83,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         limits=Limits(connections=settings.connections_most, client_names=settings.client_names),
         gate=context.readiness.gate("webhooks"),
         contain=Containment(
-            context.set_aside, clock=context.clock, log=context.log, lasts_s=_SHOWN_S
+            context.set_aside, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
         ),
         clock=context.clock,
         metrics=metrics,
@@ -91,7 +97,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
 def _certification(
     settings: AdmissionSettings,
     context: Context,
-    origin: Origin,
+    origin: CertificateSource,
     identity: ServingCertificate,
     registration: Registration,
     *,
@@ -158,7 +164,9 @@ def _address(settings: AdmissionSettings) -> Address:
     )
 
 
-def _origin(settings: AdmissionSettings, context: Context, kube: Kube, address: Address) -> Origin:
+def _origin(
+    settings: AdmissionSettings, context: Context, kube: Kube, address: Address
+) -> CertificateSource:
     clock, life_s = context.clock, settings.certificate_life
     cert, key = settings.tls_cert_file, settings.tls_private_key_file
     if bool(cert) != bool(key):
@@ -167,7 +175,7 @@ def _origin(settings: AdmissionSettings, context: Context, kube: Kube, address: 
         )
     if cert:
         ca = Path(settings.ca_cert_file) if settings.ca_cert_file else None
-        return Given(cert=Path(cert), key=Path(key), ca=ca, clock=clock)
+        return CertificateFiles(cert=Path(cert), key=Path(key), ca=ca, clock=clock)
     authorities: Authorities
     if settings.webhook_namespace:
         authorities = InSecret(
@@ -181,4 +189,4 @@ def _origin(settings: AdmissionSettings, context: Context, kube: Kube, address: 
         )
     else:
         authorities = InMemory(clock=clock, life_s=life_s, signer=_AUTHORITY)
-    return Made(authorities, address.hosts, clock=clock, life_s=life_s)
+    return IssuedCertificates(authorities, address.hosts, clock=clock, life_s=life_s)

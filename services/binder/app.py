@@ -76,7 +76,7 @@ class _Wiring:
         self._settings = settings
         self._context = context
         self._tenure = Tenure(
-            SCHEDULING, heed=settings.leader_elect, clock=context.clock, log=context.log
+            SCHEDULING, required=settings.leader_elect, clock=context.clock, log=context.log
         )
         self._kube = kube
         self._writing = kube.guarded(self._tenure.check)
@@ -94,7 +94,7 @@ class _Wiring:
             ConcurrencyLimiter(limits), per_node=settings.requests_per_node, metrics=self._metrics
         )
         self._contain = Containment(
-            context.set_aside, clock=context.clock, log=context.log, lasts_s=_SHOWN_S
+            context.set_aside, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
         )
         self._recorder = Recorder(
             kube,

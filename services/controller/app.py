@@ -30,7 +30,7 @@ from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.kube.sources import own_namespace
 from shared.runtime.backoff import Backoff
-from shared.runtime.common import idle_flags
+from shared.runtime.common import inert_flags
 from shared.runtime.contain import Containment
 from shared.runtime.jobplugins import load_job_plugins
 from shared.runtime.service import Context
@@ -56,12 +56,12 @@ def compose(
     settings: ControllerSettings, context: Context, *, kube: Kube, bus: NatsBus
 ) -> Sequence[Part]:
     """Return the parts on a bus and a way to the API server that are there already."""
-    if idle := idle_flags(settings):
+    if idle := inert_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
     ownership = Ownership(clock=context.clock)
     tenure = Tenure(
         CONTROL,
-        heed=settings.leader_elect,
+        required=settings.leader_elect,
         clock=context.clock,
         gate=context.readiness.gate("leadership"),
         log=context.log,

@@ -30,7 +30,7 @@ from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.runtime.backoff import Backoff
-from shared.runtime.common import QUEUE_ADMISSION, idle_flags, is_feature_on
+from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -47,7 +47,7 @@ async def build(
 
 def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> Sequence[Part]:
     """Return the parts on a bus that is there already."""
-    if idle := idle_flags(settings):
+    if idle := inert_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
     return _Wiring(settings, context, bus).parts()
 
@@ -76,7 +76,7 @@ class _Wiring:
         self._inbox = Inbox()
         self._tenure = Tenure(
             SCHEDULING,
-            heed=settings.leader_elect,
+            required=settings.leader_elect,
             clock=context.clock,
             gate=context.readiness.gate("leadership"),
             log=context.log,

@@ -49,7 +49,7 @@ from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
-from shared.serving.certification import Certification, Made
+from shared.serving.certification import Certification, IssuedCertificates
 from shared.serving.connections import Limits
 from shared.serving.identity import ServingCertificate
 from shared.serving.server import HttpsServer
@@ -189,7 +189,7 @@ class _Following:
         return StateFeed(
             self._on_bus.state(self._replica.kinds, pace=self._pace),
             self._inbox,
-            tenure=Tenure(SCHEDULING, heed=False, clock=clock, log=log),
+            tenure=Tenure(SCHEDULING, required=False, clock=clock, log=log),
             gate=self._context.readiness.gate("state"),
             log=log,
         )
@@ -245,7 +245,7 @@ async def serving(
         sources=sources,
         watching=Watching(sources, clock=clock, metrics=metrics),
         changes=Changes(live),
-        contain=Containment(context.set_aside, clock=clock, log=log, lasts_s=_SHOWN_S),
+        contain=Containment(context.set_aside, clock=clock, log=log, forget_after_s=_SHOWN_S),
         clock=clock,
         metrics=metrics,
     )
@@ -271,7 +271,9 @@ def _certification(
     registration = Registration(kube, address, clock=clock, log=log)
     life_s = settings.certificate_life
     return Certification(
-        Made(_authorities(settings, context, kube), address.hosts, clock=clock, life_s=life_s),
+        IssuedCertificates(
+            _authorities(settings, context, kube), address.hosts, clock=clock, life_s=life_s
+        ),
         identity,
         register=registration.ensure if settings.register else None,
         unregister=registration.remove if settings.register and outside else None,

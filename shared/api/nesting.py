@@ -81,10 +81,11 @@ def is_cut(json: bytes) -> bool:
     return _CUT in json
 
 
-def taken_out(json: bytes, name: bytes) -> tuple[bytes, bytes]:
+def extract(json: bytes, name: bytes) -> tuple[bytes, bytes]:
     """Return the object or list that a JSON object has under a name, and the rest with null there.
 
-    Without one b"" and the whole. Goes by brackets and quotes alone: nothing else need be sound.
+    Returns b"" and the whole if there is none. It reads brackets and quotes only: all else may be
+    invalid JSON.
     """
     for start, end in _parts(json):
         before = json[:start].rstrip()

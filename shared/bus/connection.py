@@ -24,7 +24,7 @@ from shared.bus.errors import NoAnswer
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
-from shared.runtime.tasks import heed_cancellation
+from shared.runtime.tasks import raise_if_cancelled
 
 OLDEST_SERVER: Final = (2, 11)
 """First server with Nats-Expected-Last-Subject-Sequence-Subject and per-message TTL."""
@@ -195,18 +195,18 @@ class Connection:
         while True:
             session = await self._connect()
             if session is None:
-                heed_cancellation()
+                raise_if_cancelled()
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             self._backoff.reset()
             try:
-                heed_cancellation()
+                raise_if_cancelled()
                 await self._serve(session)
             finally:
                 session.break_off()
                 self._session = None
                 await _discard(session.client)
-            heed_cancellation()
+            raise_if_cancelled()
 
     async def _serve(self, session: Session) -> None:
         """Use a session until it breaks."""

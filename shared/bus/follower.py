@@ -23,7 +23,7 @@ from nats.aio.msg import Msg
 from shared.bus.api import Api
 from shared.bus.connection import Connection
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
-from shared.bus.pace import Pace, Turns
+from shared.bus.pace import FollowerPace, Pace
 from shared.bus.port import (
     Batch,
     CaughtUp,
@@ -93,15 +93,17 @@ class Follower:
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
         """Yield for ever; see `port.Reading.follow`."""
-        with self._pace.follower() if self._pace else nullcontext() as turns:
-            async with aclosing(self._endless(turns)) as items:
+        with self._pace.follower() if self._pace else nullcontext() as follower_pace:
+            async with aclosing(self._endless(follower_pace)) as items:
                 async for item in items:
                     yield item
 
-    async def _endless(self, turns: Turns | None) -> AsyncGenerator[FollowItem, None]:
+    async def _endless(
+        self, follower_pace: FollowerPace | None
+    ) -> AsyncGenerator[FollowItem, None]:
         while True:
-            if turns is not None:
-                turns.away()
+            if follower_pace is not None:
+                follower_pace.detach()
             name = self._names("follow")
             try:
                 session = await self._connection.session(IDLE_S)
@@ -115,7 +117,7 @@ class Follower:
                         yield Reset(reason)
                         continue
                     yield self._started
-                    async with aclosing(self._read(feed, turns)) as items:
+                    async with aclosing(self._read(feed, follower_pace)) as items:
                         async for item in items:
                             yield item
                 finally:
@@ -188,7 +190,7 @@ class Follower:
         return {**config, **_policy(self._start)}
 
     async def _read(
-        self, feed: Feed, turns: Turns | None
+        self, feed: Feed, follower_pace: FollowerPace | None
     ) -> AsyncGenerator[Batch | CaughtUp | Idle, None]:
         """Yield messages; ends by FeedLost only."""
         place = self._place
@@ -215,8 +217,8 @@ class Follower:
                 yield Idle()
             if chunk.ended:
                 wait = caught_up
-                if caught_up and turns is not None:
-                    wait = await turns.next(empty=chunk.empty)
+                if caught_up and follower_pace is not None:
+                    wait = await follower_pace.next(empty=chunk.empty)
                 await feed.ask(BATCH, wait=wait)
 
 

@@ -24,7 +24,7 @@ from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Retryable, leaves
 from shared.runtime.logs import Logger
-from shared.runtime.tasks import TaskGroup, apart
+from shared.runtime.tasks import TaskGroup, in_own_task
 
 RETRY_S: Final = 0.1
 
@@ -98,7 +98,7 @@ class Leadership:
             await self._lease.acquire()
             try:
                 with self._bus.final_messages():
-                    ended = await apart(partial(self._lead_term, body), name="term")
+                    ended = await in_own_task(partial(self._lead_term, body), name="term")
             except* LeaseLost as lost:
                 self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
             except* WrongSequence as refused:

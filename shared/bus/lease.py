@@ -88,7 +88,7 @@ class Lease:
         self._seen_sequence = -1
         self._seen_time = 0.0
         self._seen_at = 0.0
-        self._unheard_since: float | None = None
+        self._no_listener_since: float | None = None
         self._sequence = 0
         self._renewed_at = 0.0
         self._renewals = 0
@@ -113,7 +113,7 @@ class Lease:
             try:
                 found = await self._bus.snapshot(self._stream, [self.subject])
                 message = found[0] if found else None
-                if await self.consider(message, unheard=await self._unheard(message)):
+                if await self.try_take(message, no_listener=await self._has_no_listener(message)):
                     return _record(message).holder if message else ""
             except Retryable:
                 pass  # the bus says so in its own readiness; a candidate has nothing to add
@@ -125,8 +125,8 @@ class Lease:
         holder = _record(message).holder if message else ""
         return "" if holder == self.holder else holder
 
-    def doubtful(self, message: Message | None) -> str:
-        """Return the presence subject of another holder that says that it has one, else ""."""
+    def presence_to_check(self, message: Message | None) -> str:
+        """Return the presence subject of another holder if its record announces one, else ""."""
         if message is None or self._presence is None:
             return ""
         record = _record(message)
@@ -134,22 +134,22 @@ class Lease:
             return ""
         return self._presence(record.holder)
 
-    async def _unheard(self, message: Message | None) -> bool:
-        subject = self.doubtful(message)
+    async def _has_no_listener(self, message: Message | None) -> bool:
+        subject = self.presence_to_check(message)
         return bool(subject) and not await self._bus.listens(subject)
 
-    async def consider(self, message: Message | None, *, unheard: bool = False) -> bool:
+    async def try_take(self, message: Message | None, *, no_listener: bool = False) -> bool:
         """Read the lease's last message and take the lease if it is free; return success."""
-        return self.observe(message, unheard=unheard) and await self.take(message)
+        return self.observe(message, no_listener=no_listener) and await self.take(message)
 
     async def take(self, message: Message | None) -> bool:
-        """Take the lease whose last message was found to leave it free; return success."""
+        """Take a lease that `observe` found free by its last message; return success."""
         return await self._take(message.sequence if message else 0)
 
-    def observe(self, message: Message | None, *, unheard: bool = False) -> bool:
+    def observe(self, message: Message | None, *, no_listener: bool = False) -> bool:
         """Take note of the lease's last message; return whether the lease is free.
 
-        `unheard` says that the holder's presence subject has no listener.
+        `no_listener` says that the holder's presence subject has no listener.
         """
         now = self._clock.monotonic()
         if message is None:
@@ -158,18 +158,21 @@ class Lease:
         if message.sequence > self._seen_sequence or message.time > self._seen_time:
             self._seen_sequence, self._seen_time = message.sequence, message.time
             self._seen_at = now
-            self._unheard_since = None
-        if not unheard:
-            self._unheard_since = None
-        elif self._unheard_since is None:
-            self._unheard_since = now
-        return _record(message).holder in ("", self.holder) or self._ran_out(now)
+            self._no_listener_since = None
+        if not no_listener:
+            self._no_listener_since = None
+        elif self._no_listener_since is None:
+            self._no_listener_since = now
+        return _record(message).holder in ("", self.holder) or self._is_dead(now)
 
-    def _ran_out(self, now: float) -> bool:
-        """Return whether the holder that was seen is dead as far as can be told."""
+    def _is_dead(self, now: float) -> bool:
+        """Return whether the last holder seen counts as dead: no renewals, or no listener."""
         if now - self._seen_at >= self.timing.takeover_s:
             return True
-        return self._unheard_since is not None and now - self._unheard_since >= self.timing.gone_s
+        return (
+            self._no_listener_since is not None
+            and now - self._no_listener_since >= self.timing.gone_s
+        )
 
     async def keep(self) -> Never:
         """Renew until the lease is lost. Raises LeaseLost, at the latest at the holder's limit."""

@@ -5,7 +5,7 @@ ends in order says so. Used for the version rule (a writer produces version N on
 reader accepts it), for `pumice status`, and for spreading partitions.
 
 An announcement that goes unanswered, while the same stream can be read, is the sign of a full disk
-(`Storing`): a stream in files then stores no message and does not answer publishers, but it can
+(`StorageGate`): a stream in files then stores no message and does not answer publishers, but it can
 still be read.
 """
 
@@ -35,27 +35,27 @@ REASON: Final = (
 )
 
 
-class Storing:
-    """Keeps a gate shut while the server stores nothing, and a gauge at 0."""
+class StorageGate:
+    """A readiness gate that is shut, and a gauge that is 0, while the server stores no messages."""
 
     def __init__(self, *, gate: Gate, gauge: Gauge, log: Logger) -> None:
         self._gate = gate
         self._gauge = gauge
         self._log = log
-        self._unstored = 0
+        self._unanswered = 0
         self._open()
 
-    def stored(self) -> None:
+    def note_stored(self) -> None:
         """Take note that a message was stored."""
-        if self._unstored >= ROUNDS:
+        if self._unanswered >= ROUNDS:
             self._log.info("nats_stores_again")
             self._open()
-        self._unstored = 0
+        self._unanswered = 0
 
-    def unstored(self) -> None:
-        """Take note that a message was not answered by a server that answers questions."""
-        self._unstored += 1
-        if self._unstored == ROUNDS:
+    def note_unanswered(self) -> None:
+        """Take note that a publish went unanswered although the server answers requests."""
+        self._unanswered += 1
+        if self._unanswered == ROUNDS:
             self._gate.set(ok=False, reason=REASON)
             self._gauge.set(0)
             self._log.error("nats_stores_nothing", reason=REASON)
@@ -82,7 +82,7 @@ class _Seen(msgspec.Struct, frozen=True):
     member: Member
 
     def is_older(self, message: Message) -> bool:
-        """Tell whether a message is news; one that a copy which is behind tells is none."""
+        """Tell whether a message is newer: a copy of the stream that is behind returns old ones."""
         return message.sequence > self.sequence or message.time > self.stored_at
 
 
@@ -106,9 +106,9 @@ class Members:
         clock: Clock,
         log: Logger,
         accepts: frozenset[int] = ACCEPTED,
-        storing: Storing | None = None,
+        storage: StorageGate | None = None,
     ) -> None:
-        """Make it; `storing` is told whether announcements are stored."""
+        """Make it; `storage` is told whether announcements are stored."""
         self._bus = bus
         self._publisher = bus.publisher(stream)
         self._stream = stream
@@ -119,7 +119,7 @@ class Members:
         self._accepts = tuple(sorted(accepts))
         self._clock = clock
         self._log = log
-        self._storing = storing
+        self._storage = storage
         self._seen: dict[str, _Seen] = {}
         self._dead: dict[str, int | None] = {}
         """Per dead instance, its last announcement; None until the members are read once more.
@@ -138,7 +138,7 @@ class Members:
                     await self._round()
                     await self._clock.sleep(EVERY_S)
             finally:
-                await self._leave()
+                await self._withdraw()
 
     async def known(self) -> None:
         """Return once the members have been read for the first time."""
@@ -189,8 +189,8 @@ class Members:
         except Retryable as exc:
             self._log.debug("members_delayed", reason=str(exc))
             return
-        if self._storing is not None and not is_stored:
-            self._storing.unstored()
+        if self._storage is not None and not is_stored:
+            self._storage.note_unanswered()
         self._take(found, dead)
         self._known.set()
 
@@ -201,8 +201,8 @@ class Members:
         except NoAnswer as exc:
             self._log.debug("members_delayed", reason=str(exc))
             return False
-        if self._storing is not None:
-            self._storing.stored()
+        if self._storage is not None:
+            self._storage.note_stored()
         return True
 
     async def _announce(self, ttl_s: int, accepts: tuple[int, ...]) -> None:
@@ -239,7 +239,7 @@ class Members:
             if sequence is None or sequence == last.get(name)
         }
 
-    async def _leave(self) -> None:
+    async def _withdraw(self) -> None:
         """Announce the end of this process: a member that accepts no version is gone."""
         try:
             async with asyncio.timeout(0.5):

@@ -32,7 +32,7 @@ from shared.bus.port import (
 )
 from shared.bus.publisher import NatsPublisher, PublishOrder
 from shared.bus.puller import NatsPuller
-from shared.bus.quorum import Quorum
+from shared.bus.quorum import QuorumCheck
 from shared.bus.replies import Replies
 from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
@@ -43,11 +43,11 @@ from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup
 
-LAST_WORDS_S: Final = 2.0
+FINAL_MESSAGES_S: Final = 2.0
 """How long an ending process keeps its connection for parts that have a last message to send."""
 
-LISTENS_S: Final = 0.1
-"""How long the server has to say that there is no listener; a listener itself says nothing."""
+NO_RESPONDERS_S: Final = 0.1
+"""How long the server has to answer "no responders"; a listener itself never answers."""
 
 
 def client_tls(*, ca: str, cert: str = "", key: str = "") -> ssl.SSLContext:
@@ -127,9 +127,9 @@ class NatsBus:
         self._clock = clock
         self._bare_log = log
         self._log = log.bind(part=name)
-        self._speakers = 0
-        self._silent = asyncio.Event()
-        self._silent.set()
+        self._final_senders = 0
+        self._no_final_senders = asyncio.Event()
+        self._no_final_senders.set()
         self._id = f"{rng.randrange(16**12):012x}"
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
@@ -147,13 +147,13 @@ class NatsBus:
             dial=dial,
         )
         self._quorum = (
-            Quorum(self._connection, self._api, stream=options.copied, clock=clock)
+            QuorumCheck(self._connection, self._api, stream=options.copied, clock=clock)
             if options.copied
             else None
         )
 
-    def beside(self, name: str, *, presence: str, on_status: StatusHook) -> "NatsBus":
-        """Return another connection to the same servers as the same user, for a part of its own."""
+    def second_connection(self, name: str, *, presence: str, on_status: StatusHook) -> "NatsBus":
+        """Return a bus of its own connection to the same servers as the same user."""
         return NatsBus(
             msgspec.structs.replace(self._options, name=f"{self._options.name}/{name}"),
             clock=self._clock,
@@ -176,25 +176,25 @@ class NatsBus:
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                await self._hear_out()
+                await self._await_final_messages()
                 raise
 
     @contextmanager
     def final_messages(self) -> Iterator[None]:
         """See `port.FinalMessages`."""
-        self._speakers += 1
-        self._silent.clear()
+        self._final_senders += 1
+        self._no_final_senders.clear()
         try:
             yield
         finally:
-            self._speakers -= 1
-            if self._speakers == 0:
-                self._silent.set()
+            self._final_senders -= 1
+            if self._final_senders == 0:
+                self._no_final_senders.set()
 
-    async def _hear_out(self) -> None:
+    async def _await_final_messages(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._silent.wait()
+            async with asyncio.timeout(FINAL_MESSAGES_S):
+                await self._no_final_senders.wait()
 
     async def connected(self) -> None:
         """See `port.Bus`."""
@@ -298,7 +298,7 @@ class NatsBus:
     async def listens(self, subject: str) -> bool:
         """See `port.Presence`."""
         try:
-            await (await self._replies.ask(subject, b"", timeout_s=LISTENS_S))
+            await (await self._replies.ask(subject, b"", timeout_s=NO_RESPONDERS_S))
         except StreamMissing:
             return False
         except NoAnswer:
@@ -313,7 +313,7 @@ class NatsBus:
     async def _prepare(self, session: Session) -> None:
         """Make a new session usable before it is handed out."""
         if self._presence:
-            await session.client.subscribe(self._presence, cb=_heard)
+            await session.client.subscribe(self._presence, cb=_no_reply)
         await self._replies.attach(session)
         try:
             await self._api.jetstream()
@@ -337,7 +337,7 @@ class NatsBus:
         return f"{self._inbox}f.{self._count}"
 
 
-async def _heard(_: Msg) -> None:
+async def _no_reply(_: Msg) -> None:
     """Send no reply: the question is only whether the server has a listener."""
 
 

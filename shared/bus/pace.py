@@ -1,11 +1,11 @@
-"""How soon followers read what has come: at once while it is wanted, else in bites.
+"""How soon followers read new messages: at once (live) while questions come, else in batches.
 
-Without a pace the server hands each message on as it comes, and the process wakes for it. Followers
-with one ask, once per `lag_s` and together, for all that has come meanwhile; of a stream that keeps
-the last message of each subject, those that were replaced within the lag never travel. A question
-ends the wait (`caught_up`), and the followers then read as messages come until none was asked for
-`LASTS_S`. So a service that answers questions, and follows the bus for them alone, costs little
-while it is asked nothing, and its answers are no older for it.
+Without a pace the server sends each message at once, and the process wakes for it. Followers with a
+pace ask together, once per `lag_s`, for all new messages; of a stream that keeps the last message
+of each subject, those that were replaced within the lag are never sent. A question ends the wait
+(`caught_up`), and the followers then read live until no question came for `LIVE_S`. So a service
+that follows the bus only to answer questions costs little while it has none, and its answers are
+as current as without a pace.
 """
 
 import asyncio
@@ -18,38 +18,38 @@ from typing import Final
 from shared.runtime.clock import Clock
 
 LAG_S: Final = 1.0
-LASTS_S: Final = 5.0
-"""After a question messages are read as they come for so long."""
-LATE_S: Final = 2.5
-"""A question waits for the followers so long at most, and then goes by what is known. A follower
-takes a server for lost that is silent for as long."""
+LIVE_S: Final = 5.0
+"""For this long after a question messages are read live."""
+CATCH_UP_S: Final = 2.5
+"""A question waits at most this long for the followers, then it uses what was read. A follower
+counts a server as lost that was silent for as long."""
 
 
-class _Way(Enum):
+class _Mode(Enum):
     """How a follower reads at a moment."""
 
-    AWAY = auto()
-    """It has no connection, or reads what was there at its beginning: it is not waited for."""
-    IN_BITES = auto()
-    AS_IT_COMES = auto()
+    DETACHED = auto()
+    """It has no connection, or reads what was stored before it began: no question waits for it."""
+    BATCHES = auto()
+    LIVE = auto()
 
 
-class Turns:
-    """The turns of one follower."""
+class FollowerPace:
+    """When one follower reads."""
 
     def __init__(self, pace: "Pace") -> None:
         self._pace = pace
-        self._way = _Way.AWAY
+        self._mode = _Mode.DETACHED
         self._sent = 0
         self._read = 0
 
     def is_behind(self, question: int) -> bool:
         """Tell whether messages from before a question may be unread."""
-        return self._way is _Way.IN_BITES and self._read < question
+        return self._mode is _Mode.BATCHES and self._read < question
 
-    def away(self) -> None:
-        """Note that nothing is read for now."""
-        self._change(_Way.AWAY)
+    def detach(self) -> None:
+        """Note that nothing is read for now: there is no connection, or it begins anew."""
+        self._change(_Mode.DETACHED)
 
     async def next(self, *, empty: bool) -> bool:
         """Wait until it is time to ask for more; return whether to wait for messages to come.
@@ -58,20 +58,20 @@ class Turns:
         """
         if empty:
             self._read = self._sent
-        is_read = self._way is _Way.AS_IT_COMES or (empty and self._read == self._pace.questions)
-        if is_read and self._pace.is_wanted:
-            self._change(_Way.AS_IT_COMES)
+        is_read = self._mode is _Mode.LIVE or (empty and self._read == self._pace.questions)
+        if is_read and self._pace.is_live:
+            self._change(_Mode.LIVE)
             return True
-        is_more = self._way is _Way.IN_BITES and not empty
-        self._change(_Way.IN_BITES)
+        is_more = self._mode is _Mode.BATCHES and not empty
+        self._change(_Mode.BATCHES)
         if not is_more and self._read == self._pace.questions:
-            await self._pace.rest()
+            await self._pace.next_batch()
         self._sent = self._pace.questions
         return False
 
-    def _change(self, way: _Way) -> None:
-        self._way = way
-        self._pace.moved()
+    def _change(self, mode: _Mode) -> None:
+        self._mode = mode
+        self._pace.progressed()
 
 
 class Pace:
@@ -80,51 +80,51 @@ class Pace:
     def __init__(self, clock: Clock, *, lag_s: float = LAG_S) -> None:
         self._clock = clock
         self._lag_s = lag_s
-        self._followers: set[Turns] = set()
-        self._wanted_until = float("-inf")
+        self._followers: set[FollowerPace] = set()
+        self._live_until = float("-inf")
         self._wake = asyncio.Event()
-        self._moved = asyncio.Event()
+        self._progress = asyncio.Event()
         self.questions: int = 0
 
     @property
-    def is_wanted(self) -> bool:
-        """Return whether messages are to be read as they come."""
-        return self._clock.monotonic() < self._wanted_until
+    def is_live(self) -> bool:
+        """Return whether messages are to be read live."""
+        return self._clock.monotonic() < self._live_until
 
-    def want(self) -> None:
-        """Read messages as they come for a while, beginning now."""
-        self._wanted_until = self._clock.monotonic() + LASTS_S
+    def read_live(self) -> None:
+        """Read messages live for a while, beginning now."""
+        self._live_until = self._clock.monotonic() + LIVE_S
         self._wake.set()
 
     async def caught_up(self) -> None:
-        """Return when the followers have taken what had come when this was called.
+        """Return when the followers have read what was stored when this was called.
 
-        A follower that is cut off is not waited for, and none for longer than `LATE_S`. One that
-        reads messages as they come has them all but for those that are on their way.
+        No question waits for a detached follower, nor for any longer than `CATCH_UP_S`. One that
+        reads live has all messages but for those that are on their way.
         """
         self.questions += 1
         question = self.questions
-        self.want()
+        self.read_live()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LATE_S):
+            async with asyncio.timeout(CATCH_UP_S):
                 while any(each.is_behind(question) for each in self._followers):
-                    self._moved.clear()
-                    await self._moved.wait()
+                    self._progress.clear()
+                    await self._progress.wait()
 
     @contextmanager
-    def follower(self) -> Iterator[Turns]:
-        """Give turns to a follower for the time of the block."""
-        turns = Turns(self)
-        self._followers.add(turns)
+    def follower(self) -> Iterator[FollowerPace]:
+        """Register a follower for the time of the block."""
+        follower = FollowerPace(self)
+        self._followers.add(follower)
         try:
-            yield turns
+            yield follower
         finally:
-            self._followers.discard(turns)
-            self.moved()
+            self._followers.discard(follower)
+            self.progressed()
 
-    async def rest(self) -> None:
-        """Return at the next turn of all followers, or when messages are wanted."""
-        if self.is_wanted:
+    async def next_batch(self) -> None:
+        """Return when the next batch is due, or when messages are to be read live."""
+        if self.is_live:
             return
         self._wake.clear()
         left_s = self._lag_s - self._clock.monotonic() % self._lag_s
@@ -132,6 +132,6 @@ class Pace:
             async with asyncio.timeout(left_s):
                 await self._wake.wait()
 
-    def moved(self) -> None:
-        """Let questions look again at how far the followers are."""
-        self._moved.set()
+    def progressed(self) -> None:
+        """Have waiting questions check again how far the followers are."""
+        self._progress.set()

@@ -66,21 +66,21 @@ class Partitions:
         await self._members.known()
         poll_s: Final = self._leases[0].timing.poll_s
         with self._bus.final_messages():
-            await self._spread(body, poll_s=poll_s)
+            await self._rebalance(body, poll_s=poll_s)
 
-    async def _spread(self, body: Body, *, poll_s: float) -> None:
+    async def _rebalance(self, body: Body, *, poll_s: float) -> None:
         async with TaskGroup() as tasks:
             while True:
-                found = await self._look_around()
+                found = await self._read_leases()
                 wanted = self._wanted()
-                self._leave(wanted)
+                self._give_up(wanted)
                 for partition in await self._take(found, wanted):
                     self._owned[partition] = tasks.create_task(
                         self._own(partition, body), name=f"partition-{partition}"
                     )
                 await self._clock.sleep(poll_s)
 
-    async def _look_around(self) -> dict[int, Message | None]:
+    async def _read_leases(self) -> dict[int, Message | None]:
         """Read the leases that others hold; return those that are free. Notes holders that died."""
         others = [p for p in range(len(self._leases)) if p not in self._owned]
         if not others:
@@ -91,39 +91,43 @@ class Partitions:
             found = await self._bus.snapshot(self._stream, subjects)
             last = {message.subject: message for message in found}
             held = {p: last.get(self._leases[p].subject) for p in others}
-            silent = await self._silent({self._leases[p].doubtful(m) for p, m in held.items()})
-            free = self._free(held, silent)
+            without_listener = await self._without_listener(
+                {self._leases[p].presence_to_check(m) for p, m in held.items()}
+            )
+            free = self._free(held, without_listener)
         except* Retryable as trouble:
             self._log.debug("partitions_delayed", reason=str(trouble.exceptions[0]))
         return free
 
     def _free(
-        self, held: Mapping[int, Message | None], silent: set[str]
+        self, held: Mapping[int, Message | None], without_listener: set[str]
     ) -> dict[int, Message | None]:
         """Return what is free of the leases of others, and count holders that lost one as dead."""
         free: dict[int, Message | None] = {}
         for partition, message in held.items():
             lease = self._leases[partition]
-            if lease.observe(message, unheard=lease.doubtful(message) in silent):
+            if lease.observe(
+                message, no_listener=lease.presence_to_check(message) in without_listener
+            ):
                 free[partition] = message
                 if message is not None and (dead := lease.dead_holder(message)):
                     self._members.note_death(dead, message.sequence)
         return free
 
-    async def _silent(self, subjects: set[str]) -> set[str]:
+    async def _without_listener(self, subjects: set[str]) -> set[str]:
         """Return the presence subjects without a listener."""
-        silent: set[str] = set()
+        without_listener: set[str] = set()
 
         async def ask(subject: str) -> None:
             if not await self._bus.listens(subject):
-                silent.add(subject)
+                without_listener.add(subject)
 
         async with TaskGroup() as group:
             for subject in sorted(subjects - {""}):
                 group.create_task(ask(subject), name="presence")
-        return silent
+        return without_listener
 
-    def _leave(self, wanted: frozenset[int]) -> None:
+    def _give_up(self, wanted: frozenset[int]) -> None:
         """End the bodies of partitions that others should own; once, so that they can tidy up."""
         for partition, task in self._owned.items():
             if partition not in wanted and partition not in self._leaving:

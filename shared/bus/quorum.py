@@ -1,13 +1,13 @@
-"""Leaving a server that has lost the others.
+"""Leaves a server that is cut off from the majority of its cluster.
 
-A stream that has copies on several servers can be written where most of them are. A server that is
-cut off from the others keeps its clients: it answers pings, goes on with heartbeats, and reads to
-them what it has, without a sign that nothing new can come. It takes up to twenty seconds to notice
-by itself, and does not send its clients away then either. So each connection asks it every two
-seconds how the copies of one stream are. When there was no good answer for some seconds, the
-connection is given up; the next one counts only where the answer is good.
+A stream with copies on several servers can be written only where the majority of them is. A server
+that is cut off from the others keeps its clients: it answers pings, sends heartbeats, and serves
+reads from what it has, without a sign that nothing new can come. It takes up to twenty seconds to
+notice, and does not disconnect its clients then either. So each connection asks it every two
+seconds for the state of the copies of one stream. When there was no good answer for some seconds,
+the connection is closed; the next one is used only if its server gives a good answer.
 
-With one server there is nowhere else to go: a stream without copies is asked about once.
+With one server there is no other to connect to: for a stream without copies it is asked only once.
 """
 
 from typing import Final
@@ -20,8 +20,8 @@ from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 
-EVERY_S: Final = 2.0
-AGAIN_S: Final = 0.5
+CHECK_EVERY_S: Final = 2.0
+RETRY_S: Final = 0.5
 ANSWER_S: Final = 2.0
 SILENT_S: Final = 3.0
 """Copies that are not heard of for this long are lost to their leader, which hears of them each
@@ -72,7 +72,7 @@ class _Stream(msgspec.Struct, frozen=True):
         return ""
 
 
-class Quorum:
+class QuorumCheck:
     """Watches over one connection by asking for the copies of `stream`."""
 
     def __init__(self, connection: Connection, api: Api, *, stream: str, clock: Clock) -> None:
@@ -89,14 +89,14 @@ class Quorum:
             raise NoAnswer(f"the server has lost the others: {trouble}")
 
     async def run(self) -> None:
-        """Look after one session after the other, for ever."""
+        """Watch one session after the other, for ever."""
         while True:
             session = await self._connection.session()
             if self._is_copied:
-                await self._look_after(session)
+                await self._watch(session)
             await session.down.wait()
 
-    async def _look_after(self, session: Session) -> None:
+    async def _watch(self, session: Session) -> None:
         """Return when the session has ended."""
         good_at = self._clock.monotonic()
         while session.alive:
@@ -106,10 +106,10 @@ class Quorum:
                 good_at = now
             elif now - good_at >= GIVE_UP_S:
                 self._connection.leave(session, f"the server has lost the others: {trouble}")
-            await self._clock.sleep(AGAIN_S if trouble else EVERY_S)
+            await self._clock.sleep(RETRY_S if trouble else CHECK_EVERY_S)
 
     async def _trouble(self) -> str:
-        """Return why this server is of no use for copied streams, "" if it is."""
+        """Return why copied streams cannot be written through this server, "" if they can."""
         about = f"stream {self._stream}"
         try:
             found = await self._api.call(

@@ -40,8 +40,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """Earlier messages, when the answer to a `many` question has several."""
 
 
-class Question(msgspec.Struct, kw_only=True, eq=False):
-    """One unanswered message."""
+class PendingRequest(msgspec.Struct, kw_only=True, eq=False):
+    """A request without an answer so far."""
 
     subject: str
     payload: bytes
@@ -56,7 +56,7 @@ class Question(msgspec.Struct, kw_only=True, eq=False):
     """Collects the parts of an answer that has several."""
 
 
-class Room:
+class InFlightLimit:
     """Bounds the messages in flight by count and bytes; waiters are served in order."""
 
     def __init__(self, *, messages: int, size: int) -> None:
@@ -67,7 +67,7 @@ class Room:
     async def take(self, size: int) -> None:
         """Wait until there is room for a message of `size` bytes, and take it."""
         if not self._waiting and self._fits(size):
-            self._grab(size)
+            self._occupy(size)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
@@ -87,14 +87,14 @@ class Room:
             if not turn.cancelled():
                 if not self._fits(needed):
                     return
-                self._grab(needed)
+                self._occupy(needed)
                 turn.set_result(None)
             self._waiting.popleft()
 
     def _fits(self, size: int) -> bool:
         return self._messages > 0 and self._bytes >= min(size, IN_FLIGHT_BYTES)
 
-    def _grab(self, size: int) -> None:
+    def _occupy(self, size: int) -> None:
         self._messages -= 1
         self._bytes -= size
 
@@ -106,10 +106,10 @@ class Replies:
         self._prefix = f"{inbox}."
         self._clock = clock
         self._session: Session | None = None
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, PendingRequest] = {}
         self._asked = asyncio.Event()
         self._next = 0
-        self.room: Final = Room(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
+        self.room: Final = InFlightLimit(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
 
     @property
     def unanswered(self) -> int:
@@ -143,11 +143,11 @@ class Replies:
         usable = session is not None and session.alive
         if not usable and not repeatable:
             raise NoAnswer(f"no connection to NATS for {subject}")
-        _refuse_what_never_fits(session, subject, payload, headers)
+        _refuse_oversized(session, subject, payload, headers)
         now = self._clock.monotonic()
         self._next += 1
         token = f"{self._next:x}"
-        question = Question(
+        question = PendingRequest(
             subject=subject,
             payload=payload,
             headers=headers,
@@ -187,13 +187,13 @@ class Replies:
             if question.subject.lower() == subject:
                 self._end(token, NotPermitted(f"this user may not publish to {question.subject}"))
 
-    async def _ask_again(self, token: str, question: Question) -> None:
+    async def _ask_again(self, token: str, question: PendingRequest) -> None:
         session = self._session
         if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
             return  # the server takes nothing: more of the same would only pile up here
         await self._ask(token, question)
 
-    async def _ask(self, token: str, question: Question) -> None:
+    async def _ask(self, token: str, question: PendingRequest) -> None:
         session = self._session
         if question.answer.done():
             self._questions.pop(token, None)  # the task that asked was cancelled
@@ -243,7 +243,7 @@ class Replies:
             question.answer.exception()  # marked as retrieved: the asker may have ended
 
 
-def _refuse_what_never_fits(
+def _refuse_oversized(
     session: Session | None, subject: str, payload: bytes, headers: dict[str, str] | None
 ) -> None:
     """Raise TooLarge for a message that the server would refuse by ending the connection."""

@@ -14,7 +14,7 @@ from shared.bus.client import Dial
 from shared.bus.declarer import StreamCheck
 from shared.bus.leader import Fence, Leadership, Term
 from shared.bus.lease import Lease, Timing
-from shared.bus.members import Members, Storing
+from shared.bus.members import Members, StorageGate
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
@@ -77,7 +77,7 @@ class BusParts:
         self._cluster = cluster
         self._subjects = Subjects(cluster=cluster)
         self._holder = f"{context.instance}.{context.rng.randrange(16**8):08x}"
-        self.leases = bus.beside(
+        self.leases = bus.second_connection(
             "leases",
             presence=self._subjects.presence(context.service, self._holder),
             on_status=context.readiness.gate("nats-leases").set,
@@ -102,7 +102,7 @@ class BusParts:
             instance=context.instance,
             clock=context.clock,
             log=context.log,
-            storing=Storing(
+            storage=StorageGate(
                 gate=context.readiness.gate("storage"),
                 gauge=context.metrics.gauge(
                     "pumice_bus_stores", "1; 0 while NATS answers and stores nothing: a full disk"

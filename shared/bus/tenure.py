@@ -26,8 +26,8 @@ from shared.runtime.logs import Logger
 MARK: Final = "Pumice-Tenure"
 """Header of intents and desired statuses: the tenure of their decision; none: any will do."""
 
-_UNHEARD: Final = "the cache has not said yet who may write"
-_WORK: Final[ContextVar[str]] = ContextVar("tenure", default="")
+_NO_MARKER_YET: Final = "the cache has not said yet who may write"
+_TENURE_OF_WORK: Final[ContextVar[str]] = ContextVar("tenure", default="")
 """The tenure that the work under way was decided in."""
 
 
@@ -35,23 +35,29 @@ class Tenure:
     """One Lease as a service sees it that acts only while the installation holds it."""
 
     def __init__(
-        self, role: str, *, heed: bool = True, clock: Clock, gate: Gate | None = None, log: Logger
+        self,
+        role: str,
+        *,
+        required: bool = True,
+        clock: Clock,
+        gate: Gate | None = None,
+        log: Logger,
     ) -> None:
-        """`role` is the key in `Marker.holds`; without `heed` this service acts in any case."""
+        """`role` is the key in `Marker.holds`; unless `required`, no Lease is needed to act."""
         self._role = role
-        self._heed = heed
+        self._required = required
         self._clock = clock
         self._gate = gate
         self._log = log
-        self._free = not heed
+        self._free = not required
         self._term = ""
         self._until = 0.0
         self._holder = ""
         self._lease = ""
-        self._reason = _UNHEARD
+        self._reason = _NO_MARKER_YET
         self._on_change: list[Callable[[], None]] = []
         self._was_held = self._free
-        self._heard = asyncio.Event()
+        self._marker_came = asyncio.Event()
         self._show()
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -78,9 +84,9 @@ class Tenure:
         """Return the Lease and its tenure as objects bear them, "" where none is needed."""
         return "" if self._free else f"{self._lease}/{self._term}"
 
-    def hear(self, marker: Marker) -> None:
-        """Take note of what the cache's leader says."""
-        if not self._heed:
+    def observe(self, marker: Marker) -> None:
+        """Take the state of the Lease from a marker of the cache's leader."""
+        if not self._required:
             return
         self._was_held = self._was_held and self.held  # its time may have run out unseen
         holds = marker.holds
@@ -96,18 +102,18 @@ class Tenure:
                 self._log.warning("tenure_ended", lease=self._lease, reason=self.why_not())
             for call in self._on_change:
                 call()
-        self._heard.set()
+        self._marker_came.set()
         self._show()
 
     async def settled(self) -> None:
         """Return once it is known which installation may act."""
         while not (self.held or self.lost):
-            self._heard.clear()
-            await self._heard.wait()
+            self._marker_came.clear()
+            await self._marker_came.wait()
 
     def _take(self, hold: Hold) -> None:
         self._lease, self._holder = hold.lease, hold.holder
-        self._reason = hold.reason or _UNHEARD
+        self._reason = hold.reason or _NO_MARKER_YET
         if hold.left_s > 0:
             self._term = hold.term
             self._until = self._clock.monotonic() + hold.left_s
@@ -136,15 +142,15 @@ class Tenure:
     @contextmanager
     def working(self, mark: str) -> Iterator[None]:
         """Do in this block what was decided in the tenure `mark`, for `check`."""
-        before = _WORK.set(mark)
+        before = _TENURE_OF_WORK.set(mark)
         try:
             yield
         finally:
-            _WORK.reset(before)
+            _TENURE_OF_WORK.reset(before)
 
     def check(self) -> None:
         """Raise Retryable when a write must not go out now: asked before each of them."""
-        reason = self.why_not() or self.refusal(_WORK.get())
+        reason = self.why_not() or self.refusal(_TENURE_OF_WORK.get())
         if reason:
             raise Retryable(reason)
 

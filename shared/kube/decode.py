@@ -5,7 +5,7 @@ The usual case is one call into msgspec per page or block of lines, straight int
 itself, so that one object with an impossible field is reported by name (`Malformed`) and hides
 no other. So is one that is nested too deeply for any decoder, of which only the rest is read, and
 one with bytes that are no JSON or no text: where an object ends is told by its brackets alone then
-(`shared.api.nesting.taken_out`).
+(`shared.api.nesting.extract`).
 """
 
 import enum
@@ -20,7 +20,7 @@ from shared.api import kinds
 from shared.api.base import View
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from shared.api.nesting import TOO_DEEP, cut, elements, is_cut, taken_out
+from shared.api.nesting import TOO_DEEP, cut, elements, extract, is_cut
 from shared.kube.errors import Status, Unreachable
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -151,7 +151,7 @@ class KindDecoder:
             return [self._event_alone(line) for line in lines.split(b"\n") if line.strip()]
 
     def _page_one_by_one(self, body: bytes) -> Page:
-        listed, rest = taken_out(body, b"items")
+        listed, rest = extract(body, b"items")
         try:
             page = _raw_page.decode(rest)
         except ValueError as exc:
@@ -173,7 +173,7 @@ class KindDecoder:
 
     def _event_alone(self, line: bytes) -> WatchEvent:
         try:
-            obj, rest = taken_out(line, b"object")
+            obj, rest = extract(line, b"object")
             event = _raw_event.decode(rest)
             if event.type == "BOOKMARK":
                 meta = _partial.decode(obj).metadata
@@ -192,20 +192,20 @@ class KindDecoder:
 
     def _object(self, raw: bytes, op: ChangeOp) -> Changed | Malformed:
         if is_cut(raw):
-            return Malformed(metadata=legible(raw), error=TOO_DEEP, op=op)
+            return Malformed(metadata=readable_metadata(raw), error=TOO_DEEP, op=op)
         try:
             return Changed(op=op, object=kinds.decode(self._kind, raw))
         except RecursionError:
-            return Malformed(metadata=legible(cut(raw)), error=TOO_DEEP, op=op)
+            return Malformed(metadata=readable_metadata(cut(raw)), error=TOO_DEEP, op=op)
         except ValueError as exc:
-            return Malformed(metadata=legible(raw), error=str(exc), op=op)
+            return Malformed(metadata=readable_metadata(raw), error=str(exc), op=op)
 
 
-def legible(raw: bytes) -> ObjectMeta:
-    """Return what can be read of the metadata of an object that cannot be read."""
+def readable_metadata(raw: bytes) -> ObjectMeta:
+    """Return the metadata of an object that does not decode, as far as they can be read."""
     with suppress(ValueError, RecursionError):
         return _partial.decode(raw).metadata
-    alone = taken_out(raw, b"metadata")[0] or b"{}"
+    alone = extract(raw, b"metadata")[0] or b"{}"
     with suppress(ValueError, RecursionError):
         return msgspec.json.decode(alone, type=ObjectMeta)
     try:

@@ -106,7 +106,7 @@ class EventWriter:
     async def _write_all(self) -> None:
         while True:
             await self._filled.wait()
-            await self.calm()
+            await self.wait_until_idle()
             if not self._waiting:
                 self._filled.clear()
                 continue
@@ -122,7 +122,7 @@ class EventWriter:
                 self._log.info("event_not_written", event_name=name, reason=str(error))
             self._results.labels(result).inc()
 
-    async def calm(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when Events may be written; for services whose other requests go first."""
 
     async def write(self, name: str, note: Note, times: int) -> str:

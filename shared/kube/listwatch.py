@@ -83,7 +83,7 @@ class Lines:
 __all__ = ["Bookmark", "ChangeOp", "Changed", "ListWatch", "Listed", "Malformed", "Unavailable"]
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class ListWatchTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting times in seconds; tests make them short."""
 
     silence_s: float = 90.0
@@ -93,7 +93,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     watch_least_s: int = 300
     watch_most_s: int = 480
     """The server ends a watch after a random time between the two, so that load spreads."""
-    hurried_s: int = 3
+    bookmark_watch_s: int = 3
     """Length of a watch of which a bookmark is wanted: one comes two seconds before its end."""
     first_retry_s: float = 0.1
     last_retry_s: float = 5.0
@@ -135,7 +135,7 @@ _PAGED_AFTER: Final = 2
 """Streamed lists that broke off in a row, after which the next one is paged."""
 _RELIST_AFTER: Final = 6
 """Watches that the server ended with an error in a row, after which the state is listed anew."""
-_BRIEF_S: Final = 1.0
+_TOO_SHORT_S: Final = 1.0
 """A watch that ends in order but sooner and with nothing in it counts as a failure."""
 
 
@@ -167,7 +167,7 @@ class ListWatch:
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-        pace: Pace | None = None,
+        times: ListWatchTimes | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._kube = kube
@@ -175,11 +175,11 @@ class ListWatch:
         self._selection = Selection(
             namespace=namespace, field_selector=field_selector, label_selector=label_selector
         )
-        self._pace = pace or Pace()
+        self._times = times or ListWatchTimes()
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._backoff = Backoff(
-            first_s=self._pace.first_retry_s,
-            cap_s=self._pace.last_retry_s,
+            first_s=self._times.first_retry_s,
+            cap_s=self._times.last_retry_s,
             jitter=0.5,
             rng=self._rng,
         )
@@ -188,7 +188,7 @@ class ListWatch:
         self._can_stream = True
         self._broken_lists = 0
         self._cut_off = False
-        self.hurried = False
+        self.wants_bookmark = False
         """Whether the next connections are short, so that bookmarks come soon."""
 
     async def items(self) -> AsyncGenerator[Item, None]:
@@ -234,7 +234,7 @@ class ListWatch:
                 yield item
         finally:
             stream.close()
-        if asyncio.get_running_loop().time() - opened_at < _BRIEF_S:
+        if asyncio.get_running_loop().time() - opened_at < _TOO_SHORT_S:
             self._backoff.attempts += 1
 
     @property
@@ -242,10 +242,10 @@ class ListWatch:
         return self._can_stream and self._broken_lists < _PAGED_AFTER
 
     def _query(self) -> list[tuple[str, str]]:
-        pace = self._pace
-        lasts_s = self._rng.randint(pace.watch_least_s, pace.watch_most_s)
-        if self.hurried and self._version:
-            lasts_s = pace.hurried_s
+        times = self._times
+        lasts_s = self._rng.randint(times.watch_least_s, times.watch_most_s)
+        if self.wants_bookmark and self._version:
+            lasts_s = times.bookmark_watch_s
         query = [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(lasts_s))]
         if self._version:
             return [*query, ("resourceVersion", self._version)]
@@ -261,7 +261,7 @@ class ListWatch:
         malformed: dict[str, Malformed] = {}
         self._broken_lists += 1
         while True:
-            block = await reader.block(self._pace.initial_silence_s)
+            block = await reader.block(self._times.initial_silence_s)
             if block is None:
                 raise Unreachable(f"the streamed list of {self._kind.plural} broke off")
             for index, event in enumerate(block):
@@ -297,7 +297,7 @@ class ListWatch:
                         self._delivered(metadata.resource_version)
                 yield event
             try:
-                block = await reader.block(self._pace.silence_s)
+                block = await reader.block(self._times.silence_s)
             except Silence:
                 return  # a quiet kind has no bookmarks: whether the server lives, a new watch tells
 
@@ -326,14 +326,14 @@ class ListWatch:
         if status in NOT_SERVED:
             self._version = ""
         if status in NOT_SERVED or status == FORBIDDEN:
-            wait_s = self._pace.absent_retry_s * self._rng.uniform(0.8, 1.2)
+            wait_s = self._times.absent_retry_s * self._rng.uniform(0.8, 1.2)
             return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
         wait_s = self._backoff.next_s()
         if status and self._backoff.attempts > _RELIST_AFTER:
             self._version = ""
         # A 503's Retry-After is the guess of a server that starts: our own ladder is shorter.
         if status == TOO_MANY and isinstance(exc, Retryable) and exc.retry_after_s is not None:
-            wait_s = max(wait_s, min(exc.retry_after_s, self._pace.longest_asked_s))
+            wait_s = max(wait_s, min(exc.retry_after_s, self._times.longest_asked_s))
         return Unavailable(status=status, message=str(exc), retry_in_s=wait_s)
 
 

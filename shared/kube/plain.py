@@ -124,9 +124,9 @@ class PlainTransport:
         try:
             await asyncio.to_thread(self._connect, connection)
             held = connection.sock  # an answer that says `Connection: close` takes it away
-            answer = await asyncio.to_thread(self._ask, connection, request, authorization)
+            answer = await asyncio.to_thread(self._request, connection, request, authorization)
         except asyncio.CancelledError:
-            _shut(connection.sock)
+            _shut_down(connection.sock)
             raise
         except Refusal:
             connection.close()
@@ -138,9 +138,9 @@ class PlainTransport:
 
     async def _send(self, request: Request, authorization: str | None) -> bytes:
         try:
-            return await asyncio.to_thread(self._talk, request, authorization)
+            return await asyncio.to_thread(self._exchange, request, authorization)
         except asyncio.CancelledError:
-            self._hang_up()
+            self._abort()
             raise
         except (OSError, http.client.HTTPException) as exc:
             await self.close()
@@ -149,20 +149,20 @@ class PlainTransport:
     def _unreachable(self, request: Request, exc: Exception) -> Unreachable:
         return Unreachable(f"{request.doing} at {self.host}: {str(exc) or type(exc).__name__}")
 
-    def _talk(self, request: Request, authorization: str | None) -> bytes:
+    def _exchange(self, request: Request, authorization: str | None) -> bytes:
         """Send and receive, on a thread."""
         kept, connection = self._connection is not None, self._connection or self._new()
         self._connection = connection
         try:
-            return self._ask(connection, request, authorization).read()
+            return self._request(connection, request, authorization).read()
         except (http.client.RemoteDisconnected, ConnectionError):
             if not kept or request.method != "GET":
                 raise
             connection.close()  # the server had closed an idle connection: once more on a new one
             self._connection = None
-            return self._talk(request, authorization)
+            return self._exchange(request, authorization)
 
-    def _ask(
+    def _request(
         self,
         connection: http.client.HTTPConnection,
         request: Request,
@@ -198,11 +198,11 @@ class PlainTransport:
         name = self._credentials.access.server_name
         return _Secured(host, port, context=self._credentials.tls, name=name)
 
-    def _hang_up(self) -> None:
-        """End what a thread waits for: the person who asked does not wait any more."""
+    def _abort(self) -> None:
+        """Shut the connection down after a cancellation, so that the thread that reads it ends."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            _shut(connection.sock)
+            _shut_down(connection.sock)
 
 
 class _PlainStream:
@@ -223,20 +223,20 @@ class _PlainStream:
         except TimeoutError as exc:
             raise Silence(f"{self._where}: nothing for {silence_s:g} s") from exc
         except asyncio.CancelledError:
-            _shut(self._socket)
+            _shut_down(self._socket)
             raise
         except (OSError, http.client.HTTPException) as exc:
             raise Unreachable(f"{self._where}: {str(exc) or type(exc).__name__}") from exc
 
     def close(self) -> None:
         """Drop the connection; nothing reads it any more."""
-        _shut(self._socket)
+        _shut_down(self._socket)
         self._answer.close()
         self._socket.close()
 
 
-def _shut(held: socket.socket | None) -> None:
-    """Have a thread that waits for a connection find its end."""
+def _shut_down(held: socket.socket | None) -> None:
+    """Shut a socket down: a thread that reads it sees the end of the stream."""
     if held is not None:
         with contextlib.suppress(OSError):  # it may have ended by itself
             held.shutdown(socket.SHUT_RDWR)

@@ -48,7 +48,7 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """The way to one API server."""
+    """The transport to one API server."""
 
     @property
     def host(self) -> str:
@@ -78,25 +78,25 @@ class Transport(Protocol):
 class Guarded:
     """A transport that calls `check` before each write: an error of it goes to the writer."""
 
-    def __init__(self, way: Transport, check: Callable[[], None]) -> None:
-        self._way = way
+    def __init__(self, transport: Transport, check: Callable[[], None]) -> None:
+        self._transport = transport
         self._check = check
 
     @property
     def host(self) -> str:
         """Return the API server's address, for messages."""
-        return self._way.host
+        return self._transport.host
 
     async def exchange(self, request: Request) -> bytes:
         """Send a request, a write only if the guard lets it pass."""
         if request.method != "GET":
             self._check()
-        return await self._way.exchange(request)
+        return await self._transport.exchange(request)
 
     async def open(self, request: Request) -> Stream:
         """Send a request that reads."""
-        return await self._way.open(request)
+        return await self._transport.open(request)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._way.close()
+        await self._transport.close()

@@ -54,7 +54,7 @@ class Election:
         self._seen: Record | None = None
         self._seen_at = 0.0
 
-    def rival(self, found: Record | None, *, now: float) -> str:
+    def other_holder(self, found: Record | None, *, now: float) -> str:
         """Take note of a record, None when there is none; return its other holder, "" if free.
 
         `now` is seconds of a clock that never goes back.

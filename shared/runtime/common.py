@@ -115,7 +115,7 @@ _MARK: Final = "inert"
 
 
 def inert(reason: str) -> Meta:
-    """Return the annotation of a flag that is accepted without effect, and why."""
+    """Return the annotation of a flag that is accepted without effect; `reason` says why."""
     return Meta(description=f"{NO_EFFECT} {reason}", extra={_MARK: reason})
 
 
@@ -148,7 +148,7 @@ class InheritedSettings(KlogSettings, frozen=True, kw_only=True):
     ] = ""
 
 
-def idle_flags(settings: CommonSettings) -> dict[str, str]:
+def inert_flags(settings: CommonSettings) -> dict[str, str]:
     """Return the inert flags that were given another value than their default, with reasons."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(settings)}
     hints = typing.get_type_hints(type(settings), include_extras=True)

@@ -8,8 +8,8 @@ object is gone. The caller decides when it is tried again: when the object chang
 delay.
 
 What is set aside is in the registry `SetAside`, which `/set-aside` of the health pages and the
-metrics show. It tells people; no service may decide by it, since it is bounded. A service that is
-not told when objects go (`lasts_s`) takes a key back when nothing about it has failed for so long.
+metrics show. It informs people; no service may decide by it, since it is bounded. A service that is
+not told of deletions takes a key back when nothing about it has failed for `forget_after_s`.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Rejected, Retryable
 from shared.runtime.logs import Logger
 
-MOST: Final = 1_000
+MAX_ITEMS: Final = 1_000
 """Keys that are held; the one that has been here longest makes room for a new one."""
-_MOST_LETTERS: Final = 500
+_MAX_LETTERS: Final = 500
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +56,9 @@ def describe(error: BaseException) -> str:
 
 def bounded(text: str) -> str:
     """Return a text as one line of bounded length."""
-    line = " ".join(text[: 2 * _MOST_LETTERS].split())
+    line = " ".join(text[: 2 * _MAX_LETTERS].split())
     line = line.encode("utf-8", "backslashreplace").decode()  # half a character cannot be shown
-    return line if len(line) <= _MOST_LETTERS else f"{line[: _MOST_LETTERS - 3]}..."
+    return line if len(line) <= _MAX_LETTERS else f"{line[: _MAX_LETTERS - 3]}..."
 
 
 class SetAside(Collector):
@@ -78,7 +78,7 @@ class SetAside(Collector):
         with self._lock:
             self._failures[kind, stage] += 1
             before = self._items.get(at)
-            if before is None and len(self._items) >= MOST:
+            if before is None and len(self._items) >= MAX_ITEMS:
                 del self._items[next(iter(self._items))]
             self._items[at] = Item(
                 kind=kind,
@@ -145,10 +145,10 @@ class SetAside(Collector):
 REASON: Final = "SetAside"
 """Reason of the Kubernetes Event on an object that was set aside."""
 
-_PASSING: Final = (Retryable, Conflict, Rejected)
+_HANDLED_BY_CALLER: Final = (Retryable, Conflict, Rejected)
 """Errors that the handling of an object raises to its caller, who knows what to do about them."""
 
-Tell = Callable[[str, str, str, str], None]
+OnSetAside = Callable[[str, str, str, str], None]
 """Takes the token of a kind, a key, the uid if it is known, and one line for a person."""
 
 
@@ -156,18 +156,18 @@ class Containment:
     """Sets keys aside for one process; made once, by the composition root."""
 
     def __init__(
-        self, set_aside: SetAside, *, clock: Clock, log: Logger, lasts_s: float | None = None
+        self, set_aside: SetAside, *, clock: Clock, log: Logger, forget_after_s: float | None = None
     ) -> None:
         self._set_aside = set_aside
-        self._lasts_s = lasts_s
+        self._forget_after_s = forget_after_s
         self._ends: dict[tuple[str, str], float] = {}
-        """With `lasts_s`: keys in the order in which they end, and when, monotonic."""
+        """With `forget_after_s`: keys in the order in which they end, and when, monotonic."""
         self._clock = clock
         self._log = log
-        self._tell: list[Tell] = []
+        self._tell: list[OnSetAside] = []
         self._traced: set[tuple[str, type, str, int]] = set()
 
-    def on_news(self, tell: Tell) -> None:
+    def on_news(self, tell: OnSetAside) -> None:
         """Have `tell` called for each key that is set aside for a new reason."""
         self._tell.append(tell)
 
@@ -181,7 +181,7 @@ class Containment:
         """Set a key aside, for an error or for a reason that is known."""
         reason = error if isinstance(error, str) else describe(error)
         news = self._set_aside.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
-        self._end_later(kind, key)
+        self._forget_later(kind, key)
         if not news:
             self._log.debug("set_aside_again", kind=kind, key=key, stage=stage, reason=reason)
             return
@@ -198,28 +198,28 @@ class Containment:
         line = (place.tb_frame.f_code.co_filename, place.tb_lineno) if place else ("", 0)
         such = (stage, type(error), *line)
         known = such in self._traced
-        if not known and len(self._traced) < MOST:
+        if not known and len(self._traced) < MAX_ITEMS:
             self._traced.add(such)
         return known
 
-    def _end_later(self, kind: str, key: str) -> None:
-        if self._lasts_s is None:
+    def _forget_later(self, kind: str, key: str) -> None:
+        if self._forget_after_s is None:
             return
         idle = not self._ends
         self._ends.pop((kind, key), None)
-        if len(self._ends) >= MOST:
+        if len(self._ends) >= MAX_ITEMS:
             del self._ends[next(iter(self._ends))]
-        self._ends[kind, key] = self._clock.monotonic() + self._lasts_s
+        self._ends[kind, key] = self._clock.monotonic() + self._forget_after_s
         if idle:
-            asyncio.get_running_loop().call_later(self._lasts_s, self._end)
+            asyncio.get_running_loop().call_later(self._forget_after_s, self._forget_expired)
 
-    def _end(self) -> None:
+    def _forget_expired(self) -> None:
         """Take back what has not failed for long enough, and come again for the next one."""
         now = self._clock.monotonic()
         while self._ends:
             (kind, key), ends = next(iter(self._ends.items()))
             if ends > now:
-                asyncio.get_running_loop().call_later(ends - now, self._end)
+                asyncio.get_running_loop().call_later(ends - now, self._forget_expired)
                 return
             del self._ends[kind, key]
             self.gone(kind, key)
@@ -270,7 +270,7 @@ class Isolation:
         if error is None:
             self._containment.handled(self._kind, self._key, stage=self._stage)
             return False
-        if isinstance(error, _PASSING) or not isinstance(error, Exception):
+        if isinstance(error, _HANDLED_BY_CALLER) or not isinstance(error, Exception):
             return False
         self.error = error
         self._containment.failed(

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
-from shared.runtime.settings import HelpAsked, load
+from shared.runtime.settings import HelpRequested, load
 
 S = TypeVar("S", bound=CommonSettings)
 
@@ -20,20 +20,20 @@ WRONG_SETTINGS = 2
 
 def start(service: str, settings_type: type[S]) -> NoReturn:
     """Run `services.<service>.app` until a signal or a failure, then exit the process."""
-    settings = given(service, settings_type)
+    settings = settings_or_exit(service, settings_type)
     from shared.runtime.service import run
 
     app = importlib.import_module(f"services.{service}.app")
     run(service, settings, app.build)
 
 
-def given(service: str, settings_type: type[S]) -> S:
-    """Return the settings; ends the process after a page of help or one line of refusal."""
+def settings_or_exit(service: str, settings_type: type[S]) -> S:
+    """Return the settings, or end the process after the help page or one line of refusal."""
     if sys.flags.optimize:
         _refuse("python -O removes the asserts that guard our promises: run without")
     try:
         return load(settings_type, service=service, argv=sys.argv[1:], environ=os.environ)
-    except HelpAsked as page:
+    except HelpRequested as page:
         sys.stdout.write(f"{page}\n")
         sys.exit(0)
     except Rejected as error:

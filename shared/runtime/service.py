@@ -24,7 +24,7 @@ import msgspec
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.contain import SetAside
-from shared.runtime.entry import WRONG_SETTINGS, given
+from shared.runtime.entry import WRONG_SETTINGS, settings_or_exit
 from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Readiness
@@ -39,9 +39,9 @@ S = TypeVar("S", bound=CommonSettings)
 
 _FAILED: Final = 1
 _STUCK: Final = 3
-_LAST_RESORT_S: Final = 2.0
+_WATCHDOG_S: Final = 2.0
 """How long after the grace a process that cannot even name what is stuck is ended."""
-_YOUNG: Final = 20_000
+_GC_THRESHOLD: Final = 20_000
 """New objects between two runs of the garbage collector; the default is 700."""
 
 
@@ -78,13 +78,13 @@ class Serving(Protocol):
 
 def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
     """Read the settings and `run`."""
-    run(service, given(service, settings_type), build)
+    run(service, settings_or_exit(service, settings_type), build)
 
 
 def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     """Run `service` until a signal or a failure, then exit the process."""
     rng = random.Random()  # noqa: S311 - jitter and names, no secrets
-    instance = settings.instance or made_up(service, rng)
+    instance = settings.instance or generated_name(service, rng)
     log, writer = configure(
         service=service,
         instance=instance,
@@ -94,7 +94,7 @@ def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     )
     if links := service_links(os.environ):
         log.info("service_links_ignored", variables=" ".join(links))
-    collect_rarely()
+    tune_garbage_collector()
     serving = partial(
         serve,
         service=service,
@@ -109,7 +109,7 @@ def run(service: str, settings: S, build: Build[S]) -> NoReturn:
     end(code, message)
 
 
-def made_up(service: str, rng: random.Random) -> str:
+def generated_name(service: str, rng: random.Random) -> str:
     """Return a name for an instance that was given none."""
     return f"{service}-{socket.gethostname()}-{rng.randrange(16**6):06x}"
 
@@ -121,13 +121,13 @@ def end(code: int, message: str = "") -> NoReturn:
     sys.exit(code)
 
 
-def collect_rarely() -> None:
+def tune_garbage_collector() -> None:
     """Have the garbage collector run rarely: each run walks through the whole cluster state.
 
     Objects that exist by now stay; new ones are mostly freed by their reference counts.
     """
     gc.freeze()
-    gc.set_threshold(_YOUNG, 50, 100)
+    gc.set_threshold(_GC_THRESHOLD, 50, 100)
 
 
 async def until_signal(serving: Serving) -> Ended:
@@ -170,12 +170,14 @@ async def serve(
                 *servers,
                 *sending,
                 _Announcer(context, servers[0]),
-                _LastResort(settings.grace),
+                _Watchdog(settings.grace),
             ],
             stop=stop,
             clock=context.clock,
             grace_s=settings.grace,
-            on_stuck=lambda names: _abandon(f"still running after the grace: {', '.join(names)}"),
+            on_stuck=lambda names: _exit_at_once(
+                f"still running after the grace: {', '.join(names)}"
+            ),
         )
     except PartFailed as failure:
         return _explain(failure, log)
@@ -260,7 +262,7 @@ def _explain(failure: PartFailed, log: Logger) -> tuple[int, str]:
     return _FAILED, f"part {failure.part} failed unexpectedly: {kind}: {cause}"
 
 
-def _abandon(message: str) -> None:
+def _exit_at_once(message: str) -> None:
     sys.stderr.write(f"error: {message}\n")
     sys.stderr.flush()
     os._exit(_STUCK)
@@ -285,18 +287,20 @@ class _Announcer:
             log.warning("service_became_unready", gates=readiness.shut())
 
 
-class _LastResort:
-    """Arms, when the service stops, a thread that ends a process whose loop is itself stuck."""
+class _Watchdog:
+    """Starts, when the service stops, a timer thread that ends the process if its loop hangs."""
 
     name = "last-resort"
 
     def __init__(self, grace_s: float) -> None:
-        self._wait_s = grace_s + _LAST_RESORT_S
+        self._wait_s = grace_s + _WATCHDOG_S
 
     async def run(self) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            timer = threading.Timer(self._wait_s, _abandon, ["a thread is stuck after the grace"])
+            timer = threading.Timer(
+                self._wait_s, _exit_at_once, ["a thread is stuck after the grace"]
+            )
             timer.daemon = True
             timer.start()

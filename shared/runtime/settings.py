@@ -27,7 +27,7 @@ from shared.runtime.common import NO_EFFECT, CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds, Secret, seconds, show_seconds
 
-__all__ = ["CommonSettings", "Field", "HelpAsked", "Seconds", "Secret", "fields_of", "load"]
+__all__ = ["CommonSettings", "Field", "HelpRequested", "Seconds", "Secret", "fields_of", "load"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,7 +37,7 @@ _FILE_FLAG: Final = "settings-file"
 _CREDENTIALS: Final = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
-class HelpAsked(Exception):  # noqa: N818 - not an error: the person asked for it
+class HelpRequested(Exception):  # noqa: N818 - not an error: the person asked for it
     """`--help` or `--version` was given; the text is what to print."""
 
 
@@ -63,7 +63,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind is bool and not self.many
 
     @property
-    def is_idle(self) -> bool:
+    def is_inert(self) -> bool:
         """Return whether the flag is accepted for Volcano's sake and has no effect."""
         return self.description.startswith(NO_EFFECT)
 
@@ -126,15 +126,15 @@ def _shape(hint: Any) -> tuple[Any, bool, tuple[str, ...]]:  # noqa: ANN401 - a 
 def load(cls: type[S], *, service: str, argv: Sequence[str], environ: Mapping[str, str]) -> S:
     """Return the settings of `service` from `argv` (without the program) and `environ`.
 
-    Raises `Rejected` (one clear line that names the flag, variable or key) or `HelpAsked`.
+    Raises `Rejected` (one clear line that names the flag, variable or key) or `HelpRequested`.
     """
     fields = fields_of(cls)
     links = set(service_links(environ))
     environ = {name: value for name, value in environ.items() if name not in links}
     if "--help" in argv or "-h" in argv:
-        raise HelpAsked(help_text(fields, service=service))
+        raise HelpRequested(help_text(fields, service=service))
     if "--version" in argv:
-        raise HelpAsked(f"pumice {version('pumice')}")
+        raise HelpRequested(f"pumice {version('pumice')}")
     flags, file_name = _from_flags(fields, argv)
     file_name = file_name or environ.get(_variable(service, "settings_file"), "")
     values: dict[str, object] = {}

@@ -106,7 +106,7 @@ class _Watched:
             # the task would end without a word and the service would go on without the part.
             if self.told_to_end:
                 raise
-            self._fail(name, _unasked(name, error))
+            self._fail(name, _cancelled_unasked(name, error))
         except Exception as error:  # noqa: BLE001 - the supervisor is where failures end
             self._fail(name, error)
         finally:
@@ -119,7 +119,7 @@ class _Watched:
         self._stop.set()
 
 
-def _unasked(name: str, error: asyncio.CancelledError) -> Broken:
+def _cancelled_unasked(name: str, error: asyncio.CancelledError) -> Broken:
     broken = Broken(f"part {name} was cancelled without being told to end")
     broken.__cause__ = error
     return broken

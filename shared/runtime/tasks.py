@@ -4,12 +4,12 @@ Before Python 3.13 a `asyncio.TaskGroup` whose child fails while the group waits
 cancels the task that it runs in and never takes that back: `cancelling()` of the task stays at 1
 for good. Nothing shows it until something asks: on 3.11.2 the next `asyncio.timeout` of that task
 raises CancelledError in place of TimeoutError, and the task ends without a word. An order to end
-that comes in the moment of a failure is lost as well. `TaskGroup` mends both; a test holds all
+that comes in the moment of a failure is lost as well. `TaskGroup` repairs both; a test holds all
 code to it.
 
-On every Python a group takes a child that ends cancelled for one that was told to end, though it
-may have met a cancelled future of a library: the group would go on without it. Here that is a
-failure.
+On every Python a group takes a child that ends with CancelledError for one that was cancelled,
+though it may have awaited a cancelled future of a library: the group would go on without it. Here
+that is a failure.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from shared.runtime.errors import Broken
 
 T = TypeVar("T")
 
-_MENDED: Final = sys.version_info >= (3, 13)
+_IS_FIXED_UPSTREAM: Final = sys.version_info >= (3, 13)
 
 
 class TaskGroup(asyncio.TaskGroup):
@@ -61,17 +61,17 @@ class TaskGroup(asyncio.TaskGroup):
         try:
             await super().__aexit__(et, exc, tb)
         except BaseExceptionGroup:
-            self._mend(before=before)
+            self._restore_cancellation(before=before)
             raise
 
     @property
     def _cancelled_its_task(self) -> bool:
         return bool(getattr(self, "_parent_cancel_requested", False))
 
-    def _mend(self, *, before: bool) -> None:
+    def _restore_cancellation(self, *, before: bool) -> None:
         """Take back the group's own cancellation, and keep one that came from outside."""
         task = asyncio.current_task()
-        if _MENDED or task is None:
+        if _IS_FIXED_UPSTREAM or task is None:
             return
         if self._cancelled_its_task and not before:
             task.uncancel()
@@ -90,7 +90,7 @@ async def _checked(coro: Awaitable[T]) -> T:
         raise
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """Raise CancelledError if the present task was told to end and a library has hidden it.
 
     nats-py does when it is cancelled while it closes a connection: a loop that goes on then would
@@ -101,11 +101,11 @@ def heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-async def apart(run: Callable[[], Coroutine[Any, Any, T]], *, name: str) -> T:
-    """Run `run` in a task of its own, and be it to the caller as if it had been awaited.
+async def in_own_task(run: Callable[[], Coroutine[Any, Any, T]], *, name: str) -> T:
+    """Run `run` in a task of its own, and return or raise as if it had been awaited here.
 
-    What is left of a cancellation, of a time-out or of a context variable ends with that task. A
-    cancellation of the caller goes on to it.
+    A cancellation, a time-out or a context variable that was not reset ends with that task. A
+    cancellation of the caller is passed on to it.
     """
     return await asyncio.create_task(run(), name=name)
 
@@ -123,7 +123,7 @@ async def sleep_or_event(clock: Clock, seconds: float, event: asyncio.Event) -> 
 async def in_thread(executor: Executor, work: Callable[[], T]) -> T:
     """Run `work` in a thread of an executor and wait for its end, cancelled or not.
 
-    Who is cancelled must not leave a thread behind that still changes what is his.
+    A cancelled caller must not leave a thread behind that still changes the caller's data.
     """
     future = asyncio.get_running_loop().run_in_executor(executor, work)
     try:

@@ -18,10 +18,10 @@ from shared.serving.authorities import Authorities
 from shared.serving.certificates import Certificate, is_bundle, issue, read
 from shared.serving.identity import ServingCertificate
 
-_LOOK_S: Final = 5.0
+_CHECK_EVERY_S: Final = 5.0
 """How often files, the Secret and the registration are checked."""
-_AGAIN_S: Final = 1.0
-_LAST_WORD_S: Final = 3.0
+_RETRY_S: Final = 1.0
+_UNREGISTER_S: Final = 3.0
 
 Register = Callable[[str], Awaitable[None]]
 """Registers us with a bundle of authorities."""
@@ -29,7 +29,7 @@ Unregister = Callable[[], Awaitable[None]]
 Close = Callable[[], Awaitable[None]]
 
 
-class Origin(Protocol):
+class CertificateSource(Protocol):
     """Where certificates come from."""
 
     async def bundle(self) -> str:
@@ -45,7 +45,7 @@ class Origin(Protocol):
         ...
 
 
-class Made:
+class IssuedCertificates:
     """Certificates that our own authority signs."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Made:
         return shown.renew_at if shown is not None else 0.0
 
 
-class Given:
+class CertificateFiles:
     """A certificate in files that another program renews (W02)."""
 
     def __init__(self, *, cert: Path, key: Path, ca: Path | None, clock: Clock) -> None:
@@ -125,7 +125,7 @@ class Certification:
 
     def __init__(
         self,
-        origin: Origin,
+        source: CertificateSource,
         identity: ServingCertificate,
         *,
         register: Register | None,
@@ -137,7 +137,7 @@ class Certification:
         log: Logger,
     ) -> None:
         """`check_now`, once set, brings on a check; `close` is called at the very end."""
-        self._origin = origin
+        self._source = source
         self._identity = identity
         self._register = register
         self._unregister = unregister
@@ -152,7 +152,7 @@ class Certification:
         """Keep certificate and registration up to date until cancelled."""
         try:
             while True:
-                await self._look_soon(await self._turn())
+                await self._wait(await self._check())
         finally:
             await self._end()
 
@@ -160,21 +160,21 @@ class Certification:
         """Leave nothing behind that sends the API server to a closed port."""
         try:
             if self._unregister is not None:
-                async with asyncio.timeout(_LAST_WORD_S):
+                async with asyncio.timeout(_UNREGISTER_S):
                     await self._unregister()
         except (PumiceError, TimeoutError) as error:
             self._log.warning("unregistering_failed", reason=str(error))
         finally:
             await self._close()
 
-    async def _turn(self) -> float:
+    async def _check(self) -> float:
         """Do what is due; returns how long to wait."""
         self._check_now.clear()
         try:
             if self._identity.shown is None:
                 await self._renew()
             if self._register is not None:
-                await self._register(await self._origin.bundle())
+                await self._register(await self._source.bundle())
             await self._renew()
         except (Retryable, Conflict, Rejected) as error:
             if self._identity.shown is None and isinstance(error, Rejected):
@@ -183,16 +183,16 @@ class Certification:
             if str(error) != self._complaint:  # not each second of an hour without the API server
                 self._complaint = str(error)
                 self._log.warning("certification_failed", reason=self._complaint)
-            return _AGAIN_S
+            return _RETRY_S
         self._complaint = ""
         assert self._identity.shown is not None, "shown above"
         left_s = self._identity.shown.expires_at - self._clock.now()
         self._gate.set(ok=left_s > 0, reason="" if left_s > 0 else "the certificate has expired")
-        until_s = self._origin.due_at(self._identity.shown) - self._clock.now()
-        return min(max(until_s, 0.05), _LOOK_S)
+        until_s = self._source.due_at(self._identity.shown) - self._clock.now()
+        return min(max(until_s, 0.05), _CHECK_EVERY_S)
 
     async def _renew(self) -> None:
-        fresh = await self._origin.certificate(self._identity.shown)
+        fresh = await self._source.certificate(self._identity.shown)
         if fresh is None:
             return
         self._identity.show(fresh)
@@ -200,7 +200,7 @@ class Certification:
             "certificate_shown", expires_in_s=round(fresh.expires_at - self._clock.now())
         )
 
-    async def _look_soon(self, wait_s: float) -> None:
+    async def _wait(self, wait_s: float) -> None:
         try:
             async with asyncio.timeout(wait_s):
                 await self._check_now.wait()

@@ -19,9 +19,9 @@ from typing_extensions import override
 from shared.runtime.logs import Logger
 
 _BACKLOG: Final = 128
-_AGAIN_S: Final = 0.1
+_RETRY_S: Final = 0.1
 """Wait after an accept that failed, such as for want of file descriptors."""
-_GOODBYE_S: Final = 1.0
+_TLS_SHUTDOWN_S: Final = 1.0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +45,18 @@ class _Connection:
         self.accepted = accepted
         self.transport: asyncio.Transport | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.is_between = False
+        self.is_idle = False
         """Whether the last request is answered and the next one has not begun."""
 
     def drop(self) -> None:
         """End it at once."""
-        self.quiet()
+        self.cancel_timer()
         if self.transport is not None:
             self.transport.abort()
         else:
             self.task.cancel()
 
-    def quiet(self) -> None:
+    def cancel_timer(self) -> None:
         """Forget the time limit that runs."""
         if self.timer is not None:
             self.timer.cancel()
@@ -64,7 +64,7 @@ class _Connection:
 
 
 class _Guard(asyncio.Protocol):
-    """Passes everything on to the HTTP protocol, and tells the listener what happens."""
+    """Passes all calls to the HTTP protocol, and reports bytes and handshakes to the listener."""
 
     def __init__(self, inner: asyncio.Protocol, listener: "Listener", mine: _Connection) -> None:
         self._inner = inner
@@ -77,11 +77,11 @@ class _Guard(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport), "a stream has a stream's transport"
         self._mine.transport = transport
         self._inner.connection_made(transport)
-        self._listener.made(self._mine)
+        self._listener.handshake_done(self._mine)
 
     @override
     def data_received(self, data: bytes) -> None:
-        self._listener.heard(self._mine)
+        self._listener.bytes_received(self._mine)
         self._inner.data_received(data)
 
     @override
@@ -149,7 +149,7 @@ class Listener:
                 accepted, _ = await loop.sock_accept(self._sockets[0])
             except OSError as error:
                 self._log.warning("accept_failed", reason=str(error))
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
                 continue
             if not self._make_room():
                 accepted.close()
@@ -173,23 +173,23 @@ class Listener:
         if tasks:
             await asyncio.wait(tasks)
 
-    def begins(self, transport: asyncio.BaseTransport | None) -> None:
+    def request_started(self, transport: asyncio.BaseTransport | None) -> None:
         """Take note that the head of a request is there."""
         if (connection := self._of(transport)) is not None:
-            connection.quiet()
+            connection.cancel_timer()
 
-    def is_whole(self, transport: asyncio.BaseTransport | None) -> None:
+    def request_received(self, transport: asyncio.BaseTransport | None) -> None:
         """Take note that a request is there whole: its connection is not dropped for others."""
         if (connection := self._of(transport)) is not None:
             self._waiting.pop(connection, None)
 
-    def ends(self, transport: asyncio.BaseTransport | None) -> None:
+    def request_answered(self, transport: asyncio.BaseTransport | None) -> None:
         """Take note that a request is answered."""
         if (connection := self._of(transport)) is not None and connection.task in self._all:
-            connection.is_between = True
+            connection.is_idle = True
             self._wait(connection, self._limits.idle_s, "idle")
 
-    def made(self, connection: _Connection) -> None:
+    def handshake_done(self, connection: _Connection) -> None:
         """Take note of a handshake that is done."""
         assert connection.transport is not None, "just made"
         self._by_transport[connection.transport] = connection
@@ -198,10 +198,10 @@ class Listener:
             return
         self._wait(connection, self._limits.head_s, "slow")
 
-    def heard(self, connection: _Connection) -> None:
+    def bytes_received(self, connection: _Connection) -> None:
         """Take note of bytes: after an answer they are the beginning of the next request."""
-        if connection.is_between:
-            connection.is_between = False
+        if connection.is_idle:
+            connection.is_idle = False
             self._wait(connection, self._limits.head_s, "slow")
 
     async def _serve(self, accepted: socket.socket) -> None:
@@ -216,7 +216,7 @@ class Listener:
                 accepted,
                 ssl=self._context(),
                 ssl_handshake_timeout=self._limits.handshake_s,
-                ssl_shutdown_timeout=_GOODBYE_S,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
             )
         except (OSError, ssl.SSLError) as error:
             self._dropped("handshake")
@@ -226,7 +226,7 @@ class Listener:
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         connection = self._all.pop(task)
-        connection.quiet()
+        connection.cancel_timer()
         self._waiting.pop(connection, None)
         if connection.transport is not None:
             self._by_transport.pop(connection.transport, None)
@@ -248,7 +248,7 @@ class Listener:
 
     def _wait(self, connection: _Connection, limit_s: float, why: str) -> None:
         """Count a connection as waiting from now on, and no longer than so."""
-        connection.quiet()
+        connection.cancel_timer()
         self._waiting.pop(connection, None)
         self._waiting[connection] = None
         loop = asyncio.get_running_loop()
@@ -275,8 +275,8 @@ class Listener:
         return bool(names & set(self._limits.client_names))
 
 
-class Bytes:
-    """Bytes of requests that may be held at once; a caller that wants more waits for its turn."""
+class ByteBudget:
+    """Bounds the bytes of requests held at once; callers wait for free bytes in order."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -293,7 +293,7 @@ class Bytes:
                 await self._freed.wait()
             self._left -= count
 
-    def give_back(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Free what was taken."""
         self._left += count
         self._freed.set()

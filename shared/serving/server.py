@@ -17,7 +17,7 @@ from aiohttp import web
 from shared.runtime.errors import Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-from shared.serving.connections import Bytes, Limits, Listener
+from shared.serving.connections import ByteBudget, Limits, Listener
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""
@@ -52,7 +52,7 @@ class HttpsServer:
         self.name = name
         self._gate = gate
         self._log = log
-        self._large = Bytes(LARGE_MOST)
+        self._large = ByteBudget(LARGE_MOST)
         application = web.Application(middlewares=[self._watched])
         self.router = application.router
         self._runner = web.AppRunner(
@@ -112,7 +112,7 @@ class HttpsServer:
         try:
             yield
         finally:
-            self._large.give_back(length)
+            self._large.release(length)
 
     async def _read(self, request: web.Request, most: int) -> bytes:
         body = bytearray()
@@ -120,7 +120,7 @@ class HttpsServer:
             async with asyncio.timeout(_PAUSE_S):
                 chunk = await request.content.readany()
             if not chunk:
-                self._listener.is_whole(request.transport)
+                self._listener.request_received(request.transport)
                 return bytes(body)
             body += chunk
             if len(body) > most:
@@ -135,11 +135,11 @@ class HttpsServer:
     async def _watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Tell the listener how far a request has come."""
         transport = request.transport
-        self._listener.begins(transport)
+        self._listener.request_started(transport)
         try:
             return await handler(request)
         finally:
-            self._listener.ends(transport)
+            self._listener.request_answered(transport)
 
 
 def _refusal(host: str, port: int, error: OSError) -> str:

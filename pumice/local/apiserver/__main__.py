@@ -21,7 +21,7 @@ from pumice.local.apiserver.journal import Journal
 from pumice.local.ports import LOOPBACK
 from shared.runtime.tasks import TaskGroup
 
-_YOUNG = 50_000
+_GC_THRESHOLD = 50_000
 """Allocations between looks for garbage: bytes and flat dicts make little of it."""
 
 
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--port", type=int, required=True, help="port on the loopback")
     parser.add_argument("--journal", action="store_true", help="keep the objects in a file")
     options = parser.parse_args(argv)
-    gc.set_threshold(_YOUNG, 50, 100)
+    gc.set_threshold(_GC_THRESHOLD, 50, 100)
     asyncio.run(_serve(options.directory, options.port, journal=options.journal))
     return 0
 

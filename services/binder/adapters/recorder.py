@@ -121,7 +121,7 @@ class Recorder(EventWriter):
         self.take(note)
 
     @override
-    async def calm(self) -> None:
+    async def wait_until_idle(self) -> None:
         for _ in range(_YIELDS):
             if self._throttle.has_spare_slots:
                 return

@@ -64,7 +64,7 @@ class Markers:
         async with aclosing(self._follower.items()) as items:
             async for item in items:
                 if isinstance(item, Synced):
-                    self._tenure.hear(item.marker)
+                    self._tenure.observe(item.marker)
 
 
 class Backlogs:

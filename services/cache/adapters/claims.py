@@ -125,7 +125,7 @@ class Claim:
     async def _acquire_or_renew(self) -> float:
         found = self._found or await self._read()
         spec = found.spec if found else None
-        rival = self._election.rival(spec, now=self._clock.monotonic())
+        rival = self._election.other_holder(spec, now=self._clock.monotonic())
         if rival:
             self._found = None
             self._held_by_another(_describe(rival, found))

@@ -119,7 +119,9 @@ class Watcher:
             async with aclosing(watch.items()) as items:
                 async for item in items:
                     await self._handle(item, watch)
-                    watch.hurried = watch.hurried and not self._queue.is_current(self.kind)
+                    watch.wants_bookmark = watch.wants_bookmark and not self._queue.is_current(
+                        self.kind
+                    )
         finally:
             overdue.cancel()
 
@@ -134,12 +136,12 @@ class Watcher:
             return False
         self._queue.expect(self.kind, version)
         self._changed()
-        watch.hurried = not self._queue.is_current(self.kind)
+        watch.wants_bookmark = not self._queue.is_current(self.kind)
         return True
 
     def _relist_if_unproven(self) -> None:
         """List anew when the watch has not reached the expected version in time."""
-        if self._watch is not None and self._watch.hurried:
+        if self._watch is not None and self._watch.wants_bookmark:
             self._log.info("kind_listed_anew", reason=f"no bookmark in {_PROOF_S:g} s")
             self._watch = None
             self._restart.set()

@@ -143,7 +143,7 @@ class StateFeed:
                     case Facts(facts=facts, last_seq=last_seq):
                         await self._inbox.facts(facts, last_seq)
                     case Synced(marker=marker):
-                        self._tenure.hear(marker)
+                        self._tenure.observe(marker)
                         self._fresh()
                     case Stale(reason=reason):
                         self._stale(reason)

@@ -77,7 +77,7 @@ class ReplicaOwner:
 
     def follow_closely(self) -> None:
         """Read each message as it comes for a while: a reader waits for changes."""
-        self.pace.want()
+        self.pace.read_live()
 
     async def ask(self, work: Callable[[Replica], T]) -> T:
         """Return what `work` finds in the cluster as the bus has it now.

@@ -95,7 +95,9 @@ async def main(url: str, user: str, password: str, name: str) -> None:
         tasks.create_task(bus.run())
         await bus.connected()
         presence = Subjects(cluster="local").presence(LEASE, name)
-        leases = bus.beside("leases", presence=presence, on_status=lambda *, ok, reason: None)
+        leases = bus.second_connection(
+            "leases", presence=presence, on_status=lambda *, ok, reason: None
+        )
         tasks.create_task(leases.run())
         await leases.connected()
         tasks.create_task(leadership(leases, name, changed, present=True).run(body))

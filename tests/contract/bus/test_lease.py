@@ -126,7 +126,7 @@ async def beside(bus, subjects, start_bus):
 
     async def open_one(holder: str):
         status = Status()
-        made = bus.beside(
+        made = bus.second_connection(
             "leases", presence=subjects.presence("scheduler", holder), on_status=status.set
         )
         start_bus(made)

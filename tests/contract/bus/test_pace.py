@@ -102,8 +102,8 @@ async def test_bites_begin_again_when_nothing_was_asked_for_a_while(bus, declare
 
 async def test_a_follower_without_a_connection_is_not_waited_for():
     pace = Pace(SystemClock(), lag_s=NEVER_S)
-    with pace.follower() as turns:
-        turns.away()
+    with pace.follower() as follower:
+        follower.detach()
         async with asyncio.timeout(0.5):
             await pace.caught_up()
-        assert pace.is_wanted
+        assert pace.is_live

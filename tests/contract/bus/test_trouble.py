@@ -10,7 +10,7 @@ import structlog
 
 from pumice.local.services import Supervised, Supervisor
 from shared.bus.errors import NoAnswer
-from shared.bus.members import Members, Storing
+from shared.bus.members import Members, StorageGate
 from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset, Started
 from shared.bus.puller import NatsDelivery
 from shared.contracts.streams import command_consumer
@@ -83,7 +83,7 @@ async def test_a_service_is_not_ready_and_says_why_while_the_disk_takes_nothing(
         instance="b",
         clock=clock,
         log=log,
-        storing=Storing(gate=gate, gauge=metrics.gauge("stores", "whether"), log=log),
+        storage=StorageGate(gate=gate, gauge=metrics.gauge("stores", "whether"), log=log),
     )
     async with TaskGroup() as group:
         part = group.create_task(members.run(), name="members")

@@ -11,7 +11,7 @@ from shared.api.kinds import POD
 from shared.kube.client import Kube, Selection
 from shared.kube.config import connect
 from shared.kube.decode import Changed
-from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
+from shared.kube.listwatch import Item, Listed, ListWatch, ListWatchTimes, Unavailable
 from shared.runtime.errors import Retryable
 from tests.support.accounts import Accounts
 from tests.support.wait import until
@@ -79,8 +79,8 @@ async def test_a_watch_goes_on_when_a_plugin_hands_out_a_new_token(
     seen: list[Item] = []
 
     async def follow(viewer: Kube) -> None:
-        pace = Pace(watch_least_s=1, watch_most_s=1)
-        watch = ListWatch(viewer, POD, namespace=namespace, pace=pace)
+        times = ListWatchTimes(watch_least_s=1, watch_most_s=1)
+        watch = ListWatch(viewer, POD, namespace=namespace, times=times)
         async with aclosing(watch.items()) as items:
             async for item in items:
                 seen.append(item)  # noqa: PERF401 - others read it meanwhile

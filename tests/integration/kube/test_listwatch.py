@@ -13,11 +13,11 @@ from shared.api.kinds import CRD, POD, Kind
 from shared.kube.client import Kube, Selection
 from shared.kube.config import connect
 from shared.kube.decode import Changed, ChangeOp
-from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
+from shared.kube.listwatch import Item, Listed, ListWatch, ListWatchTimes, Unavailable
 from tests.support.accounts import Accounts
 from tests.support.world import pod
 
-PACE = Pace(absent_retry_s=0.2)
+TIMES = ListWatchTimes(absent_retry_s=0.2)
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def first(items: AsyncIterator[Item], kind: type) -> Item:
 async def test_the_state_and_each_change_arrive(kube: Kube, namespace: str, streams: bool) -> None:
     for index in range(3):
         await kube.create(POD, namespace, pod(f"p{index}"))
-    watch = ListWatch(kube, POD, namespace=namespace, pace=PACE)
+    watch = ListWatch(kube, POD, namespace=namespace, times=TIMES)
     watch._can_stream = streams
     async with watching(watch) as items:
         listed = await anext(items)
@@ -91,7 +91,7 @@ async def test_a_kind_comes_and_goes_with_its_definition(kube: Kube, namespace: 
             ],
         },
     }
-    async with watching(ListWatch(kube, thing, pace=PACE)) as items:
+    async with watching(ListWatch(kube, thing, times=TIMES)) as items:
         absent = await anext(items)
         assert isinstance(absent, Unavailable)
         assert absent.is_absent
@@ -121,7 +121,7 @@ async def test_a_missing_right_names_verb_and_kind(accounts: Accounts, tmp_path:
     file.write_text(accounts.kubeconfig(token=await accounts.token("nobody")))
     async with (
         await connect(str(file), user_agent="nobody") as nobody,
-        watching(ListWatch(nobody, POD, pace=PACE)) as items,
+        watching(ListWatch(nobody, POD, times=TIMES)) as items,
     ):
         denied = await anext(items)
     assert isinstance(denied, Unavailable)
@@ -134,7 +134,7 @@ async def test_a_killed_api_server_is_waited_for_and_nothing_is_missed(tmp_path:
     async with (
         ControlPlane(Options(directory=tmp_path), parts.require()) as plane,
         await connect(str(plane.kubeconfig), user_agent="t") as kube,
-        watching(ListWatch(kube, POD, pace=PACE)) as items,
+        watching(ListWatch(kube, POD, times=TIMES)) as items,
     ):
         await first(items, Listed)
         await kube.create(POD, "default", pod("before"))

@@ -23,7 +23,7 @@ from shared.serving.certificates import (
     read,
     read_authority,
 )
-from shared.serving.certification import Certification, Given, Made
+from shared.serving.certification import CertificateFiles, Certification, IssuedCertificates
 from shared.serving.identity import ServingCertificate
 from tests.support.certificates import Authority
 from tests.support.clock import VirtualClock
@@ -124,8 +124,8 @@ class Stage:
         return self.identity.shown
 
 
-def made(clock) -> Made:
-    return Made(
+def made(clock) -> IssuedCertificates:
+    return IssuedCertificates(
         InMemory(clock=clock, life_s=LIFE_S, signer="ca"), ["h"], clock=clock, life_s=LIFE_S
     )
 
@@ -192,7 +192,9 @@ def given(directory: Path):
 
 async def test_given_files_are_shown_anew_when_they_change_w02(tmp_path: Path) -> None:
     authority, cert, key = given(tmp_path)
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=authority.ca_file, clock=clock))
+    stage = Stage(
+        lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
+    )
     await stage.part._turn()
     assert stage.server.bundles == [authority.ca_file.read_text()]
     first = stage.shown
@@ -210,7 +212,7 @@ async def test_given_files_are_shown_anew_when_they_change_w02(tmp_path: Path) -
 async def test_a_file_that_is_not_there_stops_the_start_w02(tmp_path: Path, missing: str) -> None:
     _, cert, key = given(tmp_path)
     (tmp_path / missing).unlink()
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=None, clock=clock))
+    stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=None, clock=clock))
     with pytest.raises(Rejected, match=missing):
         await stage.part._turn()
 
@@ -236,7 +238,9 @@ async def test_while_files_are_half_changed_the_old_certificate_works_on_w02(
 ) -> None:
     """The TLS library forgets the old key as soon as it has seen a certificate of another one."""
     authority, cert, key = given(tmp_path)
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=authority.ca_file, clock=clock))
+    stage = Stage(
+        lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
+    )
     await stage.part._turn()
     assert greet(stage.identity.context, authority.ca_file) == "h"
     other = authority.issue("h2")
@@ -265,7 +269,7 @@ async def test_a_key_behind_a_pass_phrase_is_refused_and_nobody_is_asked_for_it_
     plain = serialization.load_pem_private_key(key.read_bytes(), password=None)
     assert isinstance(plain, ec.EllipticCurvePrivateKey)
     key.write_text(private(plain, b"secret"))
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=None, clock=clock))
+    stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=None, clock=clock))
     with pytest.raises(Rejected, match="do not go together"):
         await stage.part._turn()
 
@@ -273,7 +277,9 @@ async def test_a_key_behind_a_pass_phrase_is_refused_and_nobody_is_asked_for_it_
 async def test_a_file_may_hold_remarks_beside_the_certificate_w02(tmp_path: Path) -> None:
     authority, cert, key = given(tmp_path)
     cert.write_text(f"# für die Zulassung\n{cert.read_text()}", encoding="utf-8")
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=authority.ca_file, clock=clock))
+    stage = Stage(
+        lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
+    )
     await stage.part._turn()
     assert greet(stage.identity.context, authority.ca_file) == "h"
 
@@ -282,7 +288,7 @@ async def test_a_ca_file_without_a_certificate_stops_the_start_w02(tmp_path: Pat
     _, cert, key = given(tmp_path)
     empty = tmp_path / "empty.crt"
     empty.write_text("nothing")
-    stage = Stage(lambda clock: Given(cert=cert, key=key, ca=empty, clock=clock))
+    stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=empty, clock=clock))
     with pytest.raises(Rejected, match=r"--ca-cert-file: .*empty.crt holds no certificate"):
         await stage.part._turn()
 

@@ -121,7 +121,7 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         executor=SimpleNamespace(run=run, prepare=prepare),
         outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
         finished=SimpleNamespace(has=has),
-        tenure=Tenure(SCHEDULING, heed=False, clock=CLOCK, log=LOG),
+        tenure=Tenure(SCHEDULING, required=False, clock=CLOCK, log=LOG),
         slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
         acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
         contain=Containment(set_aside, clock=CLOCK, log=LOG),

@@ -26,7 +26,7 @@ def election() -> Election:
 
 
 def test_a_lease_that_is_not_there_is_free(election):
-    assert election.rival(None, now=0) == ""
+    assert election.other_holder(None, now=0) == ""
     assert election.claim(None, time=TIME) == Record(
         holder_identity=OURS,
         lease_duration_seconds=15,
@@ -38,38 +38,38 @@ def test_a_lease_that_is_not_there_is_free(election):
 
 def test_a_holder_that_renews_is_respected_for_ever(election):
     for second in range(0, 60, 2):
-        assert election.rival(volcanos(second), now=1000.0 + second) == VOLCANO
+        assert election.other_holder(volcanos(second), now=1000.0 + second) == VOLCANO
 
 
 def test_a_holder_counts_as_dead_when_its_record_has_not_changed_for_its_duration(election):
-    assert election.rival(volcanos(7), now=100) == VOLCANO
-    assert election.rival(volcanos(7), now=114.9) == VOLCANO
-    assert election.rival(volcanos(7), now=115) == ""
+    assert election.other_holder(volcanos(7), now=100) == VOLCANO
+    assert election.other_holder(volcanos(7), now=114.9) == VOLCANO
+    assert election.other_holder(volcanos(7), now=115) == ""
 
 
 def test_what_the_record_says_of_the_time_counts_for_nothing(election):
     past = Record(
         holder_identity=VOLCANO, lease_duration_seconds=15, renew_time="1999-01-01T00:00:00Z"
     )
-    assert election.rival(past, now=100) == VOLCANO
+    assert election.other_holder(past, now=100) == VOLCANO
 
 
 def test_the_duration_is_the_holders_own(election):
-    assert election.rival(volcanos(duration_s=60), now=0) == VOLCANO
-    assert election.rival(volcanos(duration_s=60), now=59) == VOLCANO
-    assert election.rival(volcanos(duration_s=60), now=60) == ""
+    assert election.other_holder(volcanos(duration_s=60), now=0) == VOLCANO
+    assert election.other_holder(volcanos(duration_s=60), now=59) == VOLCANO
+    assert election.other_holder(volcanos(duration_s=60), now=60) == ""
 
 
 def test_a_record_without_a_duration_gets_ours(election):
-    assert election.rival(volcanos(duration_s=None), now=0) == VOLCANO
-    assert election.rival(volcanos(duration_s=None), now=15) == ""
+    assert election.other_holder(volcanos(duration_s=None), now=0) == VOLCANO
+    assert election.other_holder(volcanos(duration_s=None), now=15) == ""
 
 
 @pytest.mark.parametrize("holder", ["", None])
 def test_a_lease_that_was_given_back_is_free_at_once(election, holder):
     given_back = Record(holder_identity=holder, lease_duration_seconds=1, lease_transitions=3)
-    assert election.rival(volcanos(), now=0) == VOLCANO
-    assert election.rival(given_back, now=0.1) == ""
+    assert election.other_holder(volcanos(), now=0) == VOLCANO
+    assert election.other_holder(given_back, now=0.1) == ""
     assert election.claim(given_back, time=TIME).lease_transitions == 4
 
 
@@ -83,7 +83,7 @@ def test_a_renewal_changes_its_time_alone(election):
 def test_another_replica_of_the_installation_goes_on_at_once_in_the_same_tenure(election):
     ours = election.claim(None, time=TIME)
     standby = Election(OURS, LeaseTimes())
-    assert standby.rival(ours, now=0) == ""
+    assert standby.other_holder(ours, now=0) == ""
     assert standby.claim(ours, time=TIME).lease_transitions == ours.lease_transitions
 
 
@@ -97,13 +97,13 @@ def test_a_lease_that_we_give_back_is_free_for_all(election):
     given_back = release(election.claim(None, time=TIME), time=TIME)
     assert given_back.holder_identity is None
     assert given_back.lease_duration_seconds == 1
-    assert Election("pumice-other-1", LeaseTimes()).rival(given_back, now=0) == ""
+    assert Election("pumice-other-1", LeaseTimes()).other_holder(given_back, now=0) == ""
 
 
 def test_a_holder_that_comes_back_to_life_is_respected_again(election):
-    election.rival(volcanos(1), now=0)
-    assert election.rival(volcanos(1), now=20) == ""
-    assert election.rival(volcanos(2), now=21) == VOLCANO
+    election.other_holder(volcanos(1), now=0)
+    assert election.other_holder(volcanos(1), now=20) == ""
+    assert election.other_holder(volcanos(2), now=21) == VOLCANO
 
 
 def test_a_holder_has_time_for_a_second_attempt_before_it_counts_itself_out():

@@ -10,7 +10,7 @@ import pytest
 from shared.api.kinds import POD
 from shared.kube.client import Kube
 from shared.kube.decode import Bookmark, Changed, ChangeOp, Malformed
-from shared.kube.listwatch import Item, Listed, ListWatch, Pace, Unavailable
+from shared.kube.listwatch import Item, Listed, ListWatch, ListWatchTimes, Unavailable
 from tests.support.scripted_api import (
     ScriptedApi,
     bookmark,
@@ -22,7 +22,7 @@ from tests.support.scripted_api import (
     status,
 )
 
-PACE = Pace(
+TIMES = ListWatchTimes(
     silence_s=1.5,
     initial_silence_s=1.5,
     first_retry_s=0.01,
@@ -35,7 +35,7 @@ END = "hang"
 
 @asynccontextmanager
 async def watching(kube: Kube) -> AsyncIterator[AsyncIterator[Item]]:
-    watch = ListWatch(kube, POD, pace=PACE, rng=random.Random(7))
+    watch = ListWatch(kube, POD, times=TIMES, rng=random.Random(7))
     async with asyncio.timeout(5), aclosing(watch.items()) as items:
         yield items
 
@@ -230,7 +230,7 @@ async def test_a_kind_beyond_what_a_server_does_counts_as_not_installed(
     api: ScriptedApi, kube: Kube
 ) -> None:
     api.then(status(501), chunks(*INITIAL, ending=END))
-    watch = ListWatch(kube, POD, pace=PACE)
+    watch = ListWatch(kube, POD, times=TIMES)
     async with aclosing(watch.items()) as items:
         first = await anext(items)
     assert isinstance(first, Unavailable)
@@ -264,7 +264,7 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks(
     async with watching(kube) as items:
         busy, listed = await take(items, 2)
     assert isinstance(busy, Unavailable)
-    assert (busy.status, busy.retry_in_s) == (429, PACE.longest_asked_s)
+    assert (busy.status, busy.retry_in_s) == (429, TIMES.longest_asked_s)
     assert told(listed) == "listed a,b@9"
 
 

@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import MOST, Containment, SetAside
+from shared.runtime.contain import MAX_ITEMS, Containment, SetAside
 from shared.runtime.errors import Retryable
 from tests.support.wait import until
 
@@ -14,11 +14,14 @@ from tests.support.wait import until
 class Kept:
     """A containment and what it tells."""
 
-    def __init__(self, lasts_s: float | None = None) -> None:
+    def __init__(self, forget_after_s: float | None = None) -> None:
         self.aside = SetAside()
         self.told: list[tuple[str, str, str, str]] = []
         self.contain = Containment(
-            self.aside, clock=SystemClock(), log=structlog.get_logger(), lasts_s=lasts_s
+            self.aside,
+            clock=SystemClock(),
+            log=structlog.get_logger(),
+            forget_after_s=forget_after_s,
         )
         self.contain.on_news(lambda *news: self.told.append(news))
 
@@ -91,8 +94,8 @@ def test_half_a_character_in_a_reason_can_be_shown() -> None:
 
 
 async def test_where_nobody_tells_of_deletions_a_key_ends_by_itself() -> None:
-    kept = Kept(lasts_s=0.05)
-    for number in range(MOST + 50):
+    kept = Kept(forget_after_s=0.05)
+    for number in range(MAX_ITEMS + 50):
         kept.fail(f"ns/{number}", ValueError("x"))
-    assert len(kept.aside) == MOST
+    assert len(kept.aside) == MAX_ITEMS
     await until(lambda: not kept.aside.items(), describe="nothing is shown any more")

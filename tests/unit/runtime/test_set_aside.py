@@ -1,6 +1,6 @@
 """The registry of what a service has left out: what it holds, tells and forgets."""
 
-from shared.runtime.contain import MOST, SetAside, describe
+from shared.runtime.contain import MAX_ITEMS, SetAside, describe
 from shared.runtime.metrics import Metrics
 
 
@@ -45,11 +45,11 @@ def test_beginning_anew_takes_back_one_stage_or_all() -> None:
 
 def test_however_many_fail_the_registry_stays_small_and_keeps_the_latest() -> None:
     aside = SetAside()
-    for number in range(MOST + 5):
+    for number in range(MAX_ITEMS + 5):
         put(aside, f"a/{number:05}")
-    assert len(aside) == MOST
+    assert len(aside) == MAX_ITEMS
     assert aside.get("pods", "a/00004") is None
-    assert aside.get("pods", f"a/{MOST + 4:05}") is not None
+    assert aside.get("pods", f"a/{MAX_ITEMS + 4:05}") is not None
 
 
 def test_a_reason_is_one_short_line_whatever_the_object_says() -> None:

@@ -8,7 +8,7 @@ from msgspec import Meta
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import (
     CommonSettings,
-    HelpAsked,
+    HelpRequested,
     Seconds,
     Secret,
     fields_of,
@@ -160,7 +160,7 @@ def test_a_secret_comes_from_a_file_or_the_environment_and_never_shows(tmp_path)
 
 
 def test_help_lists_every_setting_with_its_default() -> None:
-    with pytest.raises(HelpAsked) as caught:
+    with pytest.raises(HelpRequested) as caught:
         read("--help")
     page = str(caught.value)
     for field in fields_of(Example):
@@ -169,5 +169,5 @@ def test_help_lists_every_setting_with_its_default() -> None:
 
 
 def test_version_is_told_m04() -> None:
-    with pytest.raises(HelpAsked, match=r"^pumice \d+\.\d+"):
+    with pytest.raises(HelpRequested, match=r"^pumice \d+\.\d+"):
         read("--period", "2s", "--version")

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from shared.runtime.tasks import TaskGroup, apart
+from shared.runtime.tasks import TaskGroup, in_own_task
 
 
 class Lost(Exception):  # noqa: N818 - the fact
@@ -88,7 +88,7 @@ async def test_what_runs_apart_leaves_its_cancellation_behind():
             await asyncio.sleep(0)
         return task.cancelling()
 
-    assert await apart(marked, name="marked") == 1
+    assert await in_own_task(marked, name="marked") == 1
     assert await cancelling() == 0
 
 
@@ -102,7 +102,7 @@ async def test_a_cancellation_reaches_what_runs_apart():
             ended.set()
 
     async with TaskGroup() as group:
-        task = group.create_task(apart(waits, name="waits"))
+        task = group.create_task(in_own_task(waits, name="waits"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()

@@ -27,17 +27,21 @@ def marker(*holds: Hold) -> Marker:
 class Seen:
     """A tenure, its clock and gate, and how often its change was told."""
 
-    def __init__(self, *, heed: bool = True) -> None:
+    def __init__(self, *, required: bool = True) -> None:
         self.clock = VirtualClock()
         self.gate = Readiness().gate("leadership")
         self.changes: list[bool] = []
         self.tenure = Tenure(
-            SCHEDULING, heed=heed, clock=self.clock, gate=self.gate, log=structlog.get_logger()
+            SCHEDULING,
+            required=required,
+            clock=self.clock,
+            gate=self.gate,
+            log=structlog.get_logger(),
         )
         self.tenure.on_change(lambda: self.changes.append(self.tenure.held))
 
     def hear(self, *holds: Hold) -> None:
-        self.tenure.hear(marker(*holds))
+        self.tenure.observe(marker(*holds))
 
 
 @pytest.fixture
@@ -103,8 +107,8 @@ async def test_where_nothing_hangs_on_a_lease_all_is_allowed(seen):
     assert seen.tenure.refusal("uid.0") == ""
 
 
-async def test_who_is_told_not_to_heed_them_never_waits():
-    seen = Seen(heed=False)
+async def test_a_service_that_needs_no_lease_never_waits():
+    seen = Seen(required=False)
     assert seen.tenure.held
     seen.hear(OTHER)
     assert seen.tenure.held

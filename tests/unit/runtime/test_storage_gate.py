@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from shared.bus.errors import NoAnswer, StreamFull
-from shared.bus.members import ROUNDS, Members, Storing
+from shared.bus.members import ROUNDS, Members, StorageGate
 from shared.bus.port import Ack, Message
 from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
@@ -87,7 +87,7 @@ async def test_what_silence_means(rounds: list, is_open: bool) -> None:
         instance="b",
         clock=Now(),
         log=LOG,
-        storing=Storing(gate=gate, gauge=gauge, log=LOG),
+        storage=StorageGate(gate=gate, gauge=gauge, log=LOG),
     )
     with pytest.raises(asyncio.CancelledError):
         await members.run()
