@@ -27,7 +27,7 @@ from pumice.local.control_plane import ControlPlane, Options
 from pumice.local.fleet import NodeShape
 from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
-from pumice.local.services import Together, Wiring
+from pumice.local.services import InProcessServices, Wiring
 from tests.support.api import Api, connect
 from tests.support.fleet import SERVICES
 
@@ -64,7 +64,7 @@ async def one_process(plane: ControlPlane, directory: Path) -> AsyncIterator[dic
         nats_url=f"nats://{LOOPBACK}:{free_port()}",
         logs=directory,
     )
-    together = Together(wiring, directory / "bus", flags=dict.fromkeys(SERVICES, ()))
+    together = InProcessServices(wiring, directory / "bus", flags=dict.fromkeys(SERVICES, ()))
     process = Process(msgspec.structs.replace(together.process.spec, nice=0))
     process.start()
     try:

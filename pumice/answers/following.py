@@ -1,10 +1,10 @@
-"""`--watch`: waits for the moment at which an answer is worth asking for again.
+"""`--watch`: waits until an answer may have changed, so that it is asked for again.
 
-A watch of the aggregated API tells it where the resource has one; what it tells is not read, since
-the answer that is asked for then holds it all. An explanation, a timeline and the line of a queue
-have none: the watch of the waiting jobs and the stream of what happens tell when they change, and
-the signs of life of these, after a while without a change, are moments too. Where a watch is
-refused, the moment comes every two seconds, and a line on stderr says so.
+Where the resource can be watched, an event of the watch is the sign; its content is not read, since
+the answer is asked for as a whole. An explanation, a timeline and the line of a queue cannot be
+watched: the watch of the waiting jobs or the stream `changes` stands in for them, and its bookmarks
+and comments, which come when nothing changes, count as signs as well. Where a watch is refused, the
+answer is asked for every two seconds, and a line on stderr says so.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from shared.kube.wire import Stream
 
 _EVERY_S: Final = 2.0
 _DATA: Final = b"data: "
-_LIVES: Final = b": lives"
+_KEEP_ALIVE: Final = b": lives"
 """The comment of the server that stands for nothing new."""
 _SILENCE_S: Final = 90.0
 """Visibility sends a bookmark each half minute."""
-_BRIEF_S: Final = 0.5
+_TOO_SHORT_S: Final = 0.5
 _PAUSE_S: Final = 1.0
 """After a watch that ended at once with nothing in it, and for hints to come together."""
 
 
-class Turns:
-    """The moments for one answer; `watched` tells them, or the clock where it is refused."""
+class RefreshTimes:
+    """When to ask for one answer again: at a change of `watched`, or by the clock."""
 
     def __init__(self, asker: Asker, watched: Watched) -> None:
         self._asker = asker
@@ -53,7 +53,7 @@ class Turns:
                 await asyncio.sleep(_PAUSE_S)
         else:
             self.close()
-            if clock() - begun_s < _BRIEF_S:
+            if clock() - begun_s < _TOO_SHORT_S:
                 await asyncio.sleep(_PAUSE_S)
 
     def close(self) -> None:
@@ -81,11 +81,11 @@ class Turns:
             except Unreachable:
                 return False
             if watched.about:
-                moments = [_tells(line, watched.about) for line in lines]
+                moments = [_is_about(line, watched.about) for line in lines]
             else:
                 events = [msgspec.json.decode(line, type=_Event) for line in lines]
                 chunk = b"" if any(event.type == "ERROR" for event in events) else chunk
-                moments = [_matters(event, watched) for event in events]
+                moments = [_may_change(event, watched) for event in events]
             if not chunk:
                 return False
             if any(moments):
@@ -110,20 +110,20 @@ class _Event(msgspec.Struct, frozen=True):
     object: _Object = _Object()
 
 
-def _matters(event: _Event, watched: Watched) -> bool:
+def _may_change(event: _Event, watched: Watched) -> bool:
     """Tell whether an answer may be another one after an event of its watch."""
     if event.type == "BOOKMARK":
         return watched.is_hint
     return watched.queue in ("", event.object.queue)
 
 
-def _tells(line: bytes, job: str) -> bool:
+def _is_about(line: bytes, job: str) -> bool:
     """Tell whether a line of the stream of what happens is about a job, or a sign of life.
 
     Pods and PodGroups that controllers make have names that begin with that of the job.
     """
     if not line.startswith(_DATA):
-        return line == _LIVES
+        return line == _KEEP_ALIVE
     entry = msgspec.json.decode(line.removeprefix(_DATA), type=Change).entry
     return entry is not None and f"{entry.about.name}-".startswith(f"{job}-")
 

@@ -95,9 +95,9 @@ async def _follow(
     args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, watched: Watched
 ) -> int:
     """Print an answer, and each that is another one, until it is interrupted."""
-    from pumice.answers.following import Turns  # one answer takes none of it
+    from pumice.answers.following import RefreshTimes  # one answer takes none of it
 
-    turns = Turns(asker, watched)
+    refresh_times = RefreshTimes(asker, watched)
     said = ""
     try:
         while True:
@@ -107,9 +107,9 @@ async def _follow(
                 sys.stdout.write(f"\n{words}" if said else words)
                 sys.stdout.flush()
             said = words
-            await turns.next(raw)
+            await refresh_times.next(raw)
     finally:
-        turns.close()
+        refresh_times.close()
 
 
 def _words(args: argparse.Namespace, raw: bytes, tell: Tell) -> tuple[str, int]:

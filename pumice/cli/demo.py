@@ -42,13 +42,13 @@ async def run(args: argparse.Namespace) -> int:
 
 async def _exit_code(options: DemoOptions, interrupts: Interrupts) -> int:
     # most of a second of imports, during which a Ctrl-C must be heard already
-    from pumice.demo.run import Performance
+    from pumice.demo.run import DemoRun
     from pumice.demo.story import DemoError
     from shared.runtime.clock import SystemClock
 
-    performance = Performance(options, interrupts=interrupts, out=sys.stdout, clock=SystemClock())
+    demo_run = DemoRun(options, interrupts=interrupts, out=sys.stdout, clock=SystemClock())
     try:
-        await performance.run()
+        await demo_run.run()
     except DemoError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 1

@@ -35,10 +35,10 @@ from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
 from pumice.local.services import (
     Hosted,
+    InProcessServices,
     Service,
     Supervised,
     Supervisor,
-    Together,
     Wiring,
     all_ready,
 )
@@ -118,7 +118,7 @@ async def _serve(
             if bus.is_ours:
                 state.write(data, _state(bus.url, services, phase=phase, kubeconfig=kubeconfig))
 
-        async def start_again(program: Service | Together) -> None:
+        async def start_again(program: Service | InProcessServices) -> None:
             await program.start()
             leave_word(phase="ready")
 
@@ -182,10 +182,10 @@ async def _declare_elsewhere(args: argparse.Namespace, stack: AsyncExitStack) ->
 
 def _services(
     args: argparse.Namespace, wiring: Wiring, flags: Mapping[str, tuple[str, ...]], data: Path
-) -> tuple[Sequence[Hosted], Sequence[Service | Together]]:
+) -> tuple[Sequence[Hosted], Sequence[Service | InProcessServices]]:
     """Return the services, and the programs that they live in."""
     if args.in_process:
-        together = Together(wiring, data / _NATS, flags=flags)
+        together = InProcessServices(wiring, data / _NATS, flags=flags)
         return together.services, [together]
     alone = [Service(service, wiring, flags=flags[service]) for service in SERVICES]
     return alone, alone

@@ -63,24 +63,24 @@ async def run(
     from pumice.web.server import HOST, Context, PageServer
 
     source = _source(args, environ)
-    way = await _way(source)
+    transport = await _transport(source)
     try:
         namespace = args.namespace or _namespace(source)
         key = secrets.token_urlsafe(_KEY_BYTES)
         page = PageServer(
-            way,
+            transport,
             gate=Gate(port=args.port, key=key),
-            context=Context(server=way.host, namespace=namespace),
+            context=Context(server=transport.host, namespace=namespace),
         )
         async with page.serving(args.port):
             address = f"http://{HOST}:{args.port}/?key={key}{_fragment(args.link)}"
-            out.write(f"{address}\nserving {way.host} until Ctrl-C\n")
+            out.write(f"{address}\nserving {transport.host} until Ctrl-C\n")
             out.flush()
             if not args.no_browser:
                 await asyncio.to_thread(webbrowser.open, address)
             await asyncio.Event().wait()
     finally:
-        await way.close()
+        await transport.close()
     return 0
 
 
@@ -95,7 +95,7 @@ def _source(args: argparse.Namespace, environ: Mapping[str, str]) -> "Source":
     return find_source(named or None, context=args.context, clock=SystemClock(), environ=environ)
 
 
-async def _way(source: "Source") -> "HttpTransport":
+async def _transport(source: "Source") -> "HttpTransport":
     from shared.kube.config import open_transport
     from shared.kube.transport import RateLimiter
     from shared.runtime.clock import SystemClock

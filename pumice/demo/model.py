@@ -66,8 +66,8 @@ PATIENCE_S: Final = 0.6
 """Seconds for which a reason must hold before it is shown."""
 
 
-class What(enum.StrEnum):
-    """Kinds of moments."""
+class MomentKind(enum.StrEnum):
+    """The kinds of moments."""
 
     NODE_READY = "node ready"
     NODE_LOST = "node lost"
@@ -84,17 +84,17 @@ class What(enum.StrEnum):
 
 
 _OF_STAGE: Final = {
-    Stage.RUNNING: What.POD_RUNNING,
-    Stage.SUCCEEDED: What.POD_SUCCEEDED,
-    Stage.FAILED: What.POD_FAILED,
-    Stage.REMOVED: What.POD_REMOVED,
+    Stage.RUNNING: MomentKind.POD_RUNNING,
+    Stage.SUCCEEDED: MomentKind.POD_SUCCEEDED,
+    Stage.FAILED: MomentKind.POD_FAILED,
+    Stage.REMOVED: MomentKind.POD_REMOVED,
 }
 
 
 class Moment(Struct, frozen=True, kw_only=True):
     """Something that has just become true."""
 
-    what: What
+    kind: MomentKind
     at_s: float
     gang: str = ""
     """Key of the gang, "" for nodes."""
@@ -225,7 +225,7 @@ class Scene:
             self.gangs[gang.key] = replace(gang, why_settled=gang.why)
             if gang.why:
                 moments.append(
-                    Moment(what=What.GANG_WAITS, at_s=at_s, gang=gang.key, detail=gang.why)
+                    Moment(kind=MomentKind.GANG_WAITS, at_s=at_s, gang=gang.key, detail=gang.why)
                 )
         return moments
 
@@ -265,9 +265,9 @@ class Scene:
         stones = gang.milestones
         if stones.created_s is None:
             stones = replace(stones, created_s=at_s)
-            yield Moment(what=What.JOB_CREATED, at_s=at_s, gang=key)
+            yield Moment(kind=MomentKind.JOB_CREATED, at_s=at_s, gang=key)
         if phase is not gang.phase and phase is not None:
-            yield Moment(what=What.JOB_PHASE, at_s=at_s, gang=key, detail=phase.value)
+            yield Moment(kind=MomentKind.JOB_PHASE, at_s=at_s, gang=key, detail=phase.value)
             if phase is JobPhase.RUNNING and stones.running_s is None:
                 stones = replace(stones, running_s=at_s)
             stones = replace(stones, ended_s=at_s if phase in ENDED else None)
@@ -292,7 +292,9 @@ class Scene:
         stones = gang.milestones
         if stones.admitted_s is None and phase not in _NOT_ADMITTED:
             stones = replace(stones, admitted_s=at_s)
-            yield Moment(what=What.GANG_ADMITTED, at_s=at_s, gang=key, detail=group.spec.queue)
+            yield Moment(
+                kind=MomentKind.GANG_ADMITTED, at_s=at_s, gang=key, detail=group.spec.queue
+            )
         why = _why(group)
         self.gangs[key] = replace(
             gang,
@@ -318,14 +320,16 @@ class Scene:
             after = replace(after, stage=Stage.REMOVED)
         stones = gang.milestones
         if before is None and not gone:
-            yield Moment(what=What.POD_CREATED, at_s=at_s, gang=key, subject=name)
+            yield Moment(kind=MomentKind.POD_CREATED, at_s=at_s, gang=key, subject=name)
         if after.node and (before is None or not before.node):
             first = at_s if stones.first_bound_s is None else stones.first_bound_s
             stones = replace(stones, first_bound_s=first, last_bound_s=at_s)
             after = replace(after, bound_s=at_s)
-            yield Moment(what=What.POD_BOUND, at_s=at_s, gang=key, subject=name, detail=after.node)
+            yield Moment(
+                kind=MomentKind.POD_BOUND, at_s=at_s, gang=key, subject=name, detail=after.node
+            )
         if after.stage in _OF_STAGE and (before is None or before.stage is not after.stage):
-            yield Moment(what=_OF_STAGE[after.stage], at_s=at_s, gang=key, subject=name)
+            yield Moment(kind=_OF_STAGE[after.stage], at_s=at_s, gang=key, subject=name)
         members = {**gang.members, name: after}
         self.gangs[key] = replace(gang, members=members, milestones=stones)
 
@@ -346,8 +350,8 @@ class Scene:
                 memory_bytes=int(allocatable.memory_bytes),
             )
         if ready != was_ready:
-            what = What.NODE_READY if ready else What.NODE_LOST
-            yield Moment(what=what, at_s=at_s, subject=name)
+            kind = MomentKind.NODE_READY if ready else MomentKind.NODE_LOST
+            yield Moment(kind=kind, at_s=at_s, subject=name)
 
 
 def _member(pod: Pod) -> Member:

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from pumice.demo import DemoOptions, summary
 from pumice.demo.interrupt import Interrupts
+from pumice.demo.output import Output, choose
 from pumice.demo.sentences import Sentence
 from pumice.demo.story import Demo, DemoError
-from pumice.demo.teller import Teller, choose
 from pumice.local import parts
 from pumice.local.control_plane import Options
 from pumice.local.embedded import ensure
@@ -52,7 +52,7 @@ _NEXT: Final = (
 )
 
 
-class Performance:
+class DemoRun:
     """One demo from nothing to nothing."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Performance:
         self._interrupts = interrupts
         self._clock = clock
         self._began_s = clock.monotonic()
-        self._teller: Teller = choose(out, plain=options.plain)
+        self._output: Output = choose(out, plain=options.plain)
         self._versions: Mapping[str, str] = {}
         self._up_s = 0.0
 
@@ -79,7 +79,7 @@ class Performance:
         directory = Path(tempfile.mkdtemp(prefix="pumice-demo-"))
         logs: Path | None = None
         try:
-            await self._perform(directory, binaries)
+            await self._run_stack(directory, binaries)
         except (DemoError, PumiceError) as exc:
             logs = directory / "logs"
             raise DemoError(f"{exc}\n  logs: {logs}") from exc
@@ -89,7 +89,7 @@ class Performance:
         finally:
             _clear(directory, keep=logs)
 
-    async def _perform(self, directory: Path, binaries: Mapping[str, Path]) -> None:
+    async def _run_stack(self, directory: Path, binaries: Mapping[str, Path]) -> None:
         options = StackOptions(
             plane=Options(directory=directory, api=self._options.api), fleet=FLEET
         )
@@ -102,7 +102,7 @@ class Performance:
             ) as kube:
                 demo = Demo(
                     kube=kube,
-                    teller=self._teller,
+                    output=self._output,
                     clock=self._clock,
                     began_s=self._began_s,
                     versions=self._ran_on(*(n for n in _ON_TOP if n in self._versions)),
@@ -111,17 +111,17 @@ class Performance:
                 await self._play(demo)
         finally:
             with self._interrupts.held():
-                self._teller.conclude()
+                self._output.close()
                 await stack.stop()
 
     async def _play(self, demo: Demo) -> None:
         try:
             await demo.play(deadline_s=self._options.deadline_s)
         except DemoError:
-            self._write(*summary.timeline(demo.scene, self._teller.width))
+            self._write(*summary.timeline(demo.scene, self._output.width))
             raise
         self._write(
-            *summary.timeline(demo.scene, self._teller.width),
+            *summary.timeline(demo.scene, self._output.width),
             "",
             *summary.totals(demo.scene),
             f"the cluster was up after {self._up_s:.1f} s, the jobs after {self._now_s():.1f} s",
@@ -136,16 +136,16 @@ class Performance:
 
     def _write(self, *lines: Text | str) -> None:
         """Write lines below everything else, sentences (str) wrapped; the picture goes first."""
-        self._teller.conclude()
+        self._output.close()
         for line in lines:
             if isinstance(line, Text):
-                self._teller.write([line])
+                self._output.write([line])
             else:
-                wrapped = wrap(line, self._teller.width, subsequent_indent="  ") or [""]
-                self._teller.write([Text(part) for part in wrapped])
+                wrapped = wrap(line, self._output.width, subsequent_indent="  ") or [""]
+                self._output.write([Text(part) for part in wrapped])
 
     def _setup(self, line: str) -> None:
-        self._teller.tell([Sentence(at_s=self._now_s(), subject="setup", text=line)])
+        self._output.report([Sentence(at_s=self._now_s(), subject="setup", text=line)])
 
     def _now_s(self) -> float:
         return self._clock.monotonic() - self._began_s

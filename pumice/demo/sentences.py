@@ -1,4 +1,4 @@
-"""Moments in words: one sentence per gang and kind of moment within one glance.
+"""Moments in words: one sentence per gang and kind of moment within one refresh.
 
 The view and the plain lines tell the same sentences. Twenty pods that are bound within a tenth of a
 second are one sentence with their nodes, not twenty. Pure; ASCII only, for logs of any encoding.
@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.demo.model import ENDED, OVER, Gang, Moment, Scene, Stage, What
+from pumice.demo.model import ENDED, OVER, Gang, Moment, MomentKind, Scene, Stage
 from shared.api.batch import JobPhase
 from shared.model.quantity import format_milli
 
@@ -19,8 +19,8 @@ _NODES_NAMED: Final = 4
 """So many nodes are named in a sentence; the rest are counted."""
 
 
-class Tone(enum.StrEnum):
-    """The mood of a sentence; the view gives it a colour."""
+class Severity(enum.StrEnum):
+    """Whether a sentence reports something good or bad; the view shows it by a colour."""
 
     NEUTRAL = "neutral"
     GOOD = "good"
@@ -35,22 +35,22 @@ class Sentence(Struct, frozen=True, kw_only=True):
     subject: str
     """The first word of the line: the name of a job, `cluster`, `setup`."""
     text: str
-    tone: Tone = Tone.NEUTRAL
+    severity: Severity = Severity.NEUTRAL
     gang: str = ""
     """Key of the gang it is about, if it is about one."""
 
 
 def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
-    """Return the sentences of moments that belong to one glance, in the order of their last.
+    """Return the sentences of moments that belong to one refresh, in the order of their last.
 
     Pods are bound before they run in it, whichever watch was faster. `scene` is the state after
     the moments: it has the totals.
     """
-    groups: dict[tuple[What, str, str], list[Moment]] = {}
+    groups: dict[tuple[MomentKind, str, str], list[Moment]] = {}
     for moment in moments:
-        # a phase is told by itself, however many a job runs through in one glance
-        apart = moment.detail if moment.what is What.JOB_PHASE else ""
-        key = (moment.what, moment.gang, apart)
+        # a phase is told by itself, however many a job runs through in one refresh
+        apart = moment.detail if moment.kind is MomentKind.JOB_PHASE else ""
+        key = (moment.kind, moment.gang, apart)
         groups[key] = [*groups.pop(key, []), moment]
     return [_sentence(group, scene) for group in groups.values()]
 
@@ -58,9 +58,9 @@ def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
 def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     last = group[-1]
     gang = scene.gangs.get(last.gang, Gang(key=last.gang))
-    text, tone = _PHRASES[last.what](group, gang, scene)
+    text, severity = _PHRASES[last.kind](group, gang, scene)
     subject = gang.name or "cluster"
-    return Sentence(at_s=last.at_s, subject=subject, text=text, tone=tone, gang=last.gang)
+    return Sentence(at_s=last.at_s, subject=subject, text=text, severity=severity, gang=last.gang)
 
 
 def plural(count: int, noun: str) -> str:
@@ -68,83 +68,83 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-_Phrase = tuple[str, Tone]
+_Phrase = tuple[str, Severity]
 
 
 def _node_ready(group: Sequence[Moment], _: Gang, scene: Scene) -> _Phrase:
     cpu = sum(node.cpu_milli for node in scene.nodes.values() if node.ready)
     ready = sum(node.ready for node in scene.nodes.values())
     who = group[0].subject if len(group) == 1 else plural(len(group), "node")
-    return f"{who} ready ({plural(ready, 'node')}, {format_milli(cpu)} cpu)", Tone.NEUTRAL
+    return f"{who} ready ({plural(ready, 'node')}, {format_milli(cpu)} cpu)", Severity.NEUTRAL
 
 
 def _node_lost(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
-    return f"lost {_names(moment.subject for moment in group)}", Tone.BAD
+    return f"lost {_names(moment.subject for moment in group)}", Severity.BAD
 
 
 def _job_created(_: Sequence[Moment], gang: Gang, __: Scene) -> _Phrase:
     together = "all" if gang.minimum >= gang.replicas else f"at least {gang.minimum}"
-    return f"submitted: {plural(gang.replicas, 'pod')}, {together} together", Tone.NEUTRAL
+    return f"submitted: {plural(gang.replicas, 'pod')}, {together} together", Severity.NEUTRAL
 
 
 def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     phase = JobPhase(group[-1].detail)
     if phase not in ENDED:
-        return f"job {phase.value}", Tone.NEUTRAL
+        return f"job {phase.value}", Severity.NEUTRAL
     started = gang.milestones.created_s
     after = "" if started is None else f" after {group[-1].at_s - started:.1f} s"
-    tone = Tone.GOOD if phase is JobPhase.COMPLETED else Tone.BAD
-    return f"job {phase.value}{after}", tone
+    severity = Severity.GOOD if phase is JobPhase.COMPLETED else Severity.BAD
+    return f"job {phase.value}{after}", severity
 
 
 def _gang_admitted(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
-    return f"gang admitted by queue {group[-1].detail}", Tone.NEUTRAL
+    return f"gang admitted by queue {group[-1].detail}", Severity.NEUTRAL
 
 
 def _gang_waits(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
-    return f"gang waits: {group[-1].detail}", Tone.WAITING
+    return f"gang waits: {group[-1].detail}", Severity.WAITING
 
 
 def _pod_created(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
-    return f"{_pods(group, gang)} created", Tone.NEUTRAL
+    return f"{_pods(group, gang)} created", Severity.NEUTRAL
 
 
 def _pod_bound(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     nodes = _names(moment.detail for moment in group)
-    return f"{_pods(group, gang)} bound ({_of(gang.placed, gang)}): {nodes}", Tone.NEUTRAL
+    return f"{_pods(group, gang)} bound ({_of(gang.placed, gang)}): {nodes}", Severity.NEUTRAL
 
 
 def _pod_running(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     started = gang.count(Stage.RUNNING, *OVER)
-    return f"{_pods(group, gang)} running ({_of(started, gang)})", Tone.NEUTRAL
+    return f"{_pods(group, gang)} running ({_of(started, gang)})", Severity.NEUTRAL
 
 
 def _pod_succeeded(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     done = gang.count(Stage.SUCCEEDED)
-    return f"{_pods(group, gang)} succeeded ({_of(done, gang)})", Tone.NEUTRAL
+    return f"{_pods(group, gang)} succeeded ({_of(done, gang)})", Severity.NEUTRAL
 
 
 def _pod_failed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
-    return f"{_pods(group, gang)} failed", Tone.BAD
+    return f"{_pods(group, gang)} failed", Severity.BAD
 
 
 def _pod_removed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
-    return f"{_pods(group, gang)} removed", Tone.NEUTRAL
+    return f"{_pods(group, gang)} removed", Severity.NEUTRAL
 
 
-_PHRASES: Final[dict[What, Callable[[Sequence[Moment], Gang, Scene], _Phrase]]] = {
-    What.NODE_READY: _node_ready,
-    What.NODE_LOST: _node_lost,
-    What.JOB_CREATED: _job_created,
-    What.JOB_PHASE: _job_phase,
-    What.GANG_ADMITTED: _gang_admitted,
-    What.GANG_WAITS: _gang_waits,
-    What.POD_CREATED: _pod_created,
-    What.POD_BOUND: _pod_bound,
-    What.POD_RUNNING: _pod_running,
-    What.POD_SUCCEEDED: _pod_succeeded,
-    What.POD_FAILED: _pod_failed,
-    What.POD_REMOVED: _pod_removed,
+_PHRASES: Final[dict[MomentKind, Callable[[Sequence[Moment], Gang, Scene], _Phrase]]] = {
+    MomentKind.NODE_READY: _node_ready,
+    MomentKind.NODE_LOST: _node_lost,
+    MomentKind.JOB_CREATED: _job_created,
+    MomentKind.JOB_PHASE: _job_phase,
+    MomentKind.GANG_ADMITTED: _gang_admitted,
+    MomentKind.GANG_WAITS: _gang_waits,
+    MomentKind.POD_CREATED: _pod_created,
+    MomentKind.POD_BOUND: _pod_bound,
+    MomentKind.POD_RUNNING: _pod_running,
+    MomentKind.POD_SUCCEEDED: _pod_succeeded,
+    MomentKind.POD_FAILED: _pod_failed,
+    MomentKind.POD_REMOVED: _pod_removed,
 }
 
 

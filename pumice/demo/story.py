@@ -20,9 +20,9 @@ import yaml
 
 from pumice.demo import DEADLINE_S
 from pumice.demo.model import Change, Moment, Op, Scene, Seen
-from pumice.demo.sentences import Sentence, Tone, plural, tell
+from pumice.demo.output import Output
+from pumice.demo.sentences import Sentence, Severity, plural, tell
 from pumice.demo.summary import what_is_missing
-from pumice.demo.teller import Teller
 from pumice.demo.view import Picture
 from pumice.local.errors import LocalError
 from shared.api.kinds import JOB, NODE, POD, PODGROUP, Kind
@@ -154,7 +154,7 @@ class Demo:
         self,
         *,
         kube: Kube,
-        teller: Teller,
+        output: Output,
         clock: Clock,
         began_s: float,
         versions: str,
@@ -163,7 +163,7 @@ class Demo:
         """`began_s` is the monotonic zero of all times; `deaths` names programs that have ended."""
         self.scene = Scene()
         self._kube = kube
-        self._teller = teller
+        self._output = output
         self._clock = clock
         self._began_s = began_s
         self._versions = versions
@@ -189,11 +189,11 @@ class Demo:
             wrong = f"not all jobs have completed within {deadline_s:g} s"
         except* PumiceError as group:
             wrong = "; ".join(str(error) for error in leaves(group))
-        self._glance()
+        self._refresh()
         if missing := what_is_missing(self.scene, self._expected):
             wrong = wrong or f"{plural(len(missing), 'job')} did not complete"
             raise DemoError("\n".join([wrong, *(f"  {line}" for line in missing)]))
-        await self._clock.sleep(self._teller.linger_s)
+        await self._clock.sleep(self._output.linger_s)
 
     async def _run(self, to_come: Sequence[Sequence[DemoJob]]) -> str:
         """Return "" when every job has ended, else which program has died."""
@@ -202,8 +202,8 @@ class Demo:
             submitting = tasks.create_task(self._submit(to_come), name="waves")
             dead: Sequence[str] = ()
             while self.scene.unfinished(self._expected) and not dead:
-                await self._clock.sleep(self._teller.glance_s)
-                self._glance()
+                await self._clock.sleep(self._output.refresh_s)
+                self._refresh()
                 dead = self._deaths()
             watching.cancel()
             submitting.cancel()
@@ -213,13 +213,13 @@ class Demo:
         """Return the seconds since the demo began."""
         return self._clock.monotonic() - self._began_s
 
-    def _glance(self) -> None:
+    def _refresh(self) -> None:
         moments = [*self._moments, *self.scene.settle(self.now_s())]
         sentences = [*tell(moments, self.scene), *self._own_sentences]
         self._moments.clear()
         self._own_sentences.clear()
         self._log.extend(sentences)
-        self._teller.show(
+        self._output.show(
             Picture(
                 scene=self.scene,
                 log=list(self._log),
@@ -228,7 +228,7 @@ class Demo:
                 versions=self._versions,
             )
         )
-        self._teller.tell(sentences)
+        self._output.report(sentences)
 
     async def _submit(self, to_come: Sequence[Sequence[DemoJob]]) -> None:
         """Submit the jobs wave by wave."""
@@ -238,7 +238,7 @@ class Demo:
                 await self._kube.create(JOB, job.key.partition("/")[0], job.manifest)
             latest = self._clock.monotonic() + _WAVE_S
             while self._clock.monotonic() < latest and not self._all_placed(wave):
-                await self._clock.sleep(self._teller.glance_s)
+                await self._clock.sleep(self._output.refresh_s)
 
     def _all_placed(self, jobs: Sequence[DemoJob]) -> bool:
         gangs = [self.scene.gangs.get(job.key) for job in jobs]
@@ -249,5 +249,5 @@ class Demo:
 
     def _note(self, text: str) -> None:
         self._own_sentences.append(
-            Sentence(at_s=self.now_s(), subject="cluster", text=text, tone=Tone.BAD)
+            Sentence(at_s=self.now_s(), subject="cluster", text=text, severity=Severity.BAD)
         )

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours, legend, node_bar, strip
 from pumice.demo.model import ENDED, Gang, Machine, Scene
-from pumice.demo.sentences import Sentence, Tone, plural
+from pumice.demo.sentences import Sentence, Severity, plural
 from shared.api.batch import JobPhase
 from shared.model.quantity import format_milli
 
@@ -36,11 +36,11 @@ _LOG_GOOD: Final = 6
 _WIDE: Final = 110
 """From here on names may take more of the line."""
 
-TONES: Final = {
-    Tone.NEUTRAL: "default",
-    Tone.GOOD: "green",
-    Tone.WAITING: "yellow",
-    Tone.BAD: "bold red",
+SEVERITY_COLOURS: Final = {
+    Severity.NEUTRAL: "default",
+    Severity.GOOD: "green",
+    Severity.WAITING: "yellow",
+    Severity.BAD: "bold red",
 }
 
 
@@ -230,7 +230,7 @@ def _line_of(sentence: Sentence, palette: dict[str, str], names: int) -> Text:
         (f"{sentence.at_s:7.1f}  ", FAINT),
         _fit(subject, names, pad=True),
         "  ",
-        (sentence.text, TONES[sentence.tone]),
+        (sentence.text, SEVERITY_COLOURS[sentence.severity]),
     )
 
 

@@ -15,8 +15,8 @@ from typing import Final
 from rich.text import Text
 
 from pumice.demo import story, summary
+from pumice.demo.output import choose
 from pumice.demo.story import Demo, DemoError
-from pumice.demo.teller import choose
 from shared.api.kinds import JOB
 from shared.kube.client import Kube
 from shared.kube.config import connect
@@ -30,11 +30,11 @@ _LOOK_S: Final = 0.2
 async def play(*, kubeconfig: Path, examples: Path) -> None:
     """Play the demo. Raises DemoError or PumiceError."""
     clock = SystemClock()
-    teller = choose(sys.stdout, plain=True)
+    output = choose(sys.stdout, plain=True)
     async with await connect(str(kubeconfig), user_agent="pumice-demo", clock=clock) as kube:
         demo = Demo(
             kube=kube,
-            teller=teller,
+            output=output,
             clock=clock,
             began_s=clock.monotonic(),
             versions="docker compose",
@@ -48,9 +48,9 @@ async def play(*, kubeconfig: Path, examples: Path) -> None:
         try:
             await demo.play(deadline_s=_DEADLINE_S, jobs=examples)
         finally:
-            teller.conclude()
-            teller.write(summary.timeline(demo.scene, teller.width))
-        teller.write([Text(line) for line in summary.totals(demo.scene)])
+            output.close()
+            output.write(summary.timeline(demo.scene, output.width))
+        output.write([Text(line) for line in summary.totals(demo.scene)])
 
 
 async def remove_jobs_of_before(kube: Kube, clock: Clock, examples: Path) -> None:

@@ -59,11 +59,11 @@ def accounts(
     `namespaces` have subscribers of their own. Their events are copied, as they are stored, to a
     stream in an account of its own.
     """
-    return _Plan(cluster, namespaces).made_for(passwords)
+    return _AccountsBuilder(cluster, namespaces).build(passwords)
 
 
-class _Plan:
-    """Lives while the accounts are worked out."""
+class _AccountsBuilder:
+    """Builds the accounts of one cluster."""
 
     def __init__(self, cluster: str, namespaces: Sequence[str]) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class _Plan:
         for copy, namespace in copies.items():
             self._forward_events(copy, self._subjects.events_of(namespace))
 
-    def made_for(self, passwords: Mapping[str, str]) -> dict[str, Any]:
+    def build(self, passwords: Mapping[str, str]) -> dict[str, Any]:
         table = permissions(self._cluster, self._namespaces)
         for user, password in passwords.items():
             name = self._api.removesuffix("API") + f"user_{user}"
@@ -92,7 +92,7 @@ class _Plan:
             account.users.append(entry)
             self._grant(name, user, granted.publish)
             if user.startswith(EVENTS):
-                self._hear(name, user, granted.subscribe)
+                self._import_messages(name, user, granted.subscribe)
         return {name: made.configuration() for name, made in self._accounts.items()}
 
     def _within(self, user: str, granted: Permissions) -> dict[str, Any]:
@@ -115,12 +115,12 @@ class _Plan:
             owner = self._owner(subject, user)
             if subject.startswith(_API):
                 here = f"{user}.{subject.removeprefix('$JS.')}"
-                self._lead(owner, subject, self._api, here)
+                self._import_service(owner, subject, self._api, here)
             else:
-                self._lead(owner, subject, name, subject)
-        self._lead(self._api, f"{user}.API.>", name, f"{_API}>")
+                self._import_service(owner, subject, name, subject)
+        self._import_service(self._api, f"{user}.API.>", name, f"{_API}>")
 
-    def _lead(self, source: str, subject: str, target: str, here: str) -> None:
+    def _import_service(self, source: str, subject: str, target: str, here: str) -> None:
         """Import: messages on `here` in the account `target` reach `subject` in `source`."""
         streamed = source == self._api or subject.startswith(_STREAMED)
         self._export(source, target, {"service": subject}, streamed=streamed)
@@ -128,11 +128,11 @@ class _Plan:
             {"service": {"account": source, "subject": subject}, "to": here}
         )
 
-    def _hear(self, name: str, user: str, subjects: Iterable[str]) -> None:
+    def _import_messages(self, name: str, user: str, subjects: Iterable[str]) -> None:
         """Import the events as they are stored, and messages of the subscriber's push consumers."""
         for subject in subjects:
             if subject == "_INBOX.>":
-                source = self._copy_of(user)
+                source = self._stream_of(user)
                 self._export(source, name, {"stream": subject}, streamed=False)
                 heard = {"stream": {"account": source, "subject": subject}}
                 self._accounts[name].imports.append(heard)
@@ -146,7 +146,7 @@ class _Plan:
         heard = {"stream": {"account": self._events, "subject": republished}, "to": subject}
         self._accounts[target].imports.append(heard)
 
-    def _copy_of(self, user: str) -> str:
+    def _stream_of(self, user: str) -> str:
         """Return the stream that a subscriber reads."""
         namespace = user.removeprefix(EVENTS).removeprefix("-")
         return events_of(self._cluster, namespace).name if namespace else self._events
@@ -162,7 +162,7 @@ class _Plan:
     def _owner(self, subject: str, user: str) -> str:
         """Return the account that a subject leads to: that of the stream that it is about."""
         if subject in ("$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"):
-            return self._copy_of(user)
+            return self._stream_of(user)
         if subject == _ACCOUNT_INFO:
             return self._any
         tokens = subject.split(".")

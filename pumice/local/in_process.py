@@ -1,9 +1,9 @@
 """All services in one process, on one event loop, with the bus in memory.
 
 Started by `pumice run --in-process` as `python -P -m pumice.local.in_process`, and started again
-when it ends (`pumice.local.services.Together`). Each service has its settings, its health pages and
-its logger as in a process of its own; only the client of the bus is another. The bus begins empty:
-the cache fills it from the API server, and what was under way is decided anew.
+when it ends (`pumice.local.services.InProcessServices`). Each service has its settings, its health
+pages and its logger as in a process of its own; only the client of the bus is another. The bus
+begins empty: the cache fills it from the API server, and what was under way is decided anew.
 
 The first part of any service that fails ends the process with one line that names the service: on
 one loop, a service that goes on beside a dead one is no safer than one that starts again. Passwords
@@ -29,7 +29,7 @@ from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.names import IN_PROCESS
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK
-from pumice.local.services import Words, settings_type, words_of
+from pumice.local.services import ProcessArguments, parse_arguments, settings_type
 from shared.contracts.permissions import EVENTS, permissions
 from shared.contracts.streams import MIB, Streams, streams
 from shared.runtime.clock import SystemClock
@@ -60,10 +60,10 @@ Settings = Mapping[str, CommonSettings]
 
 def main() -> None:
     """Run all services until a signal or a failure, then exit the process."""
-    words = words_of(sys.argv[1:])
-    users = Users(Path(words.directory), words.cluster)
+    arguments = parse_arguments(sys.argv[1:])
+    users = Users(Path(arguments.directory), arguments.cluster)
     try:
-        settings = _settings(words, users)
+        settings = _settings(arguments, users)
     except Rejected as error:
         end(WRONG_SETTINGS, str(error))
     levels = [each.log_level for each in settings.values()]
@@ -75,16 +75,16 @@ def main() -> None:
         stream=stderr(),
     )
     tune_garbage_collector()
-    together = partial(_serve_all, words, settings, users.passwords[EVENTS], writer)
+    together = partial(_serve_all, arguments, settings, users.passwords[EVENTS], writer)
     code, message = run(until_signal(together))
     writer.close()
     end(code, message)
 
 
-def _settings(words: Words, users: Users) -> Settings:
+def _settings(arguments: ProcessArguments, users: Users) -> Settings:
     """Return the settings of each service. Raises Rejected that names the service."""
     settings: dict[str, CommonSettings] = {}
-    for service, flags in words.flags.items():
+    for service, flags in arguments.flags.items():
         environ = {**os.environ, **users.environ(service)}
         kind = settings_type(service)
         try:
@@ -95,18 +95,23 @@ def _settings(words: Words, users: Users) -> Settings:
 
 
 async def _serve_all(
-    words: Words, settings: Settings, password: str, writer: LineWriter, *, stop: Event
+    arguments: ProcessArguments,
+    settings: Settings,
+    password: str,
+    writer: LineWriter,
+    *,
+    stop: Event,
 ) -> Ended:
     """Run the bus and the services on it; return the first failure."""
-    subscriber = permissions(words.cluster)[EVENTS]
+    subscriber = permissions(arguments.cluster)[EVENTS]
     memory = MemoryNats(wall=SystemClock().now, permissions={EVENTS: subscriber.publish})
     account = Account(password=password, subscribe=subscriber.subscribe)
     listener = Listener(memory, {EVENTS: account})
-    await declare(_streams(words.cluster), words.cluster, dial=memory.client)
+    await declare(_streams(arguments.cluster), arguments.cluster, dial=memory.client)
     try:
-        await listener.start(LOOPBACK, words.port)
+        await listener.start(LOOPBACK, arguments.port)
     except OSError as error:
-        return WRONG_SETTINGS, f"the bus cannot listen at {LOOPBACK}:{words.port}: {error}"
+        return WRONG_SETTINGS, f"the bus cannot listen at {LOOPBACK}:{arguments.port}: {error}"
     failures: list[Ended] = []
 
     async def keep(service: str) -> None:

@@ -26,7 +26,7 @@ SEALERS: Final = ("cache", "controller")
 """Services that share the key of STATE."""
 START_S: Final = 20.0
 _HEALTH_S: Final = 2.0
-_SICK_LOOKS: Final = 2
+_UNHEALTHY_CHECKS: Final = 2
 ROOM: Final = 64 * 1024**2
 """Bytes that must be free on the disk before a server that met its end there is started anew."""
 MEMORY_MAX: Final = 4 * 1024**3
@@ -81,7 +81,7 @@ class NatsServer:
         self.port = claim(port, owner="nats-server", flag="--nats-port")
         self.monitor = free_port()
         """Port of the server's monitoring."""
-        self._looks = 0
+        self._failed_checks = 0
         """Looks in a row that found streams which cannot be written."""
         self._users = Users(directory, cluster, namespaces)
         self.passwords = self._users.passwords
@@ -137,15 +137,15 @@ class NatsServer:
         until the server is started anew. Two looks in a row must say so: it may be starting.
         """
         trouble = await self._unhealthy()
-        self._looks = self._looks + 1 if trouble else 0
-        if self._looks < _SICK_LOOKS:
+        self._failed_checks = self._failed_checks + 1 if trouble else 0
+        if self._failed_checks < _UNHEALTHY_CHECKS:
             return False
         free = shutil.disk_usage(self.directory).free
         if free >= ROOM:
             report(f"nats-server has stopped writing, as after a full disk: {trouble}")
-            self._looks = 0
+            self._failed_checks = 0
             return True
-        if self._looks == _SICK_LOOKS:
+        if self._failed_checks == _UNHEALTHY_CHECKS:
             report(
                 f"nats-server cannot write to its disk, {self.directory} has {free >> 20} MiB "
                 f"left: {trouble}; it is started again when there are {ROOM >> 20} MiB"

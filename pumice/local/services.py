@@ -1,7 +1,7 @@
 """Our services as processes: starts them, waits until they are ready, restarts those that die.
 
-Used by the local stack and by `pumice run`. A service is `python -P -m services.<name>`, or one of
-all those that live in one process (`Together`), with a listen address that is chosen here, so that
+Used by the local stack and by `pumice run`. A service is a process `python -P -m services.<name>`,
+or all services are in one process (`InProcessServices`); its listen address is chosen here, so that
 its `/readyz` can be asked. A process that dies is started again after a growing delay. One that
 ends before it was ready for the first time would end again: that is an error.
 """
@@ -28,8 +28,8 @@ from shared.runtime.common import CommonSettings
 from shared.runtime.tasks import TaskGroup
 
 READY_S: Final = 60.0
-_TELL_S: Final = 10.0
-_TELL_AGAIN_S: Final = 300.0
+_REPORT_AFTER_S: Final = 10.0
+_REPORT_AGAIN_S: Final = 300.0
 """Seconds until the same is told again: a wait for another installation may last."""
 _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
@@ -107,7 +107,7 @@ class Service(Hosted):
         await self.process.ready(self.probe, deadline_s=deadline_s)
 
 
-class Together:
+class InProcessServices:
     """All services in one process, with the bus in memory (`pumice.local.in_process`)."""
 
     def __init__(
@@ -116,11 +116,13 @@ class Together:
         """`directory` holds the users of the bus; `flags` are those of each service."""
         port = int(wiring.nats_url.rpartition(":")[2])
         given = {name: flags_of(name, name, wiring, flags[name]) for name in flags}
-        words = Words(directory=str(directory), port=port, cluster=wiring.cluster, flags=given)
+        arguments = ProcessArguments(
+            directory=str(directory), port=port, cluster=wiring.cluster, flags=given
+        )
         self.process = Process(
             ProcessSpec(
                 name=IN_PROCESS,
-                argv=(sys.executable, "-P", "-m", "pumice.local.in_process", *words.argv()),
+                argv=(sys.executable, "-P", "-m", "pumice.local.in_process", *arguments.argv()),
                 log=wiring.logs / f"{IN_PROCESS}.log" if wiring.logs else None,
                 nice=_NICE,
             )
@@ -138,7 +140,7 @@ class Together:
         return _list({name: text for name, text in missing.items() if text})
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of the process that all services live in."""
 
     directory: str
@@ -152,9 +154,9 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
         return (msgspec.json.encode(self).decode(),)
 
 
-def words_of(argv: Sequence[str]) -> Words:
-    """Return what the arguments of `Words.argv` say."""
-    return msgspec.json.decode(argv[0], type=Words)
+def parse_arguments(argv: Sequence[str]) -> ProcessArguments:
+    """Return what the arguments of `ProcessArguments.argv` say."""
+    return msgspec.json.decode(argv[0], type=ProcessArguments)
 
 
 def settings_type(service: str) -> type[CommonSettings]:
@@ -172,7 +174,7 @@ def flags_of(service: str, name: str, wiring: Wiring, flags: Iterable[str]) -> t
     ]
     if wiring.kubeconfig is not None:
         common.append(f"--kubeconfig={wiring.kubeconfig}")
-    own = (*_called_back(service, name, flags), *flags)
+    own = (*_callback_address(service, name, flags), *flags)
     host, _, port = (_given(own, _LISTENS) or f"{LOOPBACK}:0").rpartition(":")
     taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")
     every = host or "0.0.0.0"  # noqa: S104 - what an empty host means
@@ -183,7 +185,7 @@ def _program(service: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", f"services.{service}")
 
 
-def _called_back(service: str, name: str, flags: Iterable[str]) -> tuple[str, ...]:
+def _callback_address(service: str, name: str, flags: Iterable[str]) -> tuple[str, ...]:
     """Return where a service listens that the API server calls, outside of its cluster.
 
     Such a service removes its registration when it ends, so that the API server does not call a
@@ -236,7 +238,7 @@ async def all_ready(services: Iterable[Hosted], *, report: Report, patient: bool
         now = time.monotonic()
         if missing and not patient and now - begin > READY_S:
             raise LocalError(f"not ready after {READY_S:.0f} s: {_list(missing)}")
-        due_s = _TELL_S if (text := _list(missing)) != reported else _TELL_AGAIN_S
+        due_s = _REPORT_AFTER_S if (text := _list(missing)) != reported else _REPORT_AGAIN_S
         if missing and now - reported_at >= due_s:
             reported_at, reported = now, text
             report(f"waiting for {text}")

@@ -70,7 +70,7 @@ class Gate:
         return morsel is not None and self.is_key(morsel.value)
 
 
-def is_passed_on(method: str, path: str) -> bool:
+def is_proxied(method: str, path: str) -> bool:
     """Return whether a path of the API server is one that the page asks."""
     if not path.startswith(_API):
         return False

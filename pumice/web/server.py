@@ -19,7 +19,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from pumice.local.errors import LocalError
-from pumice.web.gate import Gate, is_passed_on
+from pumice.web.gate import Gate, is_proxied
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.errors import PumiceError
@@ -92,8 +92,8 @@ Files = Mapping[str, tuple[bytes, str]]
 """Path → content and type."""
 
 
-class Way(Protocol):
-    """The way to the API server, with the user's credentials."""
+class Transport(Protocol):
+    """Requests to the API server with the user's credentials."""
 
     async def exchange(self, request: Request) -> bytes:
         """Return the body of an answer. Raises a refusal, or Unreachable."""
@@ -132,8 +132,8 @@ def _file(file: Traversable) -> tuple[bytes, str]:
 class PageServer:
     """Answers one browser."""
 
-    def __init__(self, way: Way, *, gate: Gate, context: Context) -> None:
-        self._way = way
+    def __init__(self, transport: Transport, *, gate: Gate, context: Context) -> None:
+        self._transport = transport
         self._gate = gate
         self._context = context
         self._files = page_files()
@@ -166,7 +166,7 @@ class PageServer:
         if not self._gate.knows(request.headers):
             words = "Open the address that `pumice web` has printed: it holds the key to this page."
             return _status(HTTPStatus.UNAUTHORIZED, words)
-        if is_passed_on(request.method, request.raw_path.partition("?")[0]):
+        if is_proxied(request.method, request.raw_path.partition("?")[0]):
             return await self._pass_on(request)
         return await self._own(request)
 
@@ -214,14 +214,14 @@ class PageServer:
         try:
             if asked.path.endswith("/changes"):
                 return await self._stream(request, asked)
-            return _answer(await self._way.exchange(asked), _JSON)
+            return _answer(await self._transport.exchange(asked), _JSON)
         except Refusal as error:
             return _refused(error)
         except PumiceError as error:
             return _status(HTTPStatus.BAD_GATEWAY, str(error))
 
     async def _stream(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        stream = await self._way.open(asked)
+        stream = await self._transport.open(asked)
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": _EVENTS})
         try:
             with contextlib.suppress(PumiceError, ConnectionError, aiohttp.ClientConnectionError):

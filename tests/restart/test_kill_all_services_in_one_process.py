@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.restart.scene import Scene
-from tests.support.in_process import Together
+from tests.support.in_process import ServicesProcess
 from tests.support.pumice_run import pumice_run
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
@@ -18,7 +18,7 @@ async def test_a_burst_survives_kills_of_the_process_with_all_services_and_the_b
     words = ("--kubeconfig", str(scene.plane.kubeconfig), "--data-dir", str(data))
     async with pumice_run("--in-process", *words) as run:
         await run.ready()
-        together = Together(data)
+        together = ServicesProcess(data)
         await scene.burst()
         for bound in (10, 100):
             await scene.some_bound(bound)

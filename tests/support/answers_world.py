@@ -218,7 +218,7 @@ class Events:
         """Nothing is open."""
 
 
-class AnswersWay:
+class AnswersTransport:
     """The transport to such a cluster; `refuses` stands for any other answer."""
 
     host = "https://cluster.example:6443"

@@ -16,7 +16,7 @@ from pumice.local.ports import free_port
 from pumice.web.gate import Gate
 from pumice.web.server import Context, PageServer
 from shared.api.visibility import Change
-from tests.support.page_world import World, WorldAnswers, WorldWay
+from tests.support.page_world import World, WorldAnswers, WorldTransport
 
 KEY = "the-key"
 _DEADLINE_S = 20.0
@@ -61,7 +61,7 @@ class Served:
         self.world = world
         self.may: Callable[[str], bool] = lambda _: True
         self.answers = WorldAnswers(world)
-        self.way = WorldWay(self.answers, may=self._may)
+        self.way = WorldTransport(self.answers, may=self._may)
         self.port = free_port()
         self._loop = asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()

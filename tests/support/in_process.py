@@ -8,7 +8,7 @@ from pumice.local import state
 from tests.support.wait import until
 
 
-class Together:
+class ServicesProcess:
     """The process that a `pumice run --in-process` names in its data directory."""
 
     def __init__(self, directory: Path) -> None:

@@ -337,7 +337,7 @@ def _named(jobs: Sequence[Any], namespace: str, name: str) -> list[Any]:
     return [job for job in _chosen(jobs, namespace, "") if job.metadata.name == name]
 
 
-class WorldWay:
+class WorldTransport:
     """The way to an API server that has such answers; `may` is what its user may see."""
 
     def __init__(self, answers: WorldAnswers, *, may: Callable[[str], bool] = lambda _: True):

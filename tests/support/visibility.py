@@ -42,7 +42,7 @@ from shared.runtime.workqueue import WorkQueueMetrics
 
 
 @dataclass
-class Told:
+class FixedAnswers:
     """Answers that a test wrote down; an error in `failure` takes the place of each."""
 
     jobs: list[PendingJob] = field(default_factory=list)
@@ -187,7 +187,7 @@ def context_of_a_test() -> Context:
 
 @asynccontextmanager
 async def serving_api(
-    settings: VisibilitySettings, kube: Kube, answers: Told
+    settings: VisibilitySettings, kube: Kube, answers: FixedAnswers
 ) -> AsyncIterator[Context]:
     """Serve the API until the block ends; `kube` is closed then."""
     context = context_of_a_test()

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import aiohttp
 
+from pumice.demo.output import choose
 from pumice.demo.story import Demo
-from pumice.demo.teller import choose
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
 from tests.support import world
@@ -41,11 +41,11 @@ async def post(api: Api, name: str, *, dry_run: bool = False, **spec: Any) -> No
 async def play_demo(kubeconfig: str) -> None:
     """Play the demo's jobs to their end. Raises DemoError."""
     clock = SystemClock()
-    teller = choose(sys.stdout, plain=True)
+    output = choose(sys.stdout, plain=True)
     async with await connect(kubeconfig, user_agent="monitors-check", clock=clock) as kube:
         demo = Demo(
             kube=kube,
-            teller=teller,
+            output=output,
             clock=clock,
             began_s=clock.monotonic(),
             versions="a local cluster",
@@ -54,7 +54,7 @@ async def play_demo(kubeconfig: str) -> None:
         try:
             await demo.play(deadline_s=_DEMO_S)
         finally:
-            teller.conclude()
+            output.close()
 
 
 async def preempt(api: Api) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pumice.demo.output import choose
 from pumice.demo.run import FLEET
 from pumice.demo.story import Demo
-from pumice.demo.teller import choose
 from pumice.events import PositionGone, Start
 from pumice.events.client import subscribe_at
 from pumice.events.server import local
@@ -22,7 +22,7 @@ from shared.runtime.clock import SystemClock
 from tests.integration.local.test_command_line import pumice
 from tests.integration.local.test_one_in_charge import completes, submit
 from tests.support.api import connect
-from tests.support.in_process import Together
+from tests.support.in_process import ServicesProcess
 from tests.support.pumice_run import Run, pumice_run
 
 pytestmark = pytest.mark.timeout(240)
@@ -37,11 +37,11 @@ async def plane(api: str, directory: Path) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def started(kubeconfig: Path, directory: Path) -> AsyncIterator[tuple[Run, Together]]:
+async def started(kubeconfig: Path, directory: Path) -> AsyncIterator[tuple[Run, ServicesProcess]]:
     words = ("--in-process", "--kubeconfig", str(kubeconfig), "--data-dir", str(directory))
     async with pumice_run(*words) as run:
         await run.ready()
-        yield run, Together(directory)
+        yield run, ServicesProcess(directory)
 
 
 async def play(kubeconfig: Path) -> None:
@@ -50,7 +50,7 @@ async def play(kubeconfig: Path) -> None:
     async with await connect_kube(str(kubeconfig), user_agent="pumice-test") as kube:
         demo = Demo(
             kube=kube,
-            teller=choose(io.StringIO(), plain=True),
+            output=choose(io.StringIO(), plain=True),
             clock=clock,
             began_s=clock.monotonic(),
             versions="",

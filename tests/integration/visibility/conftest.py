@@ -14,16 +14,16 @@ from shared.kube.config import connect as connect_kube
 from tests.support import roles
 from tests.support.api import Api, connect
 from tests.support.manifests import BASE
-from tests.support.visibility import Told, serving_api
+from tests.support.visibility import FixedAnswers, serving_api
 from tests.support.wait import until
 
 API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def told(control_plane: ControlPlane) -> AsyncIterator[Told]:
+async def told(control_plane: ControlPlane) -> AsyncIterator[FixedAnswers]:
     """Answers that the aggregated API of this test serves, under the role of k8s/base."""
-    answers, port = Told(), free_port()
+    answers, port = FixedAnswers(), free_port()
     settings = VisibilitySettings(port=port, bind_address="127.0.0.1", service_port=port)
     account = roles.account(control_plane.kubeconfig, "visibility")
     async with connect(control_plane.kubeconfig) as api, manifests(api, port):

@@ -21,7 +21,7 @@ from tests.integration.deploy.tenants import tenant
 from tests.integration.visibility.conftest import API_SERVICE
 from tests.support.api import Api, ApiError, connect, credentials, refusal
 from tests.support.visibility import (
-    Told,
+    FixedAnswers,
     costly,
     explained,
     lived,
@@ -51,7 +51,7 @@ async def raw_session(kubeconfig: Path) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_kubectl_finds_the_resources_and_their_fields(told: Told, api: Api) -> None:
+async def test_kubectl_finds_the_resources_and_their_fields(told: FixedAnswers, api: Api) -> None:
     found = await api.request("GET", ROOT)
     verbs = {entry["name"]: entry["verbs"] for entry in found["resources"]}
     assert verbs["pendingjobs"] == ["get", "list", "watch"]
@@ -76,7 +76,7 @@ async def test_kubectl_finds_the_resources_and_their_fields(told: Told, api: Api
 
 
 async def test_aggregated_discovery_names_the_resources_with_short_names(
-    told: Told, control_plane: ControlPlane
+    told: FixedAnswers, control_plane: ControlPlane
 ) -> None:
     wanted = [short for resource in RESOURCES for short in resource.short_names]
     assert {"pj", "qt"} <= set(wanted)
@@ -102,7 +102,7 @@ async def test_aggregated_discovery_names_the_resources_with_short_names(
 
 
 async def test_waiting_jobs_are_a_list_and_a_table(
-    told: Told, api: Api, control_plane: ControlPlane
+    told: FixedAnswers, api: Api, control_plane: ControlPlane
 ) -> None:
     told.jobs = [pending("a", "first"), pending("b", "second", position=2)]
     found = await api.request("GET", f"{ROOT}/pendingjobs")
@@ -119,7 +119,9 @@ async def test_waiting_jobs_are_a_list_and_a_table(
     assert short == "nvidia.com/gpu 4>2"
 
 
-async def test_running_jobs_and_the_use_of_nodes_are_lists_too(told: Told, api: Api) -> None:
+async def test_running_jobs_and_the_use_of_nodes_are_lists_too(
+    told: FixedAnswers, api: Api
+) -> None:
     told.running = [
         RunningJob(metadata=ObjectMeta(namespace="a", name=name), owner=ABOUT, queue="q")
         for name in ("one", "two")
@@ -133,7 +135,7 @@ async def test_running_jobs_and_the_use_of_nodes_are_lists_too(told: Told, api: 
     assert (await api.request("GET", f"{ROOT}/nodeuses/n"))["kind"] == "NodeUse"
 
 
-async def test_the_line_of_a_queue_is_its_subresource(told: Told, api: Api) -> None:
+async def test_the_line_of_a_queue_is_its_subresource(told: FixedAnswers, api: Api) -> None:
     told.jobs = [pending("a", "mine", queue="q"), pending("a", "other", queue="r")]
     told.queues = [tree("q"), tree("r")]
     found = await api.request("GET", f"{ROOT}/queues/q/pendingjobs")
@@ -141,7 +143,7 @@ async def test_the_line_of_a_queue_is_its_subresource(told: Told, api: Api) -> N
     assert "not found" in await refusal(api.request("GET", f"{ROOT}/queues/x/pendingjobs"))
 
 
-async def test_an_edge_of_the_api_is_refused_with_its_reason(told: Told, api: Api) -> None:
+async def test_an_edge_of_the_api_is_refused_with_its_reason(told: FixedAnswers, api: Api) -> None:
     told.failure = Retryable("the state of the cluster is not synced yet")
     for url, code in (
         (f"{ROOT}/pendingjobs", 503),
@@ -158,7 +160,7 @@ async def test_an_edge_of_the_api_is_refused_with_its_reason(told: Told, api: Ap
 
 
 async def test_a_tenant_sees_his_namespace_and_nothing_of_another(
-    told: Told, api: Api, control_plane: ControlPlane, tmp_path: Path
+    told: FixedAnswers, api: Api, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     told.jobs = [pending("mine", "a"), pending("theirs", "b")]
     told.explanations = {("mine", "a"): explained("mine", "a", held_in=["mine", "theirs"])}
@@ -186,7 +188,7 @@ async def test_a_tenant_sees_his_namespace_and_nothing_of_another(
 
 
 async def test_a_tenant_asks_what_if_about_jobs_and_not_about_the_cluster(
-    told: Told, api: Api, control_plane: ControlPlane, tmp_path: Path
+    told: FixedAnswers, api: Api, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     told.verdict = costly("asking", "another", "third")
     task = {"replicas": 2, "name": "t", "template": {"spec": {"containers": []}}}
@@ -215,7 +217,7 @@ async def test_a_tenant_asks_what_if_about_jobs_and_not_about_the_cluster(
 
 
 async def test_a_watch_tells_what_comes_changes_and_goes(
-    told: Told, control_plane: ControlPlane
+    told: FixedAnswers, control_plane: ControlPlane
 ) -> None:
     told.jobs = [pending("a", "first"), pending("a", "second", position=2)]
     url = namespaced("a", "pendingjobs")
@@ -235,7 +237,7 @@ async def test_a_watch_tells_what_comes_changes_and_goes(
 
 
 async def test_a_caller_that_is_not_the_api_server_is_refused(
-    told: Told, control_plane: ControlPlane
+    told: FixedAnswers, control_plane: ControlPlane
 ):
     """A caller that names a user, with a certificate of users or with none, stays unknown."""
     async with connect(control_plane.kubeconfig) as api:
@@ -258,7 +260,7 @@ async def test_the_registration_goes_with_the_process(control_plane: ControlPlan
         service_namespace="kube-system",
     )
     kube = await connect_kube(str(control_plane.kubeconfig), user_agent="pumice-visibility")
-    async with serving_api(settings, kube, Told()):
+    async with serving_api(settings, kube, FixedAnswers()):
         assert (await api.request("GET", API_SERVICE))["spec"]["caBundle"]
     for url in (API_SERVICE, "/api/v1/namespaces/kube-system/services/pumice-visibility"):
         with pytest.raises(ApiError) as refused:

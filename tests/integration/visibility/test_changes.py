@@ -24,7 +24,7 @@ from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
 from tests.integration.deploy.tenants import tenant
 from tests.support.api import Api, connect
-from tests.support.visibility import Told, pending, serving_api
+from tests.support.visibility import FixedAnswers, pending, serving_api
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -33,7 +33,7 @@ ROOT = "/apis/visibility.pumice.dev/v1alpha1"
 WATCH = (("watch", "1"),)
 
 
-class Telling(Told):
+class Telling(FixedAnswers):
     """Answers whose changes a test tells."""
 
     def __init__(self) -> None:

@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 
 from pumice.answers.asking import Asker, Place
-from pumice.answers.following import Turns
+from pumice.answers.following import RefreshTimes
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.tenants import tenant
 from tests.support import pages
 from tests.support.api import Api
 from tests.support.goprograms import at_a_terminal
-from tests.support.visibility import Told, costly, explained, lived, pending, tree
+from tests.support.visibility import FixedAnswers, costly, explained, lived, pending, tree
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +29,7 @@ FOREIGN = ("hidden-place", "secret")
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def run(
-    told: Told, control_plane: ControlPlane, api: Api, tmp_path: Path, request
+    told: FixedAnswers, control_plane: ControlPlane, api: Api, tmp_path: Path, request
 ) -> AsyncIterator[Run]:
     """`await run("why")`: exit code, stdout and stderr of the tenant's own command line."""
     mine, theirs = f"cli-{zlib.crc32(request.node.name.encode())}", FOREIGN[0]
@@ -127,12 +127,15 @@ async def refused(run: Run, words: tuple[str, ...], says: str, **more: str) -> N
 
 
 async def test_a_watch_of_the_own_namespace_tells_of_its_changes_and_that_of_another_is_refused(
-    run: Run, told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, told: FixedAnswers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (kubeconfig,) = tmp_path.glob("*.kubeconfig")
     asker = await Asker.open(Place(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem))
     before = await asker.pending()
-    own, foreign = Turns(asker, asker.waiting()), Turns(asker, asker.waiting("/".join(FOREIGN)))
+    own, foreign = (
+        RefreshTimes(asker, asker.waiting()),
+        RefreshTimes(asker, asker.waiting("/".join(FOREIGN))),
+    )
     told.jobs = [pending(FOREIGN[0], "another"), pending(kubeconfig.stem, "later")]
     async with asyncio.timeout(30):
         await own.next(before)

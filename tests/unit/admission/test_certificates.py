@@ -132,23 +132,23 @@ def made(clock) -> IssuedCertificates:
 
 async def test_a_certificate_is_changed_in_time_and_the_api_server_need_not_know_w02() -> None:
     stage = Stage(made)
-    assert await stage.part._turn() > 0
+    assert await stage.part._check() > 0
     first = stage.shown
     await stage.clock.advance(500)
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown is first
     await stage.clock.advance(101)
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown is not first
     assert len(set(stage.server.bundles)) == 1, "the authority is the same"
 
 
 async def test_during_a_change_of_authorities_both_are_trusted_w02() -> None:
     stage = Stage(made)
-    await stage.part._turn()
+    await stage.part._check()
     (before,) = stage.server.bundles
     await stage.clock.advance(6001)
-    await stage.part._turn()
+    await stage.part._check()
     after = stage.server.bundles[-1]
     assert after.endswith(before)
     assert after != before
@@ -157,15 +157,15 @@ async def test_during_a_change_of_authorities_both_are_trusted_w02() -> None:
 
 async def test_nothing_new_is_shown_before_the_api_server_trusts_it_w02() -> None:
     stage = Stage(made)
-    await stage.part._turn()
+    await stage.part._check()
     first = stage.shown
     await stage.clock.advance(6001)
     stage.server.away = True
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown is first
     assert stage.readiness.shut() == [{"gate": "certificate", "reason": "the API server is away"}]
     stage.server.away = False
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown is not first
     assert stage.readiness.shut() == []
 
@@ -195,16 +195,16 @@ async def test_given_files_are_shown_anew_when_they_change_w02(tmp_path: Path) -
     stage = Stage(
         lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
     )
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.server.bundles == [authority.ca_file.read_text()]
     first = stage.shown
     other = authority.issue("h2")
     cert.write_bytes(other.cert.read_bytes())
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown is first, "the key is not there yet"
     assert "do not go together" in stage.readiness.shut()[0]["reason"]
     key.write_bytes(other.key.read_bytes())
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.shown.cert == other.cert.read_text()
 
 
@@ -214,7 +214,7 @@ async def test_a_file_that_is_not_there_stops_the_start_w02(tmp_path: Path, miss
     (tmp_path / missing).unlink()
     stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=None, clock=clock))
     with pytest.raises(Rejected, match=missing):
-        await stage.part._turn()
+        await stage.part._check()
 
 
 def greet(server: ssl.SSLContext, ca_file: Path) -> str:
@@ -241,14 +241,14 @@ async def test_while_files_are_half_changed_the_old_certificate_works_on_w02(
     stage = Stage(
         lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
     )
-    await stage.part._turn()
+    await stage.part._check()
     assert greet(stage.identity.context, authority.ca_file) == "h"
     other = authority.issue("h2")
     cert.write_bytes(other.cert.read_bytes())
-    await stage.part._turn()
+    await stage.part._check()
     assert greet(stage.identity.context, authority.ca_file) == "h"
     key.write_bytes(other.key.read_bytes())
-    await stage.part._turn()
+    await stage.part._check()
     assert greet(stage.identity.context, authority.ca_file) == "h2"
 
 
@@ -271,7 +271,7 @@ async def test_a_key_behind_a_pass_phrase_is_refused_and_nobody_is_asked_for_it_
     key.write_text(private(plain, b"secret"))
     stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=None, clock=clock))
     with pytest.raises(Rejected, match="do not go together"):
-        await stage.part._turn()
+        await stage.part._check()
 
 
 async def test_a_file_may_hold_remarks_beside_the_certificate_w02(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_a_file_may_hold_remarks_beside_the_certificate_w02(tmp_path: Path
     stage = Stage(
         lambda clock: CertificateFiles(cert=cert, key=key, ca=authority.ca_file, clock=clock)
     )
-    await stage.part._turn()
+    await stage.part._check()
     assert greet(stage.identity.context, authority.ca_file) == "h"
 
 
@@ -290,7 +290,7 @@ async def test_a_ca_file_without_a_certificate_stops_the_start_w02(tmp_path: Pat
     empty.write_text("nothing")
     stage = Stage(lambda clock: CertificateFiles(cert=cert, key=key, ca=empty, clock=clock))
     with pytest.raises(Rejected, match=r"--ca-cert-file: .*empty.crt holds no certificate"):
-        await stage.part._turn()
+        await stage.part._check()
 
 
 @functools.cache
@@ -342,11 +342,11 @@ async def test_a_start_without_the_api_server_waits_for_it_w01() -> None:
     stage = Stage(made)
     stage.server.away = True
     for _ in range(3):
-        assert await stage.part._turn() <= 1, "it is asked again soon"
+        assert await stage.part._check() <= 1, "it is asked again soon"
     assert stage.log.warnings == ["the API server is away"], "said once, not each second"
     assert stage.readiness.shut() == [{"gate": "certificate", "reason": "the API server is away"}]
     stage.server.away = False
-    await stage.part._turn()
+    await stage.part._check()
     assert stage.readiness.shut() == []
     parsed(stage.shown).verify_directly_issued_by(
         x509.load_pem_x509_certificate(stage.server.bundles[0].encode())

@@ -8,15 +8,15 @@ import pytest
 from pumice.answers import asking
 from pumice.cli.main import main
 from shared.api.time import parse
-from tests.support.answers_world import NOW, AnswersWay
+from tests.support.answers_world import NOW, AnswersTransport
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersWay:
+def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersTransport:
     """The cluster that commands find."""
-    found = AnswersWay()
+    found = AnswersTransport()
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "current-context: here\n"
@@ -26,7 +26,7 @@ def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersWay:
         "users: [{name: u}]\n"
     )
 
-    async def connect(*_: object, **__: object) -> AnswersWay:
+    async def connect(*_: object, **__: object) -> AnswersTransport:
         return found
 
     monkeypatch.setattr(asking, "connect", connect)
@@ -38,7 +38,7 @@ def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersWay:
 
 
 @pytest.fixture
-def run(way: AnswersWay, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(way: AnswersTransport, capsys: pytest.CaptureFixture[str]) -> Run:
     """`run("why", "train")`: exit code, stdout and stderr."""
 
     def run(*words: str) -> tuple[int, str, str]:

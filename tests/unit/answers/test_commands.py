@@ -17,7 +17,7 @@ from tests.support.answers_world import (
     JOBS,
     ROOT,
     WAITS,
-    AnswersWay,
+    AnswersTransport,
     refused,
     unreachable,
 )
@@ -100,12 +100,12 @@ def test_why_lists_all_namespaces_and_more_columns(run: Run) -> None:
     ]
 
 
-def test_nothing_that_waits_is_said(run: Run, way: AnswersWay) -> None:
+def test_nothing_that_waits_is_said(run: Run, way: AnswersTransport) -> None:
     way.jobs = ()
     assert run("why") == (0, "no job waits\n", "")
 
 
-def test_the_namespace_is_that_of_flag_job_or_context(run: Run, way: AnswersWay) -> None:
+def test_the_namespace_is_that_of_flag_job_or_context(run: Run, way: AnswersTransport) -> None:
     run("when", "train")
     run("when", "team/other")
     run("when", "other", "-n", "team")
@@ -138,7 +138,7 @@ def test_the_tree_of_queues_is_indented(run: Run) -> None:
     assert run("queue", "tree") == (0, TREE, "")
 
 
-def test_the_line_of_a_queue_holds_all_namespaces(run: Run, way: AnswersWay) -> None:
+def test_the_line_of_a_queue_holds_all_namespaces(run: Run, way: AnswersTransport) -> None:
     code, out, _ = run("queue", "line", "research")
     assert code == 0
     assert [row.split()[:2] for row in out.splitlines()[1:]][-1] == ["team", "other"]
@@ -149,7 +149,7 @@ def test_a_timeline_tells_moments_and_spans(run: Run) -> None:
     assert run("timeline", "train") == (0, TIMELINE, "")
 
 
-def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersWay, tmp_path) -> None:
+def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersTransport, tmp_path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     assert run("what-if", "-f", str(tmp_path / "job.yaml")) == (0, WHAT_IF, "")
     (request,) = way.asked
@@ -158,13 +158,13 @@ def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersWay, tmp_path)
     assert json.loads(request.body)["spec"] == {"job": yaml.safe_load(JOB)}
 
 
-def test_the_answer_of_what_if_has_no_name(run: Run, way: AnswersWay) -> None:
+def test_the_answer_of_what_if_has_no_name(run: Run, way: AnswersTransport) -> None:
     code, out, err = run("what-if", "--drain", "n1", "-o", "name")
     assert (code, out, way.asked) == (2, "", [])
     assert "invalid choice: 'name'" in err
 
 
-def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersWay) -> None:
+def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersTransport) -> None:
     run("what-if", "--drain", "n1", "--drain", "n2", "--add-nodes", "3", "--like", "n4")
     assert json.loads(way.asked[0].body)["spec"] == {
         "drainNodes": ["n1", "n2"],
@@ -172,7 +172,9 @@ def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersWay) -> N
     }
 
 
-def test_what_if_ends_with_3_if_the_job_would_wait(run: Run, way: AnswersWay, tmp_path) -> None:
+def test_what_if_ends_with_3_if_the_job_would_wait(
+    run: Run, way: AnswersTransport, tmp_path
+) -> None:
     way.what_if = WAITS
     (tmp_path / "job.yaml").write_text(JOB)
     code, out, _ = run("what-if", "-f", str(tmp_path / "job.yaml"))
@@ -231,7 +233,7 @@ def test_other_forms_hold_the_answer_of_the_server(run: Run) -> None:
     ids=["unreachable", "unauthorized", "not-synced", "forbidden", "not-installed"],
 )
 def test_each_refusal_is_one_line_with_a_hint(
-    run: Run, way: AnswersWay, refusal: Exception, code: int, says: str
+    run: Run, way: AnswersTransport, refusal: Exception, code: int, says: str
 ) -> None:
     way.refuses = refusal
     found, out, err = run("why")
@@ -270,14 +272,14 @@ def test_a_job_that_has_started_is_not_one_that_nothing_is_known_of(run: Run) ->
     ],
 )
 def test_a_name_that_no_object_has_leads_to_no_other_path(
-    run: Run, way: AnswersWay, words: tuple[str, ...], says: str
+    run: Run, way: AnswersTransport, words: tuple[str, ...], says: str
 ) -> None:
     code, out, err = run(*words)
     assert (code, out, err) == (2, "", f"error: {says}\n")
     assert {request.path for request in way.asked} <= {ROOT}
 
 
-def test_what_has_a_meaning_in_paths_is_quoted_in_names(run: Run, way: AnswersWay) -> None:
+def test_what_has_a_meaning_in_paths_is_quoted_in_names(run: Run, way: AnswersTransport) -> None:
     assert run("why", "a?b#c d")[0] == 1
     assert way.asked[0].path == f"{ROOT}/namespaces/default/explanations/a%3Fb%23c%20d"
 
@@ -287,7 +289,9 @@ def test_a_queue_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     assert (code, err) == (1, "error: there is no queue reserch; did you mean research?\n")
 
 
-def test_other_nodes_alone_tell_which_jobs_they_would_start(run: Run, way: AnswersWay) -> None:
+def test_other_nodes_alone_tell_which_jobs_they_would_start(
+    run: Run, way: AnswersTransport
+) -> None:
     way.what_if = WhatIfStatus(starts_now=False, starting=(JOBS[0].owner,))
     words = ("what-if", "--add-nodes", "1", "--like", "node-1")
     told = "1 of the jobs that wait would start\n  starts    default/train\n"
@@ -296,7 +300,7 @@ def test_other_nodes_alone_tell_which_jobs_they_would_start(run: Run, way: Answe
     assert run(*words) == (0, "no job would start\n", "")
 
 
-def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: AnswersWay) -> None:
+def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: AnswersTransport) -> None:
     losing = (
         LosingJob(job=JOBS[0].owner, pods=2, stops=True),
         LosingJob(job=JOBS[0].owner, pods=1),
@@ -310,7 +314,9 @@ def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: Answer
     )
 
 
-def test_what_if_tells_how_much_more_there_is_than_it_names(run: Run, way: AnswersWay) -> None:
+def test_what_if_tells_how_much_more_there_is_than_it_names(
+    run: Run, way: AnswersTransport
+) -> None:
     more = {"evictions": 120, "starting": 3}
     way.what_if = WhatIfStatus(
         starts_now=False,

@@ -13,7 +13,15 @@ from shared.api.meta import ObjectMeta
 from shared.api.time import parse
 from shared.api.visibility import NodeUse, QueueResource, QueueTree
 from shared.kube.wire import Request
-from tests.support.answers_world import NODES, NOW, ROOT, TREES, AnswersWay, refused, unreachable
+from tests.support.answers_world import (
+    NODES,
+    NOW,
+    ROOT,
+    TREES,
+    AnswersTransport,
+    refused,
+    unreachable,
+)
 from tests.support.page_world import World
 from tests.unit.answers.conftest import Run
 
@@ -61,7 +69,7 @@ def test_one_picture_shows_queues_gangs_and_nodes(run: Run) -> None:
     ]
 
 
-def test_a_user_of_one_namespace_sees_that_namespace(run: Run, way: AnswersWay) -> None:
+def test_a_user_of_one_namespace_sees_that_namespace(run: Run, way: AnswersTransport) -> None:
     way.forbidden = {"pendingjobs", "runningjobs", "queuetrees", "nodeuses"}
     code, out, _ = run("top", "--once")
     assert code == 0
@@ -71,7 +79,9 @@ def test_a_user_of_one_namespace_sees_that_namespace(run: Run, way: AnswersWay) 
     assert "pumice-visibility-viewer" in out
 
 
-def test_a_service_without_nodes_and_running_jobs_is_enough(run: Run, way: AnswersWay) -> None:
+def test_a_service_without_nodes_and_running_jobs_is_enough(
+    run: Run, way: AnswersTransport
+) -> None:
     way.served = ["pendingjobs", "queuetrees"]
     code, out, _ = run("top", "--once", "-n", "team")
     assert code == 0
@@ -85,7 +95,7 @@ def test_a_service_without_nodes_and_running_jobs_is_enough(run: Run, way: Answe
     ids=["unreachable", "not-installed"],
 )
 def test_no_first_picture_is_a_failure(
-    run: Run, way: AnswersWay, refusal: Exception, code: int
+    run: Run, way: AnswersTransport, refusal: Exception, code: int
 ) -> None:
     way.refuses = refusal
     found, out, err = run("top", "--once")
@@ -94,7 +104,7 @@ def test_no_first_picture_is_a_failure(
 
 
 def test_a_trouble_later_on_stands_below_the_picture(
-    run: Run, way: AnswersWay, monkeypatch: pytest.MonkeyPatch
+    run: Run, way: AnswersTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A live view goes on while the API server is away, and ends with an interrupt."""
     rounds = 0

@@ -7,7 +7,7 @@ import pytest
 from services.visibility.api import statuses
 from shared.kube.errors import Unreachable
 from shared.kube.wire import Request
-from tests.support.answers_world import JOBS, ROOT, AnswersWay, refused
+from tests.support.answers_world import JOBS, ROOT, AnswersTransport, refused
 from tests.unit.answers.conftest import Run
 
 WATCH = Request(method="GET", path=f"{ROOT}/namespaces/default/pendingjobs")
@@ -38,12 +38,12 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def queries(way: AnswersWay) -> list[dict[str, str]]:
+def queries(way: AnswersTransport) -> list[dict[str, str]]:
     return [dict(request.query) for request in way.asked if request.query]
 
 
 def test_a_change_that_a_watch_tells_of_is_shown_at_once(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     def changed() -> bytes:
         way.jobs = JOBS[:1]
@@ -61,7 +61,7 @@ def test_a_change_that_a_watch_tells_of_is_shown_at_once(
 
 @pytest.mark.parametrize("ends", [lambda: b"", breaks, lambda: ERROR], ids=["end", "break", "410"])
 def test_a_watch_that_ends_is_taken_up_from_a_new_list(
-    run: Run, way: AnswersWay, slept: list[float], ends
+    run: Run, way: AnswersTransport, slept: list[float], ends
 ) -> None:
     def meanwhile() -> bytes:
         way.jobs = JOBS[:1]
@@ -76,7 +76,7 @@ def test_a_watch_that_ends_is_taken_up_from_a_new_list(
 
 
 def test_a_version_that_is_too_old_leads_to_a_new_list(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     way.watches = [refused(WATCH, statuses.Failure(statuses.EXPIRED, "too old")), [interrupt]]
     code, _, err = run("why", "-w")
@@ -84,7 +84,7 @@ def test_a_version_that_is_too_old_leads_to_a_new_list(
 
 
 def test_the_watch_is_that_of_the_list_or_of_the_one_job(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     for words, path, name in (
         (("why",), "/namespaces/default/pendingjobs", None),
@@ -103,7 +103,7 @@ def test_the_watch_is_that_of_the_list_or_of_the_one_job(
 
 
 def test_an_explanation_and_a_line_change_with_the_jobs_that_wait(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     mine, other = (
         b'{"type":"MODIFIED","object":{"queue":"%s"}}\n' % queue for queue in (b"research", b"idle")
@@ -127,7 +127,7 @@ def test_an_explanation_and_a_line_change_with_the_jobs_that_wait(
 
 
 def test_a_change_in_another_queue_is_none_of_a_line(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     other = b'{"type":"ADDED","object":{"queue":"idle"}}\n'
     way.watches = [[lambda: other, lambda: other, interrupt]]
@@ -146,7 +146,7 @@ OTHERS = b'retry: 2000\n: follows\n\nevent: changed\ndata: {"resources":["pendin
     ids=str,
 )
 def test_a_timeline_is_asked_for_again_when_something_happens_to_its_job(
-    run: Run, way: AnswersWay, slept: list[float], name: bytes, asks: int
+    run: Run, way: AnswersTransport, slept: list[float], name: bytes, asks: int
 ) -> None:
     told = HAPPENED % (b"2026-01-02T03:00:00Z", b'{"kind":"Pod","name":"%s"}' % name)
     way.watches = [[lambda: OTHERS, lambda: told, interrupt]]
@@ -158,7 +158,7 @@ def test_a_timeline_is_asked_for_again_when_something_happens_to_its_job(
 
 
 def test_a_quiet_stream_is_a_reason_to_ask_for_a_timeline_now_and_then(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     way.watches = [[lambda: b": lives\n\n", interrupt]]
     assert run("timeline", "train", "-w")[0] == 130
@@ -166,7 +166,7 @@ def test_a_quiet_stream_is_a_reason_to_ask_for_a_timeline_now_and_then(
 
 
 def test_a_watch_that_is_refused_is_said_once_and_the_clock_takes_its_place(
-    run: Run, way: AnswersWay, slept: list[float]
+    run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     words = 'cannot watch resource "pendingjobs"'
     way.watches = [refused(WATCH, statuses.Failure(statuses.FORBIDDEN, words))]

@@ -110,12 +110,12 @@ class Story:
         self.log: list[Sentence] = []
 
     def at(self, at_s: float, *changes: Change) -> list[str]:
-        """Fold the events of one glance; return what is said about them."""
+        """Fold the events of one refresh; return what is said about them."""
         moments = [moment for change in changes for moment in self.scene.fold(change, at_s)]
-        return [f"{said.subject}: {said.text}" for said in self.glance(at_s, moments)]
+        return [f"{said.subject}: {said.text}" for said in self.refresh(at_s, moments)]
 
-    def glance(self, at_s: float, moments: list[Moment]) -> list[Sentence]:
-        """Tell what has been folded since the glance before."""
+    def refresh(self, at_s: float, moments: list[Moment]) -> list[Sentence]:
+        """Tell what has been folded since the refresh before."""
         told = tell([*moments, *self.scene.settle(at_s)], self.scene)
         self.log += told
         return told

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from pumice.demo.model import Change
+from pumice.demo.output import PlainOutput
 from pumice.demo.run import FLEET
 from pumice.demo.story import Demo
-from pumice.demo.teller import PlainTeller
 from pumice.local import parts
 from pumice.local.control_plane import Options
 from pumice.local.stack import LocalStack, StackOptions
@@ -77,7 +77,7 @@ async def main() -> None:
             demo = Recorder(
                 lines,
                 kube=kube,
-                teller=PlainTeller(sys.stdout),
+                output=PlainOutput(sys.stdout),
                 clock=clock,
                 began_s=clock.monotonic(),
                 versions="",

@@ -1,4 +1,4 @@
-"""Plays the recorded demo again: every event at its time, a glance each quarter of a second.
+"""Plays the recorded demo again: every event at its time, a refresh each quarter of a second.
 
 `python -m tests.unit.demo.replay` writes the golden files of `test_recorded_run`.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from pumice.demo.model import Change, Op, Seen
+from pumice.demo.output import PlainOutput
 from pumice.demo.summary import timeline, totals
-from pumice.demo.teller import PlainTeller
 from pumice.demo.view import Picture, frame
 from shared.api.kinds import JOB, NODE, POD, PODGROUP, decode
 from tests.unit.demo.objects import Story
@@ -19,7 +19,7 @@ from tests.unit.demo.objects import Story
 FILE = Path(__file__).with_name("run.jsonl")
 GOLDEN = Path(__file__).with_name("golden")
 KINDS = {kind.kind: kind for kind in (NODE, JOB, PODGROUP, POD)}
-GLANCE_S = PlainTeller.glance_s
+REFRESH_S = PlainOutput.refresh_s
 
 
 class Line(msgspec.Struct):
@@ -39,17 +39,17 @@ def events() -> Iterator[tuple[float, Change]]:
 
 
 def replay(until_s: float = float("inf")) -> Story:
-    """Return the story as of a glance at `until_s`, with each event folded at its own time."""
-    story, moments, glance = Story(), [], 0.0
+    """Return the story as of a refresh at `until_s`, with each event folded at its own time."""
+    story, moments, refresh = Story(), [], 0.0
     for at_s, change in events():
-        while at_s > glance + GLANCE_S:
-            glance += GLANCE_S
-            if glance > until_s:
+        while at_s > refresh + REFRESH_S:
+            refresh += REFRESH_S
+            if refresh > until_s:
                 return story
-            story.glance(glance, moments)
+            story.refresh(refresh, moments)
             moments = []
         moments += story.scene.fold(change, at_s)
-    story.glance(glance + GLANCE_S, moments)
+    story.refresh(refresh + REFRESH_S, moments)
     return story
 
 
@@ -68,15 +68,15 @@ def screen(story: Story, now_s: float, width: int, height: int) -> str:
 def plain(story: Story) -> str:
     """Return what an output that is no terminal gets."""
     out = io.StringIO()
-    teller = PlainTeller(out)
-    teller.tell(story.log)
-    teller.write(timeline(story.scene, teller.width))
+    output = PlainOutput(out)
+    output.report(story.log)
+    output.write(timeline(story.scene, output.width))
     return out.getvalue() + "".join(f"{line}\n" for line in totals(story.scene))
 
 
 def pages() -> dict[str, str]:
     """Return the golden files: in the thick of it, at the end, and all the lines."""
-    full_s = next(s.at_s for s in replay().log if s.text.startswith("gang waits")) + 2 * GLANCE_S
+    full_s = next(s.at_s for s in replay().log if s.text.startswith("gang waits")) + 2 * REFRESH_S
     full, end = replay(full_s), replay()
     return {
         "full-80x24.txt": screen(full, full_s, 80, 24),

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from pumice.demo.model import Scene, Stage, What
+from pumice.demo.model import MomentKind, Scene, Stage
 from shared.api.batch import JobPhase
 from tests.unit.demo.objects import condition, gone, group, job, node, pod, seen
 
@@ -12,7 +12,7 @@ KEY = "default/train"
 
 
 def kinds(scene, *changes, at_s=1.0):
-    return [moment.what for change in changes for moment in scene.fold(change, at_s)]
+    return [moment.kind for change in changes for moment in scene.fold(change, at_s)]
 
 
 def test_a_gang_is_the_same_whatever_is_seen_first():
@@ -98,7 +98,7 @@ def test_a_pod_that_is_deleted_while_it_runs_is_removed_and_one_that_ended_stays
         seen(pod("train", 1, "node-0", "Succeeded")),
         gone(pod("train", 0, "node-0", "Running")),
         gone(pod("train", 1, "node-0", "Succeeded")),
-    )[-1:] == [What.POD_REMOVED]
+    )[-1:] == [MomentKind.POD_REMOVED]
     gang = scene.gangs[KEY]
     assert (gang.count(Stage.REMOVED), gang.count(Stage.SUCCEEDED)) == (1, 1)
 
@@ -107,7 +107,7 @@ def test_a_successor_of_the_same_name_takes_the_place_and_its_forerunner_does_no
     scene = Scene()
     scene.fold(seen(pod("train", 0, "node-0", "Running", uid="first")), 1.0)
     told = kinds(scene, seen(pod("train", 0, uid="second")), at_s=2.0)
-    assert told == [What.POD_CREATED]
+    assert told == [MomentKind.POD_CREATED]
     assert kinds(scene, gone(pod("train", 0, "node-0", "Running", uid="first"))) == []
     assert scene.gangs[KEY].count(Stage.WAITING) == 1
 
@@ -135,9 +135,9 @@ def test_a_node_carries_the_pods_that_are_bound_or_run_there():
 def test_a_node_is_told_when_it_becomes_ready_is_lost_and_comes_back():
     scene = Scene()
     assert kinds(scene, seen(node("node-0", ready=False))) == []
-    assert kinds(scene, seen(node("node-0"))) == [What.NODE_READY]
-    assert kinds(scene, gone(node("node-0"))) == [What.NODE_LOST]
-    assert kinds(scene, seen(node("node-0"))) == [What.NODE_READY]
+    assert kinds(scene, seen(node("node-0"))) == [MomentKind.NODE_READY]
+    assert kinds(scene, gone(node("node-0"))) == [MomentKind.NODE_LOST]
+    assert kinds(scene, seen(node("node-0"))) == [MomentKind.NODE_READY]
 
 
 def test_a_gang_waits_until_its_minimum_is_placed():

@@ -1,6 +1,6 @@
 """How moments are put into words."""
 
-from pumice.demo.sentences import Tone
+from pumice.demo.sentences import Severity
 from tests.unit.demo.objects import (
     Story,
     condition,
@@ -22,7 +22,7 @@ def test_what_happens_to_one_pod_is_told_with_its_name():
         "train: worker-0 bound (1 of 2): node-3"
     ]
     assert story.at(4.0, seen(pod("train", 0, "node-3", "Failed"))) == ["train: worker-0 failed"]
-    assert story.log[-1].tone is Tone.BAD
+    assert story.log[-1].severity is Severity.BAD
 
 
 def test_many_pods_within_one_glance_are_one_sentence_with_their_nodes():
@@ -81,7 +81,7 @@ def test_a_wait_is_told_with_its_reason_and_again_when_the_reason_changes():
     for at_s, reason in ((2.0, "no room"), (3.0, "no room"), (4.0, "quota"), (5.0, "quota")):
         told += story.at(at_s, seen(group("train", "Pending", condition("Unschedulable", reason))))
     assert told == ["train: gang waits: no room", "train: gang waits: quota"]
-    assert story.log[-1].tone is Tone.WAITING
+    assert story.log[-1].severity is Severity.WAITING
 
 
 def test_a_reason_that_holds_for_a_moment_only_is_not_told():

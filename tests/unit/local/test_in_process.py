@@ -9,7 +9,7 @@ import structlog
 from pumice.local import in_process
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK, free_port
-from pumice.local.services import Together, Wiring, words_of
+from pumice.local.services import InProcessServices, Wiring, parse_arguments
 from services.cache.settings import CacheSettings
 from shared.contracts.permissions import EVENTS
 from shared.runtime import service
@@ -60,7 +60,7 @@ class Fails:
 def words(tmp_path):
     wiring = Wiring(kubeconfig=None, nats_url=f"nats://{LOOPBACK}:{free_port()}")
     flags = {"cache": ("--log-level=debug",), "scheduler": (), "admission": ()}
-    return words_of(Together(wiring, tmp_path, flags=flags).process.spec.argv[4:])
+    return parse_arguments(InProcessServices(wiring, tmp_path, flags=flags).process.spec.argv[4:])
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def serve(words, tmp_path, monkeypatch):
     """Return a function that serves with parts of the test's own; `None` stands for a failure."""
     monkeypatch.setattr(structlog.contextvars, "bind_contextvars", lambda **_: {})
     # A timer that ends the process outlives the service that has stopped: here it ends nothing.
-    monkeypatch.setattr(service, "_abandon", lambda message: None)
+    monkeypatch.setattr(service, "_exit_at_once", lambda message: None)
 
     async def run(build, stop):
         monkeypatch.setattr(in_process, "_build", lambda service, memory: build(service))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pumice.web.gate import Gate, is_passed_on
+from pumice.web.gate import Gate, is_proxied
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
 HOST = {"Host": "127.0.0.1:8642"}
@@ -29,7 +29,7 @@ def gate() -> Gate:
     ],
 )
 def test_what_the_page_asks_is_passed_on(method, path):
-    assert is_passed_on(method, API + path)
+    assert is_proxied(method, API + path)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_the_page_asks_is_passed_on(method, path):
     ],
 )
 def test_nothing_else_is_passed_on(method, path):
-    assert not is_passed_on(method, path)
+    assert not is_proxied(method, path)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8642", "localhost:8642", "[::1]:8642"])

@@ -13,7 +13,7 @@ from pumice.web.gate import Gate
 from pumice.web.server import Context, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
-from tests.support.page_world import World, WorldAnswers, WorldWay
+from tests.support.page_world import World, WorldAnswers, WorldTransport
 from tests.support.wait import until
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
@@ -23,7 +23,7 @@ CONTEXT = Context(server="https://10.0.0.1:6443", namespace="team-00")
 class Asking:
     """A browser that has opened the printed address."""
 
-    def __init__(self, session: aiohttp.ClientSession, port: int, way: WorldWay) -> None:
+    def __init__(self, session: aiohttp.ClientSession, port: int, way: WorldTransport) -> None:
         self.session, self.port, self.way = session, port, way
         self.origin = f"http://127.0.0.1:{port}"
 
@@ -38,7 +38,7 @@ class Asking:
 @contextlib.asynccontextmanager
 async def asking(*, way=None, cookies=None):
     world = World(nodes=4, waiting=10, running=5, now_s=1_800_000_000.0, seed=1)
-    way = way or WorldWay(WorldAnswers(world))
+    way = way or WorldTransport(WorldAnswers(world))
     port = free_port()
     server = PageServer(way, gate=Gate(port=port, key="secret"), context=CONTEXT)
     given = {f"pumice-web-{port}": "secret"} if cookies is None else cookies
@@ -104,14 +104,14 @@ async def test_a_list_and_a_question_are_passed_on():
 
 async def test_a_refusal_comes_with_the_words_of_the_api_server():
     world = World(nodes=1, waiting=1, running=0, now_s=0.0, seed=1)
-    way = WorldWay(WorldAnswers(world), may=lambda namespace: namespace == "team-00")
+    way = WorldTransport(WorldAnswers(world), may=lambda namespace: namespace == "team-00")
     async with asking(way=way) as page, page.get(f"{API}/pendingjobs") as answer:
         assert answer.status == 403
         assert (await answer.json())["message"].startswith("pendingjobs is forbidden")
 
 
 async def test_an_api_server_that_does_not_know_the_user_is_not_taken_for_a_wrong_key():
-    class Stranger(WorldWay):
+    class Stranger(WorldTransport):
         async def exchange(self, request):
             raise Busy(request.doing, Status(code=401, message="Unauthorized"))
 

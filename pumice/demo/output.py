@@ -1,7 +1,7 @@
 """The two outputs of the demo: a terminal that is redrawn, and plain lines for everything else.
 
-`choose` decides by what the output is and what the person asked for (NO_COLOR, TERM=dumb, CI). Both
-tell the same sentences; `story` does not know which one it talks to.
+`choose` decides by the kind of the stream and by what the user asked for (NO_COLOR, TERM=dumb, CI).
+Both report the same sentences; `story` does not know which one it writes to.
 """
 
 import os
@@ -13,31 +13,31 @@ from rich.live import Live
 from rich.text import Text
 
 from pumice.demo.sentences import Sentence
-from pumice.demo.view import TONES, Picture, Screen
+from pumice.demo.view import SEVERITY_COLOURS, Picture, Screen
 
 _PLAIN_WIDTH: Final = 100
 _LEAST: Final = (40, 10)
 """A terminal below this size (columns, lines) gets plain lines."""
 
 
-class Teller(Protocol):
-    """An output of the demo, as the story uses it."""
+class Output(Protocol):
+    """The output of the demo: a terminal, or plain lines."""
 
-    glance_s: float
-    """Seconds for which moments are gathered before they are told."""
+    refresh_s: float
+    """Seconds between two refreshes; the moments in between are reported together."""
     linger_s: float
     """Seconds for which the last picture stays."""
 
-    def tell(self, sentences: Sequence[Sentence]) -> None:
-        """Show the sentences of the last glance."""
+    def report(self, sentences: Sequence[Sentence]) -> None:
+        """Show the sentences of the last refresh."""
         ...
 
     def show(self, picture: Picture) -> None:
-        """Show the whole scene, if this teller has a place for it."""
+        """Show the whole scene, if this output has a place for it."""
         ...
 
-    def conclude(self) -> None:
-        """Take the picture away; may be called twice."""
+    def close(self) -> None:
+        """Remove the picture from the terminal; may be called twice."""
         ...
 
     def write(self, lines: Sequence[Text]) -> None:
@@ -50,17 +50,17 @@ class Teller(Protocol):
         ...
 
 
-class PlainTeller:
+class PlainOutput:
     """One line per sentence with the seconds since the beginning; flushed at once."""
 
-    glance_s = 0.25
+    refresh_s = 0.25
     linger_s = 0.0
     width = _PLAIN_WIDTH
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def tell(self, sentences: Sequence[Sentence]) -> None:
+    def report(self, sentences: Sequence[Sentence]) -> None:
         """Write each sentence."""
         for sentence in sentences:
             self._line(f"[{sentence.at_s:7.2f} s] {sentence.subject}: {sentence.text}")
@@ -68,7 +68,7 @@ class PlainTeller:
     def show(self, picture: Picture) -> None:
         """Show nothing: the sentences say it all."""
 
-    def conclude(self) -> None:
+    def close(self) -> None:
         """Nothing to take away."""
 
     def write(self, lines: Sequence[Text]) -> None:
@@ -82,13 +82,13 @@ class PlainTeller:
         print(safe, file=self._out, flush=True)
 
 
-class TerminalTeller:
+class TerminalOutput:
     """A picture on the terminal's second screen, so that the first one comes back at the end.
 
     Before the first picture and after the last, sentences and lines are written as they come.
     """
 
-    glance_s = 0.1
+    refresh_s = 0.1
     linger_s = 1.5
 
     def __init__(self, console: Console) -> None:
@@ -100,7 +100,7 @@ class TerminalTeller:
         """Columns of the terminal as it is now."""
         return self._console.width
 
-    def tell(self, sentences: Sequence[Sentence]) -> None:
+    def report(self, sentences: Sequence[Sentence]) -> None:
         """Write the sentences, unless there is a picture: it shows them."""
         if self._live is not None:
             return
@@ -108,7 +108,7 @@ class TerminalTeller:
             self._console.print(
                 Text.assemble(
                     (f"{sentence.at_s:6.1f}  ", "bright_black"),
-                    (sentence.text, TONES[sentence.tone]),
+                    (sentence.text, SEVERITY_COLOURS[sentence.severity]),
                 )
             )
 
@@ -119,7 +119,7 @@ class TerminalTeller:
             self._live.start()
         self._live.update(Screen(picture), refresh=True)
 
-    def conclude(self) -> None:
+    def close(self) -> None:
         """Switch back to the terminal's first screen."""
         live, self._live = self._live, None
         if live is not None:
@@ -131,14 +131,14 @@ class TerminalTeller:
             self._console.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def choose(out: TextIO, *, plain: bool = False, environ: Mapping[str, str] = os.environ) -> Teller:
-    """Return the teller for an output: plain lines unless it is a terminal that can be drawn on."""
+def choose(out: TextIO, *, plain: bool = False, environ: Mapping[str, str] = os.environ) -> Output:
+    """Return the output to a stream: plain lines unless it is a terminal that can be drawn on."""
     if plain or not _can_draw(out, environ):
-        return PlainTeller(out)
+        return PlainOutput(out)
     console = Console(file=out, highlight=False)
     if console.width < _LEAST[0] or console.height < _LEAST[1]:
-        return PlainTeller(out)
-    return TerminalTeller(console)
+        return PlainOutput(out)
+    return TerminalOutput(console)
 
 
 def _can_draw(out: TextIO, environ: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""Which teller an output gets, and what the two write."""
+"""Which output an output gets, and what the two write."""
 
 import io
 
@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from pumice.demo.output import PlainOutput, TerminalOutput, choose
 from pumice.demo.sentences import Sentence
-from pumice.demo.teller import PlainTeller, TerminalTeller, choose
 from pumice.demo.view import Picture
 from tests.unit.demo.objects import full_cluster
 
@@ -38,7 +38,7 @@ TERM = {"TERM": "xterm-256color"}
 
 
 def test_a_terminal_gets_a_picture():
-    assert isinstance(choose(Screenlike(), environ=TERM), TerminalTeller)
+    assert isinstance(choose(Screenlike(), environ=TERM), TerminalOutput)
 
 
 @pytest.mark.parametrize(
@@ -53,47 +53,47 @@ def test_a_terminal_gets_a_picture():
     ],
 )
 def test_anything_else_gets_plain_lines(out, environ):
-    assert isinstance(choose(out, environ=environ), PlainTeller)
+    assert isinstance(choose(out, environ=environ), PlainOutput)
 
 
 def test_plain_lines_can_be_asked_for():
-    assert isinstance(choose(Screenlike(), plain=True, environ=TERM), PlainTeller)
+    assert isinstance(choose(Screenlike(), plain=True, environ=TERM), PlainOutput)
 
 
 def test_a_terminal_too_small_to_draw_on_gets_plain_lines(monkeypatch):
     monkeypatch.setenv("LINES", "5")
-    assert isinstance(choose(Screenlike(), environ=TERM), PlainTeller)
+    assert isinstance(choose(Screenlike(), environ=TERM), PlainOutput)
 
 
 def test_a_plain_line_has_the_time_and_no_escape():
     out = io.StringIO()
-    teller = PlainTeller(out)
-    teller.tell([Sentence(at_s=3.456, subject="train", text="job Running", gang="default/train")])
-    teller.write([Text("total", "bold red")])
+    output = PlainOutput(out)
+    output.report([Sentence(at_s=3.456, subject="train", text="job Running", gang="default/train")])
+    output.write([Text("total", "bold red")])
     assert out.getvalue() == "[   3.46 s] train: job Running\ntotal\n"
 
 
 def test_a_plain_line_survives_an_encoding_that_lacks_its_letters():
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
-    PlainTeller(out).write([Text("größe → 1")])
+    PlainOutput(out).write([Text("größe → 1")])
     assert out.buffer.getvalue() == b"gr??e ? 1\n"
 
 
 def test_the_picture_is_on_the_second_screen_and_is_taken_away_again():
     out = Screenlike()
-    teller = TerminalTeller(Console(file=out, force_terminal=True, width=80, height=24))
+    output = TerminalOutput(Console(file=out, force_terminal=True, width=80, height=24))
     story = full_cluster()
-    teller.tell([Sentence(at_s=0.5, subject="setup", text="the cluster answers")])
+    output.report([Sentence(at_s=0.5, subject="setup", text="the cluster answers")])
     assert "the cluster answers" in out.getvalue()
-    teller.show(
+    output.show(
         Picture(scene=story.scene, log=story.log, expected=4, now_s=4.2, versions="etcd 3.6")
     )
     shown = out.getvalue()
     assert "\x1b[?1049h" in shown
     assert "\x1b[?25l" in shown
-    teller.tell(story.log)
+    output.report(story.log)
     assert out.getvalue() == shown
-    teller.conclude()
-    teller.conclude()
+    output.close()
+    output.close()
     assert out.getvalue().count("\x1b[?1049l") == 1
     assert "\x1b[?25h" in out.getvalue()
