@@ -1,6 +1,6 @@
 """Whatever is in a review, its hook answers with a verdict: it never fails, and its patches hold.
 
-Reviews begin as sound ones; then values are replaced by others, taken away or added, anywhere. What
+Reviews begin as valid ones; then values are replaced by others, taken away or added, anywhere. What
 the API server could never send is tried, too: hooks that change objects see them before any schema.
 """
 
@@ -65,7 +65,7 @@ POD = {
         }
     ],
 }
-SOUND: dict[str, Json] = {
+VALID_OBJECTS: dict[str, Json] = {
     "jobs": job(
         task(
             "a",
@@ -174,9 +174,9 @@ def places(value: object, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, sound: Json) -> Json:
+def mutated(draw: st.DrawFn, valid: Json) -> Json:
     """Return an object in which up to four values are others, gone or new."""
-    whole = copy.deepcopy(sound)
+    whole = copy.deepcopy(valid)
     for _ in range(draw(st.integers(0, 4))):
         if not (ways := places(whole)):
             break
@@ -230,7 +230,7 @@ def patched(obj: Json, patch: list[Json]) -> Json:
 @settings(max_examples=80)
 @given(data=st.data())
 def test_every_review_has_an_answer_that_names_a_field(path: str, data: st.DataObject) -> None:
-    sound = SOUND[HOOKS[path].resource]
+    valid = VALID_OBJECTS[HOOKS[path].resource]
     operation = data.draw(st.sampled_from(["CREATE", "CREATE", "UPDATE", "DELETE", "CONNECT", ""]))
     asked = {
         "uid": "u",
@@ -238,8 +238,8 @@ def test_every_review_has_an_answer_that_names_a_field(path: str, data: st.DataO
         "resource": {"resource": HOOKS[path].resource},
         "name": "n",
         "namespace": "ns",
-        "object": data.draw(spoilt(sound)),
-        "oldObject": data.draw(st.one_of(st.none(), st.just(sound), spoilt(sound))),
+        "object": data.draw(mutated(valid)),
+        "oldObject": data.draw(st.one_of(st.none(), st.just(valid), mutated(valid))),
     }
     response = judged(path, asked)
     if response is None or response["allowed"]:
@@ -255,7 +255,7 @@ def test_every_review_has_an_answer_that_names_a_field(path: str, data: st.DataO
 @settings(max_examples=80)
 @given(data=st.data())
 def test_a_patch_can_be_applied_and_once_is_enough(path: str, data: st.DataObject) -> None:
-    obj = data.draw(spoilt(SOUND[HOOKS[path].resource]))
+    obj = data.draw(mutated(VALID_OBJECTS[HOOKS[path].resource]))
 
     def change(stated: Json) -> Json:
         asked = {"uid": "u", "operation": "CREATE", "namespace": "ns", "object": stated}
@@ -276,7 +276,7 @@ def test_a_request_of_any_form_is_answered_or_refused(data: st.DataObject) -> No
         "uid": "u",
         "operation": "CREATE",
         "resource": {"group": "g", "resource": "jobs"},
-        "object": SOUND["jobs"],
+        "object": VALID_OBJECTS["jobs"],
         "dryRun": True,
     }
-    judged("/jobs/validate", data.draw(spoilt(asked)))
+    judged("/jobs/validate", data.draw(mutated(asked)))

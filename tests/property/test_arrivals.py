@@ -13,7 +13,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.nodes.arrivals import Arrivals
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CONF = 'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: usage}]\n'
 EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -75,10 +75,10 @@ def apply(world: Cluster, arrivals: Arrivals, step: tuple) -> list[tuple[str, st
     return []
 
 
-@met_in(at_least=50)
+@needs_hits(at_least=50)
 @settings(max_examples=200)
 @given(steps)
 def test_young_pods_are_those_that_a_walk_over_all_tasks_finds_pl21(drawn):
     world = Cluster(CONF).node("n0").node("n1")
     arrivals = world.cluster_state.store(Arrivals)
-    meet(*[apply(world, arrivals, step) for step in (*drawn, ("ask", 3))])
+    count_hits(*[apply(world, arrivals, step) for step in (*drawn, ("ask", 3))])

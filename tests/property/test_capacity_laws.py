@@ -8,7 +8,7 @@ from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.resources.dimensions import CPU_DIM
 from services.scheduler.policy.plugins.capacity import Capacity
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CONF = (
     'actions: "enqueue, allocate, reclaim, backfill"\ntiers:\n- plugins:\n'
@@ -54,7 +54,7 @@ def held(session, name, amounts="claimed"):
     return sum(int(getattr(job, amounts)[CPU_DIM]) for job in jobs if job.queue in below(name))
 
 
-@met_in(at_least=24)
+@needs_hits(at_least=24)
 @settings(max_examples=60, deadline=None)
 @given(clusters())
 def test_limits_hold_on_every_level_and_accounts_are_what_jobs_hold(drawn):
@@ -67,7 +67,7 @@ def test_limits_hold_on_every_level_and_accounts_are_what_jobs_hold(drawn):
     for name, limit in limits.items():
         assert held(session, name, "allocated") <= max(limit, before[name]), name
         assert int(plugin._accounts[name].allocated[CPU_DIM]) == held(session, name), name
-    meet([name for name in limits if held(session, name, "allocated") > before[name]])
+    count_hits([name for name in limits if held(session, name, "allocated") > before[name]])
     session.close()
 
 

@@ -21,7 +21,7 @@ from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
 from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.devices import Offer
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 
 def offer_of(state: DeviceState) -> Offer:
@@ -37,7 +37,7 @@ def _rows(found: AllocationResult) -> list[tuple[str, str, str, bool | None]]:
     return [(r.driver, r.pool, r.device, r.admin_access) for r in found.devices.results]
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_no_device_is_given_twice_and_what_is_given_meets_its_claim(rng: Random):
@@ -59,10 +59,10 @@ def test_no_device_is_given_twice_and_what_is_given_meets_its_claim(rng: Random)
             taken.update(mine)
             allocated.add(name)
             _meets(offer, state.claims[name]["devices"], one, node)
-    meet(allocated)
+    count_hits(allocated)
 
 
-@met_in(at_least=10)
+@needs_hits(at_least=10)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_what_claims_have_of_a_device_is_never_more_than_it_has(rng: Random):
@@ -91,7 +91,7 @@ def test_what_claims_have_of_a_device_is_never_more_than_it_has(rng: Random):
         assert not (alone & parts.keys())
         assert not (whole & alone)
         whole |= alone
-    meet(range(given_parts))
+    count_hits(range(given_parts))
 
 
 def _meets(offer: Offer, claim: Mapping, found: AllocationResult, node: str) -> None:
@@ -135,7 +135,7 @@ def _devices(offer: Offer, node: str) -> list[Offered]:
     return [device for pool in offer.pools(node) if pool.usable for device in pool.devices]
 
 
-@met_in(at_least=35)
+@needs_hits(at_least=35)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_a_refusal_means_that_no_choice_of_devices_would_do(rng: Random):
@@ -151,11 +151,11 @@ def test_a_refusal_means_that_no_choice_of_devices_would_do(rng: Random):
         or (isinstance(found, Refusal) and found.fault)
         or any(device.counters for device in there)  # these are in test_device_allocation.py
     ):
-        meet(())
+        count_hits(())
         return
     possible = any(_fits(offer, ask, ways, there, taken) for ways in product(*ask.requests))
     assert possible is not isinstance(found, Refusal)
-    meet([name] if there else ())
+    count_hits([name] if there else ())
 
 
 def _fits(offer: Offer, ask: Ask, ways, there: list[Offered], taken: set[DeviceId]) -> bool:
@@ -254,7 +254,7 @@ def kept_in(world: Cluster) -> bytes:
     ).encode()
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 def test_sessions_give_no_device_twice_keep_gangs_whole_and_leave_no_trace(rng: Random):
@@ -277,7 +277,7 @@ def test_sessions_give_no_device_twice_keep_gangs_whole_and_leave_no_trace(rng: 
         show_some(world, plan, rng)
     for key, count in bound.items():
         assert count >= world.job(key.partition("/")[2]).min_available
-    meet(owners)
+    count_hits(owners)
 
 
 def show_some(world: Cluster, plan: Any, rng: Random) -> None:
@@ -295,7 +295,7 @@ def show_some(world: Cluster, plan: Any, rng: Random) -> None:
             world.put(kinds.RESOURCECLAIM, {"metadata": meta(name), "spec": spec, "status": status})
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_a_trial_that_is_not_kept_takes_devices_back(rng: Random):
@@ -310,4 +310,4 @@ def test_a_trial_that_is_not_kept_takes_devices_back(rng: Random):
     finally:
         session.close()
     assert kept_in(world) == before
-    meet([inside] if inside != before else ())
+    count_hits([inside] if inside != before else ())

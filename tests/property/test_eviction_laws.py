@@ -24,7 +24,7 @@ from services.scheduler.policy.actions.victims import Preemptable, Reclaimable
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 PLUGINS = """
 tiers:
@@ -154,13 +154,13 @@ def waiting(world: Cluster) -> tuple[Plan, dict[str, tuple[str, str]]]:
     return world.decide(), standing
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=150, deadline=None)
 @given(worlds)
 def test_nobody_is_evicted_but_for_a_pod_that_then_waits_or_is_placed(world: Cluster):
     """It waits where its victims were, unless backfill placed it elsewhere meanwhile (A04)."""
     plan, standing = waiting(world)
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     nominated = {n.uid: n.node for n in plan.nominations}
     for eviction in plan.evictions:
         assert standing[eviction.pod] == ("Releasing", eviction.node)
@@ -170,7 +170,7 @@ def test_nobody_is_evicted_but_for_a_pod_that_then_waits_or_is_placed(world: Clu
     assert max(Counter(e.uid for e in plan.evictions).values(), default=1) == 1
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=150, deadline=None)
 @given(worlds)
 def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
@@ -178,7 +178,7 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
     try:
         before = [session.ledger.future_idle(dim).min(initial=0) for dim in range(2)]
         run_actions(session, world.config)
-        meet(session.evictions)
+        count_hits(session.evictions)
         after = [session.ledger.future_idle(dim).min(initial=0) for dim in range(2)]
     finally:
         session.close()
@@ -186,7 +186,7 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
     assert all(now >= min(then, 0) for then, now in zip(before, after, strict=True))
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
@@ -203,7 +203,7 @@ def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
         return [[a.tolist() for a in arrays], tasks, sums, held, ledger.at_rest]
 
     before = state()
-    meet(world.decide().evictions)
+    count_hits(world.decide().evictions)
     assert state() == before
     assert cluster_state.audit() == []
 
@@ -216,7 +216,7 @@ tiers:
 """
 
 
-@met_in(at_least=50)
+@needs_hits(at_least=50)
 @settings(max_examples=100, deadline=None)
 @given(
     st.builds(
@@ -230,7 +230,7 @@ def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster)
     common, a third plugin's list or the next tier decides (SS06).
     """
     plan = world.decide()
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     lost = Counter(eviction.job for eviction in plan.evictions)
     won = Counter({gang.job: len(gang.binds) for gang in plan.binds})
     for key, count in lost.items():
@@ -239,7 +239,7 @@ def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster)
         assert len(job.by_status[TaskStatus.RUNNING]) + won[key] - count >= job.min_available
 
 
-@met_in(at_least=35)
+@needs_hits(at_least=35)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
@@ -250,7 +250,7 @@ def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
     best-effort pods, which unmakes a gang that they had completed (SS04).
     """
     plans = [world.step() for _ in range(6)]
-    meet(*(plan.evictions for plan in plans))
+    count_hits(*(plan.evictions for plan in plans))
     plan = plans[-1]
     assert (plan.binds, plan.evictions) == ((), ())
 
@@ -258,7 +258,7 @@ def test_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
 residents = st.lists(st.tuples(amounts, st.integers(0, 3)), min_size=1, max_size=6)
 
 
-@met_in(at_least=90)
+@needs_hits(at_least=90)
 @settings(max_examples=150, deadline=None)
 @given(residents, st.integers(1, 12), names(["preempt", "reclaim"]))
 def test_with_spare_victims_each_victim_is_needed(
@@ -282,7 +282,7 @@ configurations:
     queue = "a" if action == "preempt" else "b"
     world.group("t", queue=queue, priorityClassName="high").pod("t-0", "t", cpu=str(wanted))
     plan = world.decide()
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     sizes = {f"ns/j-{index}": size for index, (size, _) in enumerate(there)}
     left = cpu - sum(sizes.values()) + sum(sizes[e.pod] for e in plan.evictions) - wanted
     assert left >= 0 or not plan.evictions
@@ -304,7 +304,7 @@ def live(world: Cluster, cycles: int) -> int:
             _replace(world, bind.uid, node=bind.node, uid=bind.uid)
         for eviction in plan.evictions:
             _replace(world, eviction.uid, node="", uid=f"{eviction.pod}-{cycle}")
-    meet(*(plan.evictions for plan in plans))
+    count_hits(*(plan.evictions for plan in plans))
     return quiet
 
 
@@ -318,7 +318,7 @@ def _replace(world: Cluster, before: str, *, node: str, uid: str) -> None:
     world.pod(task.name, group, cpu=cpu, node=node, uid=uid, priority=task.priority)
 
 
-@met_in(at_least=12)
+@needs_hits(at_least=12)
 @settings(max_examples=60, deadline=None)
 @given(worlds)
 def test_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):
@@ -346,7 +346,7 @@ def crowds(draw: st.DrawFn) -> Cluster:
     )
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=200, deadline=None)
 @given(crowds())
 def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Cluster):
@@ -374,5 +374,5 @@ def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Clu
         patch.object(Reclaimable, "nodes", lambda its, _: everywhere(its._session)),
     ):
         long = world.decide()
-    meet(spared, short.evictions)
+    count_hits(spared, short.evictions)
     assert short == msgspec.structs.replace(long, cycle=short.cycle)

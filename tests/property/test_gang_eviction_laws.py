@@ -11,7 +11,7 @@ from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint
 from tests.property.test_eviction_laws import PLUGINS, build, jobs, live, names, waiting
 from tests.support.hash_seeds import printed_under_hash_seeds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 PIPELINES = (
     "enqueue, allocate, gangpreempt, gangreclaim, backfill",
@@ -69,7 +69,7 @@ gang may leave so much that a small one who went before could have stayed.
 wasteful = st.builds(build, names(GANG_ONLY), some, spare=st.just(False))
 
 
-@met_in(at_least=50)
+@needs_hits(at_least=50)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
@@ -77,7 +77,7 @@ def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
     session = world.session()
     try:
         run_actions(session, world.config)
-        meet(session.evictions)
+        count_hits(session.evictions)
         for eviction in session.evictions:
             taker = session.cluster_state.task(eviction.preemptor_uid)
             job = session.job_of(taker) if taker else None
@@ -90,7 +90,7 @@ def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
         session.close()
 
 
-@met_in(at_least=35)
+@needs_hits(at_least=35)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_what_gangs_wait_for_fits_once_the_victims_are_gone(world: Cluster):
@@ -98,7 +98,7 @@ def test_what_gangs_wait_for_fits_once_the_victims_are_gone(world: Cluster):
     try:
         before = _future(session)
         run_actions(session, world.config)
-        meet(session.evictions)
+        count_hits(session.evictions)
         after = _future(session)
     finally:
         session.close()
@@ -109,23 +109,23 @@ def _future(session: Session) -> list[int]:
     return [int(session.ledger.future_idle(dim).min(initial=0)) for dim in range(2)]
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
 def test_a_session_with_gang_evictions_leaves_the_replica_as_it_was_to_the_bit(world: Cluster):
     before = fingerprint(world.cluster_state)
-    meet(world.decide().evictions)
+    count_hits(world.decide().evictions)
     assert fingerprint(world.cluster_state) == before
     assert world.cluster_state.audit() == []
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(roomy)
 def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
     """Were any one of them to stay, its node would be overfull (law of `spareVictims`)."""
     plan, standing = waiting(world)
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     session = world.session()
     try:
         run_actions(session, world.config)
@@ -142,17 +142,17 @@ def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
         session.close()
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(roomy)
 def test_with_spare_victims_victims_go_where_their_takers_wait(world: Cluster):
     plan, standing = waiting(world)
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     for eviction in plan.evictions:
         assert standing[eviction.preemptor][1] == eviction.node
 
 
-@met_in(at_least=35)
+@needs_hits(at_least=35)
 @settings(max_examples=100, deadline=None)
 @given(wasteful)
 def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(world: Cluster):
@@ -161,7 +161,7 @@ def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(wo
         text[name]["allowWholeBundle"] = False
     lost: dict[str, int] = {}
     plan = world.decide()
-    meet(plan.evictions)
+    count_hits(plan.evictions)
     for eviction in plan.evictions:
         lost[eviction.job] = lost.get(eviction.job, 0) + 1
     for key, count in lost.items():
@@ -170,7 +170,7 @@ def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(wo
             assert job.ready_count - count >= job.min_available
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=100, deadline=None)
 @given(wasteful)
 def test_bundles_hold_every_task_once_and_the_surplus_leaves_the_gang_whole(world: Cluster):
@@ -184,20 +184,20 @@ def test_bundles_hold_every_task_once_and_the_surplus_leaves_the_gang_whole(worl
         spared = sum(len(bundle.tasks) for bundle in found if not bundle.whole)
         if job.ready_count >= job.min_available:
             assert job.ready_count - spared >= job.min_available
-    meet(surplus)
+    count_hits(surplus)
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @settings(max_examples=40, deadline=None)
 @given(worlds)
 def test_gang_cycles_come_to_rest_while_the_victims_are_on_their_way(world: Cluster):
     plans = [world.step() for _ in range(8)]
-    meet(*(plan.evictions for plan in plans))
+    count_hits(*(plan.evictions for plan in plans))
     plan = plans[-1]
     assert (plan.binds, plan.evictions) == ((), ())
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @settings(max_examples=40, deadline=None)
 @given(sparing)
 def test_gang_cycles_come_to_rest_though_every_victim_comes_back(world: Cluster):

@@ -11,7 +11,7 @@ from services.scheduler.policy.states.cards import CardUsage, each
 from services.scheduler.policy.states.mind_chips import CORES, shown_chips
 from services.scheduler.policy.states.mindcluster import MindclusterNpus
 from shared.api import kinds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 from tests.support.mindcluster import LISTENING
 
 PLUGIN = "{name: deviceshare, arguments: {deviceshare.AscendMindClusterVNPUEnable: true}}"
@@ -132,7 +132,7 @@ def check(history: History) -> None:
         }
 
 
-@met_in(at_least=20)
+@needs_hits(at_least=20)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=2), steps)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -151,4 +151,4 @@ def test_no_chip_is_cut_beyond_what_it_has_and_a_restart_reads_back_all_that_was
             if flag:
                 history.cluster = history.fresh()
         check(history)
-    meet(placed)
+    count_hits(placed)

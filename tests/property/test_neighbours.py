@@ -9,7 +9,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.placement.choice import fill
 from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
-from tests.support.neighbours import Slow
+from tests.support.neighbours import PlainAffinity
 
 CONF = """
 actions: "allocate"
@@ -159,7 +159,7 @@ def test_pods_go_where_looking_at_every_pod_would_send_them(
         fast = fill(session.candidates(task_class), count, waiting=False)
     finally:
         session.close()
-    slow = Slow(by_name, placed)
+    slow = PlainAffinity(by_name, placed)
     if picky:
         allowed = {n for n, labels in by_name.items() if labels.get("zone") == "a"}
         admits = slow.admits

@@ -8,7 +8,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.jobs.subjobs import Division
 from shared.api import kinds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CONF = """
 actions: "allocate, backfill"
@@ -77,7 +77,7 @@ def add_job(cluster: Cluster, name: str, job: dict, *, runs_on: str) -> None:
         cluster.pod(f"{name}-{number}", name, cpu="1", node=node, metadata={"labels": labels})
 
 
-@met_in(at_least=20)
+@needs_hits(at_least=20)
 @settings(max_examples=60, deadline=None)
 @given(worlds)
 def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
@@ -105,7 +105,7 @@ def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
                 ), (name or job.key, placed, limit)
     finally:
         session.close()
-    meet(judged)
+    count_hits(judged)
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,7 +144,7 @@ def _room(cluster: Cluster) -> np.ndarray:
     return room
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @settings(max_examples=30, deadline=None)
 @given(worlds, st.randoms(use_true_random=False))
 def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
@@ -162,4 +162,4 @@ def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
             spec.__dict__.update(job.division.__dict__)
             spec.forget()
             assert kept == {name: sorted(sub.tasks) for name, sub in spec.subs().items()}
-    meet(divided)
+    count_hits(divided)

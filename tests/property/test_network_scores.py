@@ -9,7 +9,7 @@ from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.session import Session
 from tests.property.test_network import build, worlds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CPU = 0
 
@@ -64,7 +64,7 @@ def nearby(session: Session, sub: SubJob, nodes: list[str], so_far: str) -> list
     return [100 * score for score in scores]
 
 
-@met_in(at_least=17)
+@needs_hits(at_least=17)
 @settings(max_examples=60, deadline=None)
 @given(worlds, st.data())
 def test_vectors_equal_the_rule_node_by_node(world, data):
@@ -94,7 +94,7 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
                     assert near.tolist() == pytest.approx(nearby(session, sub, nodes, so_far))
     finally:
         session.close()
-    meet(compared)
+    count_hits(compared)
 
 
 def cluster_nodes(cluster) -> list[str]:

@@ -14,7 +14,7 @@ from services.scheduler.policy.states.npu_cards import cards_of, shown_shares
 from services.scheduler.policy.states.npus import Npus
 from shared.api import kinds
 from shared.api.core import Node
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CHIPS = ("Ascend310P", "Ascend910B3")
 SIZES = {"Ascend310P": (21527, 8), "Ascend910B3": (65536, 20)}
@@ -171,7 +171,7 @@ def _asks(asked: dict[str, str], chip: str) -> bool:
     return f"huawei.com/{chip}" in asked or f"huawei.com/{chip}-memory" in asked
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @given(ways, nodes, steps)
 @settings(max_examples=120, deadline=None)
 def test_no_npu_is_given_beyond_what_it_has_and_a_restart_reads_back_all_that_was_given(
@@ -189,4 +189,4 @@ def test_no_npu_is_given_beyond_what_it_has_and_a_restart_reads_back_all_that_wa
             if flag:
                 history.cluster = history.fresh()
         check(history)
-    meet(placed)
+    count_hits(placed)

@@ -15,7 +15,7 @@ from typing_extensions import override
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure
 from shared.contracts import messages as m
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 from tests.support.two_workers import Histories, check
 
 ACTIONS = (
@@ -264,7 +264,7 @@ histories = st.lists(steps, min_size=6, max_size=24)
 
 
 @pytest.mark.timeout(300)  # many cycles of two workers, and others may want the machine
-@met_in(at_least=5)
+@needs_hits(at_least=5)
 @settings(max_examples=60, deadline=None)
 @given(
     configurations,
@@ -283,4 +283,4 @@ def test_a_worker_that_parks_gangs_evicts_as_one_that_visits_all_of_them(
         check(*lived.step(step))
         contended += parked > 0 and lived.evicted > evicted
     target(float(lived.evicted), label="evictions")
-    meet([None] * contended)
+    count_hits([None] * contended)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 from tests.support.two_workers import Histories, check
 
 _TIERS = """
@@ -55,7 +55,7 @@ steps = st.one_of(
 
 
 @pytest.mark.timeout(300)  # many cycles of two workers, and others may want the machine
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(CONFIGURATIONS), st.lists(steps, min_size=10, max_size=50))
 def test_a_worker_that_parks_jobs_decides_as_one_that_visits_all_of_them(config, history):
@@ -63,4 +63,4 @@ def test_a_worker_that_parks_jobs_decides_as_one_that_visits_all_of_them(config,
     for step in history:
         parking, visiting = histories.step(step)
         check(parking, visiting)
-    meet([None] * histories.parked)
+    count_hits([None] * histories.parked)

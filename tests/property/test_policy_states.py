@@ -21,7 +21,7 @@ from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
 from shared.api import kinds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CARDS = {"volcano.sh/gpu-memory": "32", "volcano.sh/gpu-number": "2"}
 PARTS = {"volcano.sh/vgpu-number": "20", "volcano.sh/vgpu-memory": "32000"}
@@ -139,7 +139,7 @@ def kept_in(cluster_state: ClusterState) -> dict[str, Any]:
     }
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @given(ways, gangs)
 @settings(max_examples=100, deadline=None)
 def test_a_trial_that_is_not_kept_leaves_states_as_they_were_binds_included(way, asked):
@@ -151,20 +151,20 @@ def test_a_trial_that_is_not_kept_leaves_states_as_they_were_binds_included(way,
     session = world.session()
     with session.trial():
         run_actions(session, world.config)
-        meet([bind for gang in session.binds for bind in gang.binds if bind.annotations])
+        count_hits([bind for gang in session.binds for bind in gang.binds if bind.annotations])
     assert kept_in(world.cluster_state) == before
     session.close()
     assert kept_in(world.cluster_state) == before
 
 
-@met_in(at_least=40)
+@needs_hits(at_least=40)
 @given(ways, gangs)
 @settings(max_examples=100, deadline=None)
 def test_a_recorded_cycle_takes_along_what_states_remember(way, asked):
     world, again = world_of(way), world_of(way)
     build(world, way, asked)
     first = world.step()
-    meet([bind for gang in first.binds for bind in gang.binds if bind.annotations])
+    count_hits([bind for gang in first.binds for bind in gang.binds if bind.annotations])
     memory = msgspec.json.decode(msgspec.json.encode(memory_of(world.cluster_state)))
     lay_out(again.cluster_state, memory)
     build(again, way, asked)

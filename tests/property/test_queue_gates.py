@@ -14,7 +14,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import states
 from shared.api import keys, kinds
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -75,7 +75,7 @@ def runs(draw: st.DrawFn) -> Run:
     return run
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_queue_admits_no_more_pods_than_it_has_room_for(data) -> None:
@@ -94,4 +94,4 @@ def test_a_queue_admits_no_more_pods_than_it_has_room_for(data) -> None:
             elif fate == "falls" and (task.lifting or more.get("schedulingGates") is FOREIGN):
                 left = [] if task.lifting else GATE
                 run.pod(task.name, **{**more, "schedulingGates": left})
-    meet(waited)
+    count_hits(waited)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 CONF = (
     'actions: "enqueue, allocate, preempt, reclaim, backfill"\ntiers:\n- plugins:\n'
@@ -69,7 +69,7 @@ def worlds(draw, sharing: str, counts: str) -> Cluster:
 
 @pytest.mark.parametrize("sharing", ["capacity", "proportion"])
 @pytest.mark.parametrize("counts", ["true", "false"])
-@met_in(at_least=17)
+@needs_hits(at_least=17)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_queue_never_holds_more_than_its_capability_as_releasing_pods_are_counted(
@@ -92,7 +92,7 @@ def test_a_queue_never_holds_more_than_its_capability_as_releasing_pods_are_coun
         for task in leaving:
             if data.draw(st.booleans()):
                 world.delete(kinds.POD, task.key, task.uid)
-    meet(placed_beside_leaving)
+    count_hits(placed_beside_leaving)
 
 
 def test_a_queue_at_its_limit_places_beside_leaving_pods_only_as_volcano_does() -> None:

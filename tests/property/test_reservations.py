@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
 from shared.api.time import format_seconds
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 START = 1_800_000_000
 PATIENCE = 7
@@ -153,7 +153,7 @@ class Play:
         raise AssertionError(f"{name} never starts")
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @settings(max_examples=40, deadline=None)
 @given(nodes, jobs(honest=True, queues=("default", "other")), st.integers(1, 2))
 def test_the_first_reservation_is_not_delayed_by_what_passes_if_durations_hold(sizes, drawn, most):
@@ -174,7 +174,7 @@ def test_the_first_reservation_is_not_delayed_by_what_passes_if_durations_hold(s
             first, by = reserved[0], OVER
         if first:
             by = min(by, play.earliest(first))
-    meet(passed)
+    count_hits(passed)
 
 
 liars = st.builds(
@@ -188,7 +188,7 @@ liars = st.builds(
 )
 
 
-@met_in(at_least=5)
+@needs_hits(at_least=5)
 @settings(max_examples=12, deadline=None)
 @given(st.lists(liars, min_size=50, max_size=60), st.integers(2, 3))
 def test_with_wrong_durations_a_reserved_gang_starts_within_the_stated_bound(stream, count):
@@ -205,10 +205,10 @@ def test_with_wrong_durations_a_reserved_gang_starts_within_the_stated_bound(str
             due.setdefault(name, promised)
     assert {name for name in due if name not in play.started} == set()
     assert [n for n in due if play.started[n] > due[n]] == []
-    meet([n for n in due if play.started[n] > due[n] - LONGEST])
+    count_hits([n for n in due if play.started[n] > due[n] - LONGEST])
 
 
-@met_in(at_least=15)
+@needs_hits(at_least=15)
 @settings(max_examples=25, deadline=None)
 @given(nodes, jobs(honest=False, queues=("default", "other")))
 def test_in_strict_order_jobs_of_a_queue_start_in_their_order(sizes, drawn):
@@ -221,7 +221,7 @@ def test_in_strict_order_jobs_of_a_queue_start_in_their_order(sizes, drawn):
             line.sort(key=lambda name: (play.drawn[name].at, name))
             flags = [name in play.started for name in line]
             assert flags == sorted(flags, reverse=True)
-    meet(play.started)
+    count_hits(play.started)
 
 
 @settings(max_examples=15, deadline=None)

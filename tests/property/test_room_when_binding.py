@@ -14,7 +14,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.plan import Plan
 from shared.api import kinds
 from shared.model.status import TERMINAL, TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 
 PIPELINES = (
     "enqueue, allocate, reclaim, backfill",
@@ -115,7 +115,7 @@ def resize(world: Cluster, data: st.DataObject) -> None:
     world.pod(name, name.removesuffix("-0"), memory=asks, node=node, status=status)
 
 
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_bound_to_a_node_and_what_terminates_there_is_never_more_than_it_has(data) -> None:
@@ -133,4 +133,4 @@ def test_what_is_bound_to_a_node_and_what_terminates_there_is_never_more_than_it
             asked = {"memory": data.draw(st.sampled_from(["", "1Gi", "3Gi"]))}
             node = data.draw(st.sampled_from(NODES))
             world.pod(f"other-{cycle}", node=node, scheduler="other", **asked)
-    meet(waited)
+    count_hits(waited)

@@ -25,7 +25,7 @@ from shared.api.visibility import WhatIfSpec, WhatIfStatus
 from shared.contracts import messages as m
 from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus
-from tests.support.hits import meet, met_in
+from tests.support.hits import count_hits, needs_hits
 from tests.support.replicas import Json, World, job, running
 
 NOW = 1e9
@@ -225,7 +225,7 @@ def told(answer: WhatIfStatus) -> Counter[tuple[str, str]]:
 
 
 @settings(max_examples=200, deadline=None)
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @given(worlds, asked, st.sampled_from(CONFIGURATIONS))
 def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
     drawn: Json, question: Json, conf: str
@@ -237,7 +237,7 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
     cluster = Cluster(world, conf)
     cluster.submit(submitted)
     cluster.run()
-    meet(answer.placements, answer.evictions)
+    count_hits(answer.placements, answer.evictions)
     assert bool(answer.gate) is not answer.starts_now
     if answer.starts_now:
         assert cluster.asked_runs
@@ -245,7 +245,7 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
 
 
 @settings(max_examples=100, deadline=None)
-@met_in(at_least=20)
+@needs_hits(at_least=20)
 @given(worlds, asked, st.sampled_from([CONFIGURATIONS[0], CONFIGURATIONS[1]]))
 def test_pods_of_a_drained_node_go_where_it_is_said_and_the_job_beside_them_too(
     drawn: Json, question: Json, conf: str
@@ -259,7 +259,7 @@ def test_pods_of_a_drained_node_go_where_it_is_said_and_the_job_beside_them_too(
     cluster.drain("n0")
     cluster.submit(submitted)
     cluster.run()
-    meet(range(answer.drained_pods))
+    count_hits(range(answer.drained_pods))
     assert cluster.without_place == answer.unplaced_pods
     assert cluster.asked_runs is answer.starts_now
 
@@ -274,7 +274,7 @@ def at_rest(world: World, conf: str) -> World:
 
 
 @settings(max_examples=60, deadline=None)
-@met_in(at_least=10)
+@needs_hits(at_least=10)
 @given(worlds, asked, st.sampled_from(CONFIGURATIONS))
 def test_it_does_so_among_many_that_wait_where_the_cluster_has_come_to_rest(
     drawn: Json, question: Json, conf: str
@@ -289,7 +289,7 @@ def test_it_does_so_among_many_that_wait_where_the_cluster_has_come_to_rest(
     cluster.submit(submitted)
     cluster.run()
     waits = any(not each.is_ready for each in world.replica.state.jobs.all())
-    meet(answer.placements if waits else (), answer.evictions if waits else ())
+    count_hits(answer.placements if waits else (), answer.evictions if waits else ())
     if answer.starts_now:
         assert cluster.asked_runs
         assert cluster.bound == told(answer)
@@ -328,7 +328,7 @@ def ledger_names(state: Any) -> list[str]:
 
 
 @settings(max_examples=150, deadline=None)
-@met_in(at_least=60)
+@needs_hits(at_least=60)
 @given(worlds, st.one_of(st.none(), asked), changes, st.sampled_from(CONFIGURATIONS))
 def test_a_question_leaves_the_cluster_state_as_it_was(
     drawn: Json, question: Json | None, change: Json, conf: str
@@ -341,6 +341,6 @@ def test_a_question_leaves_the_cluster_state_as_it_was(
 
     answer = ask(world, conf, **asks)
 
-    meet(answer.placements, answer.evictions, answer.starting, answer.delays)
+    count_hits(answer.placements, answer.evictions, answer.starting, answer.delays)
     assert digest(world) == before
     assert decide(world.replica.state, config, now=NOW) == plan

@@ -54,7 +54,7 @@ async def test_a_burst_goes_on_over_the_death_of_the_server_that_leads(
     await scene.all_running(90)
     await scene.submit("with-two-servers", 10)
     await scene.all_running()
-    await three.back(number)
+    await three.restart_one(number)
 
 
 async def test_a_burst_goes_on_while_a_server_loses_its_disk_and_then_another_dies(
@@ -66,12 +66,12 @@ async def test_a_burst_goes_on_while_a_server_loses_its_disk_and_then_another_di
     first = await three.leader_of(stream("command"))
     await three.lose_disk(first)
     await scene.all_running(90)
-    await three.back(first)
+    await three.restart_one(first)
     second = (first + 1) % len(three.servers)
     three.servers[second].process.kill()
     await scene.submit("after-both", 10)
     await scene.all_running(90)
-    await three.back(second)
+    await three.restart_one(second)
 
 
 async def test_a_burst_goes_on_while_the_server_that_leads_is_frozen_and_when_it_wakes(

@@ -20,7 +20,7 @@ from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from tests.support import world
 from tests.support.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
-from tests.support.sound_objects import SOUND, TENANT
+from tests.support.valid_objects import TENANT, VALID_OBJECTS
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
@@ -94,7 +94,7 @@ class Attack:
 
     def delete(self) -> None:
         """Delete everything that is hostile, also what was made of it."""
-        for plural, sound in SOUND.items():
+        for plural, sound in VALID_OBJECTS.items():
             for item in json.loads(self.send("GET", address(plural, NAMESPACE)).body)["items"]:
                 name = item["metadata"]["name"]
                 if sound.cluster and not name.startswith("h0x"):
@@ -128,7 +128,7 @@ async def hostile(sim: "Simulation") -> None:
     """Play it."""
     create_queue_and_nodes(sim)
     attack = Attack(sim)
-    cluster = [plural for plural in SOUND if plural not in TENANT]
+    cluster = [plural for plural in VALID_OBJECTS if plural not in TENANT]
     await healthy_gang(sim, "before")
     for number, plurals in enumerate((TENANT, cluster)):
         for planted in draw_objects(attack.api, plurals, COUNT, 2 * sim.seed + number):

@@ -322,7 +322,9 @@ def simulate(
     gc.disable()  # finalizers must not run at a moment that no seed decides
     try:
         with asyncio.Runner(
-            loop_factory=lambda: SimLoop(seed, think_s=lambda: thinking.uniform(0.0005, 0.02))
+            loop_factory=lambda: SimLoop(
+                seed, executor_delay_s=lambda: thinking.uniform(0.0005, 0.02)
+            )
         ) as runner:
             return runner.run(main())
     finally:

@@ -1,14 +1,14 @@
-"""Counts the examples in which a law met what it is about, and fails a law that hardly ever did.
+"""Counts the examples that exercise a law (hits), and fails a law with too few of them.
 
 A law on drawn clusters that loops over evictions holds on every cluster in which no pod is evicted.
-So the law says what it met, the search for examples goes where it meets more, and a floor is held
-over the whole run::
+So the law counts the evictions it saw, hypothesis searches for examples with more of them, and the
+whole run needs a least number of examples with any::
 
-    @met_in(at_least=60)
+    @needs_hits(at_least=60)
     @given(worlds)
     def test_a_law_of_evictions(world):
         plan = world.decide()
-        meet(plan.evictions)
+        count_hits(plan.evictions)
         ...
 """
 
@@ -20,18 +20,18 @@ from hypothesis import target
 
 _P = ParamSpec("_P")
 _met: list[int] = []
-"""How much each example of the running law has met."""
+"""How many hits each example of the running law had."""
 
 
-def meet(*found: Sized) -> None:
-    """Say what an example of a law has met; to be called once for each example."""
+def count_hits(*found: Sized) -> None:
+    """Count what an example of a law exercised; called once for each example."""
     much = sum(map(len, found))
     _met.append(much)
     target(float(much), label="met")
 
 
-def met_in(*, at_least: int) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
-    """Hold a law to a number of examples that meet something; goes above `given`."""
+def needs_hits(*, at_least: int) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Have a law fail unless so many examples had hits; goes above `given`."""
 
     def holding(law: Callable[_P, None]) -> Callable[_P, None]:
         @functools.wraps(law)

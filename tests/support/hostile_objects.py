@@ -1,6 +1,6 @@
 """Hostile objects of every kind, made from the API server's own OpenAPI with hypothesis.
 
-An object begins as a sound one of its kind. Then some fields, chosen along the schema, get values
+An object begins as a valid one of its kind. Then some fields, chosen along the schema, get values
 that the schema allows and that no user would write: numbers at the edges of their type and beyond
 ours, amounts with absurd exponents, texts of every odd form, rings, depth, crowds. What a schema
 leaves open (pod templates) gets anything that is JSON. The server decides what it takes.
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from shared.api import keys
-from tests.support.sound_objects import BATCH, FLOW, SOUND, Sound
+from tests.support.valid_objects import BATCH, FLOW, VALID_OBJECTS, ValidObject
 
 Json = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/"
@@ -92,10 +92,10 @@ class OpenApi:
             for head in schema.get("x-kubernetes-group-version-kind", ()):
                 self._by_kind[head["group"], head["version"], head["kind"]] = schema
 
-    def of(self, sound: Sound) -> Json:
+    def of(self, valid: ValidObject) -> Json:
         """Return the schema of a kind."""
-        group, _, version = sound.version.rpartition("/")
-        return self._by_kind[group, version, sound.kind]
+        group, _, version = valid.version.rpartition("/")
+        return self._by_kind[group, version, valid.kind]
 
     def open(self, schema: Json) -> Json:
         """Return a schema with references followed."""
@@ -221,27 +221,27 @@ def _structs(draw: st.DrawFn, api: OpenApi, schema: Json, depth: int) -> Json:
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, api: OpenApi, schema: Json, sound: Any, name: str = "") -> Any:
-    """Return `sound` with one field of it, or one more, given a value of its schema."""
+def mutated(draw: st.DrawFn, api: OpenApi, schema: Json, valid: Any, name: str = "") -> Any:
+    """Return `valid` with one field of it, or one more, given a value of its schema."""
     schema = api.open(schema)
-    if isinstance(sound, dict) and "properties" in schema and draw(st.integers(0, 5)):
+    if isinstance(valid, dict) and "properties" in schema and draw(st.integers(0, 5)):
         properties = schema["properties"]
-        known = [field for field in sound if field in properties]
+        known = [field for field in valid if field in properties]
         fields = sorted(properties)
         if bool(known) and draw(st.booleans()):
             fields = known
         field = draw(st.sampled_from(fields))
         inner = properties[field]
-        if field in sound:
-            return {**sound, field: draw(spoilt(api, inner, sound[field], field))}
-        return {**sound, field: draw(values(api, inner, field, 2))}
-    if isinstance(sound, list) and sound and draw(st.integers(0, 2)):
-        place = draw(st.integers(0, len(sound) - 1))
-        item = draw(spoilt(api, schema.get("items", {}), sound[place], name))
-        return [*sound[:place], item, *sound[place + 1 :]]
-    if isinstance(sound, dict) and sound and "properties" not in schema and draw(st.booleans()):
-        field = draw(st.sampled_from(sorted(sound)))  # an open field, such as a pod template
-        return {**sound, field: draw(spoilt(api, {}, sound[field], field))}
+        if field in valid:
+            return {**valid, field: draw(mutated(api, inner, valid[field], field))}
+        return {**valid, field: draw(values(api, inner, field, 2))}
+    if isinstance(valid, list) and valid and draw(st.integers(0, 2)):
+        place = draw(st.integers(0, len(valid) - 1))
+        item = draw(mutated(api, schema.get("items", {}), valid[place], name))
+        return [*valid[:place], item, *valid[place + 1 :]]
+    if isinstance(valid, dict) and valid and "properties" not in schema and draw(st.booleans()):
+        field = draw(st.sampled_from(sorted(valid)))  # an open field, such as a pod template
+        return {**valid, field: draw(mutated(api, {}, valid[field], field))}
     return draw(values(api, schema, name, 2))
 
 
@@ -282,9 +282,9 @@ def _metadata(draw: st.DrawFn, place: str) -> Json:
 def planted(draw: st.DrawFn, api: OpenApi, plurals: Sequence[str], place: str) -> Planted:
     """Return one hostile object of one of these kinds; `place` begins its name."""
     plural = draw(st.sampled_from(sorted(plurals)))
-    sound = SOUND[plural]
-    schema = api.of(sound)
-    whole: Json = copy.deepcopy(sound.content)
+    valid = VALID_OBJECTS[plural]
+    schema = api.of(valid)
+    whole: Json = copy.deepcopy(valid.content)
     fields = api.open(schema)["properties"]
     parts = [p for p in fields if p not in {"apiVersion", "kind", "metadata", "status"}]
     if "status" in fields and "status" in whole:
@@ -293,12 +293,12 @@ def planted(draw: st.DrawFn, api: OpenApi, plurals: Sequence[str], place: str) -
         _set_amounts(whole, draw(st.sampled_from(RESOURCES)), draw(st.sampled_from(QUANTITIES)))
     for _ in range(draw(st.integers(0, 1 if plural == "pods" else 4))):
         part = draw(st.sampled_from(sorted(parts)))
-        whole[part] = draw(spoilt(api, fields[part], whole.get(part, {}), part))
+        whole[part] = draw(mutated(api, fields[part], whole.get(part, {}), part))
     status = None
-    if sound.subresource and "status" in fields and draw(st.booleans()):
-        status = draw(spoilt(api, fields["status"], {}, "status"))
+    if valid.subresource and "status" in fields and draw(st.booleans()):
+        status = draw(mutated(api, fields["status"], {}, "status"))
     meta = draw(_metadata(place))
-    body = {"apiVersion": sound.version, "kind": sound.kind, "metadata": meta, **whole}
+    body = {"apiVersion": valid.version, "kind": valid.kind, "metadata": meta, **whole}
     return Planted(plural, body, status if isinstance(status, dict) else None)
 
 
@@ -336,8 +336,8 @@ def as_json(value: object) -> bytes:
 
 def address(plural: str, namespace: str, name: str = "", sub: str = "") -> str:
     """Return the path of a kind's objects, of one object, or of its subresource."""
-    sound = SOUND[plural]
-    parts = ["/apis" if "/" in sound.version else "/api", sound.version]
-    if not sound.cluster:
+    valid = VALID_OBJECTS[plural]
+    parts = ["/apis" if "/" in valid.version else "/api", valid.version]
+    if not valid.cluster:
         parts += ["namespaces", namespace]
     return "/".join(part for part in (*parts, plural, name, sub) if part)

@@ -37,11 +37,11 @@ class _Unannounced(NatsServer):
         return json.dumps(document)
 
 
-class Cuttable:
+class CuttableRoutes:
     """The way from each server to each other one, by a proxy of its own."""
 
     def __init__(self, ports: list[int]) -> None:
-        self._ways = {
+        self._routes = {
             (here, there): (Proxy(port), free_port())
             for here in range(SERVERS)
             for there, port in enumerate(ports)
@@ -52,12 +52,12 @@ class Cuttable:
     def peers(self, number: int) -> tuple[str, ...]:
         """Return the addresses by which a server reaches the others."""
         return tuple(
-            f"127.0.0.1:{port}" for (here, _), (_, port) in self._ways.items() if here == number
+            f"127.0.0.1:{port}" for (here, _), (_, port) in self._routes.items() if here == number
         )
 
     async def open(self) -> None:
         """Begin to forward."""
-        for proxy, port in self._ways.values():
+        for proxy, port in self._routes.values():
             proxy.port = port
             self._listeners.append(await asyncio.start_server(proxy.serve, "127.0.0.1", port))
 
@@ -65,14 +65,14 @@ class Cuttable:
         """Forward nothing any more."""
         for listener in self._listeners:
             listener.close()
-        for proxy, _ in self._ways.values():
+        for proxy, _ in self._routes.values():
             proxy.mend()
             proxy.cut()
         await asyncio.sleep(0)  # connections end
 
     def of(self, number: int) -> Iterator[Proxy]:
         """Yield the ways from and to a server."""
-        for way, (proxy, _) in self._ways.items():
+        for way, (proxy, _) in self._routes.items():
             if number in way:
                 yield proxy
 
@@ -96,7 +96,7 @@ class NatsCluster:
         """With `cuttable` the servers know each other by proxies in this process (`cut_off`)."""
         directory.mkdir(parents=True)
         ports = [free_port() for _ in range(SERVERS)]
-        self._ways = Cuttable(ports) if cuttable else None
+        self._routes = CuttableRoutes(ports) if cuttable else None
         peers = tuple(f"127.0.0.1:{port}" for port in ports)
         self.servers: list[NatsServer] = []
         for number, peer in enumerate(peers):
@@ -104,7 +104,7 @@ class NatsCluster:
             home.mkdir()
             for shared in ("users.json", "state-key") if self.servers else ():
                 shutil.copy(self.servers[0].directory / shared, home / shared)
-            others = self._ways.peers(number) if self._ways else peers
+            others = self._routes.peers(number) if self._routes else peers
             self.servers.append(
                 (_Unannounced if cuttable else NatsServer)(
                     binary=parts.nats_server_binary(),
@@ -131,8 +131,8 @@ class NatsCluster:
 
     async def start(self) -> None:
         """Start all servers; they wait for each other."""
-        if self._ways:
-            await self._ways.open()
+        if self._routes:
+            await self._routes.open()
         async with asyncio.TaskGroup() as tasks:
             for server in self.servers:
                 tasks.create_task(server.start(), name=server.name)
@@ -146,16 +146,16 @@ class NatsCluster:
         async with asyncio.TaskGroup() as tasks:
             for server in self.servers:
                 tasks.create_task(server.process.stop(), name=server.name)
-        if self._ways:
-            await self._ways.close()
+        if self._routes:
+            await self._routes.close()
 
     def cut_off(self, number: int, *, silently: bool = False) -> None:
         """Cut a server off from the other two, not from its clients.
 
         `silently` as a network does that drops packets: no connection ends.
         """
-        assert self._ways, "made to be cuttable"
-        for way in self._ways.of(number):
+        assert self._routes, "made to be cuttable"
+        for way in self._routes.of(number):
             if silently:
                 way.silence()
             else:
@@ -163,8 +163,8 @@ class NatsCluster:
 
     def rejoin(self, number: int) -> None:
         """Let a server reach the others again."""
-        assert self._ways, "made to be cuttable"
-        for way in self._ways.of(number):
+        assert self._routes, "made to be cuttable"
+        for way in self._routes.of(number):
             way.mend()
 
     async def lose_disk(self, number: int) -> None:
@@ -173,7 +173,7 @@ class NatsCluster:
         server.process.kill()
         shutil.rmtree(server.directory / "jetstream")
 
-    async def back(self, number: int) -> None:
+    async def restart_one(self, number: int) -> None:
         """Start a server again and wait until it has everything that the others have."""
         await self.servers[number].start()
         await self.healthy(number)

@@ -1,4 +1,4 @@
-"""Pod affinity and topology spread the slow way: plain loops over pods and nodes, as documents.
+"""Reference for pod affinity and topology spread: plain loops over pods and nodes, as documents.
 
 Written from Kubernetes' rules, to hold the engine's sums per domain to.
 """
@@ -9,7 +9,7 @@ from typing import Any
 Doc = dict[str, Any]
 
 
-class Slow:
+class PlainAffinity:
     """Nodes by name → labels, and the pods on them: (node, pod document)."""
 
     def __init__(self, nodes: dict[str, dict[str, str]], placed: list[tuple[str, Doc]]) -> None:
@@ -22,8 +22,11 @@ class Slow:
             fitting = [name for name in self.nodes if self.admits(pod, name)]
             if not fitting:
                 break
-            company, even = self.company(pod, fitting), self.even(pod, fitting)
-            best = max(fitting, key=lambda n: 2 * company[n] + 2 * even[n])
+            affinity_scores, spread_scores = (
+                self.affinity_scores(pod, fitting),
+                self.spread_scores(pod, fitting),
+            )
+            best = max(fitting, key=lambda n: 2 * affinity_scores[n] + 2 * spread_scores[n])
             self.placed.append((best, pod))
             chosen.append(best)
         return chosen
@@ -32,10 +35,13 @@ class Slow:
 
     def admits(self, pod: Doc, name: str) -> bool:
         return (
-            self._beside(pod, name)
-            and not any(self._near(pod, term, name) for term in required(pod, "podAntiAffinity"))
-            and not self._shunned(pod, name)
-            and all(self._even_enough(pod, each, name) for each in spread(pod, "DoNotSchedule"))
+            self._meets_affinity(pod, name)
+            and not any(
+                self._has_matching_pod_near(pod, term, name)
+                for term in required(pod, "podAntiAffinity")
+            )
+            and not self._is_rejected_by_placed(pod, name)
+            and all(self._meets_spread(pod, each, name) for each in spread(pod, "DoNotSchedule"))
         )
 
     def _domain(self, name: str, key: str) -> str | None:
@@ -45,7 +51,7 @@ class Slow:
         domain = self._domain(one, key)
         return domain is not None and domain == self._domain(other, key)
 
-    def _beside(self, pod: Doc, name: str) -> bool:
+    def _meets_affinity(self, pod: Doc, name: str) -> bool:
         terms = required(pod, "podAffinity")
         if any(self._domain(name, term["topologyKey"]) is None for term in terms):
             return False
@@ -60,13 +66,13 @@ class Slow:
         somewhere = any(self._domain(n, key) is not None for n in friends for key in keys)
         return not somewhere and all_match(pod)
 
-    def _near(self, pod: Doc, term: Doc, name: str) -> bool:
+    def _has_matching_pod_near(self, pod: Doc, term: Doc, name: str) -> bool:
         return any(
             means(term, pod, other) and self._same(node, name, term["topologyKey"])
             for node, other in self.placed
         )
 
-    def _shunned(self, pod: Doc, name: str) -> bool:
+    def _is_rejected_by_placed(self, pod: Doc, name: str) -> bool:
         return any(
             means(term, other, pod) and self._same(node, name, term["topologyKey"])
             for node, other in self.placed
@@ -102,7 +108,7 @@ class Slow:
             for node, other in self.placed
         )
 
-    def _even_enough(self, pod: Doc, each: Doc, name: str) -> bool:
+    def _meets_spread(self, pod: Doc, each: Doc, name: str) -> bool:
         if each["topologyKey"] not in self.nodes[name]:
             return False
         counts = self._counts(pod, each, [c["topologyKey"] for c in spread(pod, "DoNotSchedule")])
@@ -116,14 +122,14 @@ class Slow:
 
     # --- scores ------------------------------------------------------------------------------
 
-    def company(self, pod: Doc, fitting: list[str]) -> dict[str, int]:
-        raw = {name: self._liked(pod, name) for name in fitting}
+    def affinity_scores(self, pod: Doc, fitting: list[str]) -> dict[str, int]:
+        raw = {name: self._preferred_weight(pod, name) for name in fitting}
         least, most = min(raw.values()), max(raw.values())
         if least == most:
             return dict.fromkeys(fitting, 0)
         return {n: int(100 * ((score - least) / (most - least))) for n, score in raw.items()}
 
-    def _liked(self, pod: Doc, name: str) -> int:
+    def _preferred_weight(self, pod: Doc, name: str) -> int:
         total = 0
         for node, other in self.placed:
             for one, two in ((pod, other), (other, pod)):
@@ -134,7 +140,7 @@ class Slow:
                             total += sign * wish["weight"]
         return total
 
-    def even(self, pod: Doc, fitting: list[str]) -> dict[str, int]:
+    def spread_scores(self, pod: Doc, fitting: list[str]) -> dict[str, int]:
         wishes = spread(pod, "ScheduleAnyway")
         if not wishes:
             return dict.fromkeys(fitting, 0)

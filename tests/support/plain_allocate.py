@@ -57,7 +57,7 @@ class PlainTask:
         return not self.cpu and not self.memory
 
     @property
-    def likeness(self) -> tuple[object, ...]:
+    def signature(self) -> tuple[object, ...]:
         return self.cpu, self.memory, self.port, tuple(self.selector.items()), self.tolerates
 
 
@@ -138,7 +138,7 @@ class Plain:
                 continue
             if not self._place(task):
                 job.failed.add(task.role)
-                while tasks and (tasks[0].likeness, tasks[0].role) == (task.likeness, task.role):
+                while tasks and (tasks[0].signature, tasks[0].role) == (task.signature, task.role):
                     tasks.pop(0)
                 if not self._others_may_do(job):
                     break

@@ -56,7 +56,7 @@ KEPT = (
     kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD,
 )  # fmt: skip
 NAMESPACE = "default"
-COURSE = ("Pending", "Running", "Completed")
+PHASES = ("Pending", "Running", "Completed")
 
 
 class Died(BaseException):
@@ -120,13 +120,13 @@ class Stage:
         flows = [{"name": n, "dependsOn": {"targets": t}} for n, t in needs.items()]
         self.create(kinds.JOBFLOW, name, {"flows": flows, **spec})
 
-    def get_on(self, *, most: int = len(COURSE)) -> None:
-        """Let each job enter the next phase of its course, the first `most` of them at most."""
+    def advance_jobs(self, *, most: int = len(PHASES)) -> None:
+        """Let each job enter the next one of `PHASES`, as far as the first `most` of them."""
         for job in self.items(kinds.JOB):
             phase = job.get("status", {}).get("state", {}).get("phase", "")
-            place = COURSE.index(phase) + 1 if phase else 0
+            place = PHASES.index(phase) + 1 if phase else 0
             if place < most and "deletionTimestamp" not in job["metadata"]:
-                self._enter(job["metadata"]["name"], COURSE[place])
+                self._enter(job["metadata"]["name"], PHASES[place])
 
     def _enter(self, name: str, phase: str) -> None:
         since = time.format_seconds(self.clock.now())
@@ -175,8 +175,8 @@ class Process:
                     continue
 
     @asynccontextmanager
-    async def keeping(self, name: str) -> AsyncIterator[None]:
-        """Let a controller serve its work queue as it does in the service, on the stage's clock.
+    async def running(self, name: str) -> AsyncIterator[None]:
+        """Run the workers of a controller, as in the service, on the stage's clock.
 
         `events` is the recorder, which writes what the controllers tell.
         """
@@ -189,8 +189,8 @@ class Process:
             yield
             running.cancel()
 
-    def learn(self) -> None:
-        """Take in the world as it is now."""
+    def relist(self) -> None:
+        """List all objects again, as an informer does after it lost its watch."""
         self.informers.begin_resync()
         self.informers.fold(self._facts())
         self.informers.complete()

@@ -4,8 +4,8 @@ What is asked to happen later happens as soon as nothing else can: the clock jum
 timer. Steps of tasks that are ready together run in an order drawn from the seed, because
 programs must not rely on it; other callbacks keep theirs, because asyncio promises it. There are
 no sockets and no threads: work for an executor is done at once and its result comes after
-`think_s`. When nothing is ready and no timer is set, the program waits for ever: `Deadlock` tells
-where each task stands.
+`executor_delay_s`. When nothing is ready and no timer is set, the program waits for ever:
+`Deadlock` says where each task waits.
 
 Uses two private parts of asyncio, `_ready` (to shuffle) and `_selector` (to be asked how long to
 wait); `tests/unit/sim` pins both.
@@ -43,15 +43,15 @@ class SimTask(asyncio.Task):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Make a loop; `think_s` gives how long a piece of work for an executor takes."""
+    """Make a loop; `executor_delay_s` gives how long a piece of work for an executor takes."""
 
-    def __init__(self, seed: int, *, think_s: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, seed: int, *, executor_delay_s: Callable[[], float] = lambda: 0.0) -> None:
         self._virtual_s = 0.0
         super().__init__()
         self._clock_resolution = RESOLUTION_S
-        self._selector = _Jump(self)
+        self._selector = _VirtualSelector(self)
         self._order = random.Random(f"order-{seed}")
-        self._think_s = think_s
+        self._think_s = executor_delay_s
         self._made = 0
         self.set_task_factory(_make_task)
         self.complaints: list[str] = []
@@ -73,7 +73,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(
         self, _executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Do the work now; its result is there after `think_s`."""
+        """Do the work now; its result is there after `executor_delay_s`."""
         future = self.create_future()
         try:
             result = func(*args)
@@ -115,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """No thread has to be woken: there is one only."""
 
 
-class _Jump:
+class _VirtualSelector:
     """Stands where the selector stands, and instead of waiting moves the clock."""
 
     def __init__(self, loop: SimLoop) -> None:

@@ -21,7 +21,7 @@ from tests.support import world
 from tests.support.api import Api, ApiError, connect
 from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, fleet
-from tests.support.sound_objects import SOUND
+from tests.support.valid_objects import VALID_OBJECTS
 from tests.support.wait import until
 from tests.upgrade.former import CLASSES, CLUSTER, FOLDER
 from tests.upgrade.release import ROOT, Release, commit_of, made
@@ -114,7 +114,7 @@ class Course:
             await self._services.start(name, python=self._python, wait=False, **flags)
         await self._objects()
         await self._jobs()
-        wanted = {*CLASSES, *(f"state.{kind} put" for kind in SOUND)}
+        wanted = {*CLASSES, *(f"state.{kind} put" for kind in VALID_OBJECTS)}
         wanted &= {name for name in wanted if _told(name, described)}
 
         def missing() -> str:
@@ -123,7 +123,7 @@ class Course:
         await until(lambda: wanted <= self._samples.classes, deadline_s=SLOW_S, describe=missing)
 
     async def _objects(self) -> None:
-        for plural, sound in SOUND.items():
+        for plural, sound in VALID_OBJECTS.items():
             root = "/apis/" if "/" in sound.version else "/api/"
             place = "" if sound.cluster else f"/namespaces/{NAMESPACE}"
             name = "node-0" if plural == "csinodes" else "sound"

@@ -122,7 +122,7 @@ async def test_a_reader_goes_on_over_the_death_of_each_server_and_misses_nothing
             await stubborn(publisher, subjects.outcome(0), payload, f"after{number}")
             await reader.until_seen(payload, deadline_s=20)
             assert time.monotonic() - killed < GOES_ON_S + 5
-            await three.back(number)
+            await three.restart_one(number)
         assert reader.of(Reset) == []
         assert [m.sequence for m in reader.messages] == list(range(1, 14))
 
@@ -136,7 +136,7 @@ async def test_a_server_that_lost_its_disk_has_everything_again_before_the_next_
     created = (await bus.info(facts)).created
     for number in range(SERVERS):
         await three.lose_disk(number)
-        await three.back(number)
+        await three.restart_one(number)
     await until(lambda: knows(bus, facts, created, 50), deadline_s=30, describe="the facts")
     await until(lambda: whole(bus, commands), deadline_s=30, describe="three copies")
     assert (await bus.info(commands)).messages == 20
@@ -207,7 +207,7 @@ async def test_a_server_whose_disk_is_full_is_not_healthy_and_the_others_go_on(
     await stubborn(publisher, subjects.outcome(0), b"after", "after")
     assert not await three.is_healthy(server)
     server.process.kill()
-    await three.back(three.servers.index(server))
+    await three.restart_one(three.servers.index(server))
 
 
 async def test_publishes_of_a_leader_go_one_at_a_time_once_one_was_refused(

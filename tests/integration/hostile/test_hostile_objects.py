@@ -16,8 +16,8 @@ from tests.support.api import Api, ApiError, connect
 from tests.support.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
-from tests.support.sound_objects import SOUND, TENANT
 from tests.support.stack import real_plane
+from tests.support.valid_objects import TENANT, VALID_OBJECTS
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -76,7 +76,7 @@ class Ground:
 
     async def uproot(self) -> None:
         """Delete everything that is hostile, and what was made of it."""
-        for plural, sound in SOUND.items():
+        for plural, sound in VALID_OBJECTS.items():
             url = address(plural, NAMESPACE)
             for item in (await self.api.request("GET", url))["items"]:
                 name = item["metadata"]["name"]
@@ -141,7 +141,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
 
 async def schemas(api: Api) -> OpenApi:
     """Return what the server says of the kinds that are tried."""
-    versions = sorted({sound.version for sound in SOUND.values()})
+    versions = sorted({sound.version for sound in VALID_OBJECTS.values()})
     places = [f"apis/{version}" if "/" in version else f"api/{version}" for version in versions]
     return OpenApi({place: await api.request("GET", f"/openapi/v3/{place}") for place in places})
 
@@ -151,7 +151,7 @@ async def test_five_hundred_hostile_objects_end_no_service_and_stop_no_gang(grou
     api = await schemas(ground.api)
     await ground.gang("before")
     objects = await asyncio.to_thread(draw_objects, api, TENANT, COUNT * 4 // 5, 11)
-    cluster = [plural for plural in SOUND if plural not in TENANT]
+    cluster = [plural for plural in VALID_OBJECTS if plural not in TENANT]
     objects += await asyncio.to_thread(draw_objects, api, cluster, COUNT // 5, 12)
     at_once = asyncio.Semaphore(AT_ONCE)
 

@@ -16,7 +16,7 @@ from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts import messages as m
 from tests.support.pages import ROOT
-from tests.support.sound_objects import SOUND
+from tests.support.valid_objects import VALID_OBJECTS
 from tests.upgrade import describe
 from tests.upgrade.compare import differences
 from tests.upgrade.former import CLASSES, CLUSTER, Former, Recorded, former
@@ -92,7 +92,7 @@ def test_the_object_in_a_fact_of_a_former_release_is_read(
 @EACH
 def test_every_kind_of_message_of_a_former_release_is_kept(release: Former) -> None:
     kept = {message.name for message in release.messages}
-    kinds = SOUND.keys() & release.forms("bodies")["types"].keys()
+    kinds = VALID_OBJECTS.keys() & release.forms("bodies")["types"].keys()
     assert {*CLASSES, *(f"state.{kind} put" for kind in kinds)} <= kept
     forms = release.forms("messages")
     for name in ("command", "desired"):

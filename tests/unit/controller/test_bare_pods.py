@@ -260,12 +260,12 @@ async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_queues_c
     async def wait(seconds: int) -> set[str]:
         """Let time pass; return the groups that pods name."""
         for _ in range(seconds):
-            process.learn()
+            process.relist()
             await stage.clock.advance(1.0)
         notes = [pod["metadata"].get("annotations", {}) for pod in stage.items(kinds.POD)]
         return {note[keys.GROUP_NAME] for note in notes if keys.GROUP_NAME in note}
 
-    async with process.keeping("bare-pods"), process.keeping("events"):
+    async with process.running("bare-pods"), process.running("events"):
         assert await wait(3) == set()
         told = {(e["involvedObject"]["name"], e["reason"]) for e in stage.items(kinds.EVENT)}
         assert told == {("p", "PodGroupError"), ("q", "PodGroupError")}
@@ -309,7 +309,7 @@ async def test_the_group_of_two_pods_is_made_and_named_whenever_a_process_dies_p
 
 async def _settled(process: Process) -> None:
     """Let the controller of bare pods work for some seconds."""
-    async with process.keeping("bare-pods"):
+    async with process.running("bare-pods"):
         for _ in range(3):
-            process.learn()
+            process.relist()
             await process.stage.clock.advance(1.0)

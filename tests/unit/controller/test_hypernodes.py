@@ -349,9 +349,9 @@ def _value(hypernode: dict[str, Any]) -> str:
 
 async def _kept(process: Process) -> None:
     """Let the controller of HyperNodes work for a while."""
-    async with process.keeping("network"):
+    async with process.running("network"):
         for _ in range(24):
-            process.learn()
+            process.relist()
             await process.stage.clock.advance(1.0)
 
 

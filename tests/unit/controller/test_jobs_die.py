@@ -39,7 +39,7 @@ class JobStage(Stage):
             self.pods_made[json.loads(answer.body)["metadata"]["name"]] += 1
         return answer
 
-    def get_on(self, *, most: int = 0) -> None:
+    def advance_jobs(self, *, most: int = 0) -> None:
         """Let groups into their queue, and pods that wait run."""
         del most
         for group in self.items(kinds.PODGROUP):
@@ -103,7 +103,7 @@ class Successors:
         raise AssertionError(f"never settles: {self.stage.job()['status']}")
 
     async def _look(self) -> None:
-        self.process.learn()
+        self.process.relist()
         try:
             await self.process.look("jobs")
         except* Died:
@@ -130,7 +130,7 @@ async def course(stage: JobStage, successors: Successors, restart: str = "Restar
     async def begin() -> None:
         for _ in range(2):
             await successors.settle()
-            stage.get_on()
+            stage.advance_jobs()
         await successors.settle()
 
     stage.create(kinds.JOB, "j", whole_job(restart))
@@ -204,7 +204,7 @@ async def test_a_job_whose_group_is_refused_is_pending_all_the_same_j13() -> Non
     process = Process(stage)
     process.refused.add("POST podgroups")
     for _ in range(3):
-        process.learn()
+        process.relist()
         await process.look("jobs")
         await stage.clock.advance(1.0)
     assert process.denied
@@ -231,11 +231,11 @@ async def test_what_the_api_server_refuses_of_a_job_is_one_warning_j34(
     stage.create(kinds.JOB, "j", spec)
     process = Process(stage)
     process.refused.add(request_)
-    async with process.keeping("events"):
+    async with process.running("events"):
         for _ in range(6):
-            process.learn()
+            process.relist()
             await process.look("jobs")
-            stage.get_on()
+            stage.advance_jobs()
             await stage.clock.advance(1.0)
     assert process.denied > 1
     (warning,) = (e for e in stage.items(kinds.EVENT) if e["type"] == "Warning")

@@ -24,12 +24,12 @@ class Successors:
     async def look(self, *controllers: str, learn: bool = True) -> None:
         """Let the process, or its successor if it dies, look at everything."""
         if learn:
-            self.process.learn()
+            self.process.relist()
         try:
             await self.process.look(*controllers)
         except Died:
             self.process = Process(self.stage)
-            self.process.learn()
+            self.process.relist()
             await self.process.look(*controllers)
 
 
@@ -50,7 +50,7 @@ async def test_a_flow_makes_each_job_once_whenever_a_process_dies(
     successors = Successors(stage, dies_at=dies_at)
     for _ in range(12):
         await successors.look("jobflows", "jobtemplates")
-        stage.get_on()
+        stage.advance_jobs()
     assert flow_phase(stage) == "Succeed"
     assert sorted(stage.made) == ["f-a", "f-b", "f-c"]
     left = [job["metadata"]["name"] for job in stage.items(kinds.JOB)]
@@ -73,12 +73,12 @@ async def test_a_flow_does_not_make_a_job_again_that_went_by_its_time_to_live(
     for number in range(40):
         for controller in order:
             if controller == "collector":
-                collector.learn()
+                collector.relist()
                 await collector.look("collector")
             elif number % lag == 0:
-                flows.learn()
+                flows.relist()
                 await flows.look("jobflows")
-        stage.get_on()
+        stage.advance_jobs()
         await stage.clock.advance(1.0)
     assert flow_phase(stage) == "Succeed"
     assert stage.made == ["f-a", "f-b"]
@@ -106,7 +106,7 @@ async def test_no_due_time_is_run_twice_or_lost_whenever_a_process_dies(
     successors = Successors(stage, dies_at=dies_at)
     for _ in range(4 * 4):
         await successors.look("collector", "cronjobs")
-        stage.get_on()
+        stage.advance_jobs()
         await stage.clock.advance(15.0)
     await successors.look("cronjobs")
     assert stage.made == due("10:01", "10:04")
@@ -127,7 +127,7 @@ async def test_jobs_that_go_on_are_kept_waited_for_or_replaced_whenever_a_proces
     successors = Successors(stage, dies_at=dies_at)
     for _ in range(4 * 3):
         await successors.look("cronjobs")
-        stage.get_on(most=2)
+        stage.advance_jobs(most=2)
         await stage.clock.advance(20.0)
     await successors.look("cronjobs")
     times = due("10:01", "10:04")
@@ -148,13 +148,13 @@ async def test_a_job_that_ended_unnoticed_is_noted_before_it_goes() -> None:
     stage.create(kinds.CRONJOB, "c", spec)
     await stage.clock.advance(2.0)
     dying = Process(stage, dies_at=2)
-    dying.learn()
+    dying.relist()
     with pytest.raises(Died):
         await dying.look("cronjobs")
     for _ in range(3):
-        stage.get_on()
+        stage.advance_jobs()
     other = Process(stage)
-    other.learn()
+    other.relist()
     await other.look("collector")
     assert len(stage.items(kinds.JOB)) == 1, "its CronJob does not know of it yet"
     await other.look("cronjobs", "collector")

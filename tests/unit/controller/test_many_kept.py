@@ -26,16 +26,16 @@ async def test_a_flow_is_written_once_for_each_change_of_its_jobs_and_then_no_mo
         stage.flow(f"f{number}", {"a": [], "b": ["a"]})
     process = Process(stage)
     for _ in range(12):
-        process.learn()
+        process.relist()
         await process.look("jobflows")
-        stage.get_on()
+        stage.advance_jobs()
     assert len(stage.made) == 2 * FLOWS
     # Each of two jobs comes and enters three phases; the flow begins, which is its own write.
     assert stage.writes["PATCH jobflows/status"] <= 9 * FLOWS
     assert stage.writes.total() == stage.writes["PATCH jobflows/status"] + 2 * FLOWS
     before = stage.writes.total()
     for _ in range(3):
-        process.learn()
+        process.relist()
         await process.look("jobflows")
     assert stage.writes.total() == before
 
@@ -47,15 +47,15 @@ async def test_a_due_time_of_a_cron_job_costs_three_writes_and_no_time_costs_non
         stage.create(kinds.CRONJOB, f"c{number}", spec)
     process = Process(stage)
     for _ in range(5):
-        process.learn()
+        process.relist()
         await process.look("cronjobs")
         await stage.clock.advance(60.0)
     assert stage.writes.total() == 0, "none is due before 10:10"
     await stage.clock.advance(300.0)
     for _ in range(6):
-        process.learn()
+        process.relist()
         await process.look("cronjobs")
-        stage.get_on()
+        stage.advance_jobs()
         await stage.clock.advance(10.0)
     assert stage.writes == {"POST jobs": CRONS, "PATCH cronjobs/status": 2 * CRONS}
 
@@ -64,11 +64,11 @@ async def test_a_template_is_written_once_a_second_however_many_jobs_are_made_of
     stage = Stage()
     stage.template("t")
     process = Process(stage)
-    process.learn()
-    async with process.keeping("jobtemplates"):
+    process.relist()
+    async with process.running("jobtemplates"):
         for number in range(50):
             stage.ask("POST", kinds.JOB, body=job(f"j{number}", "t"))
-            process.learn()
+            process.relist()
             await stage.clock.advance(0.03)
         await stage.clock.advance(1.0)
     (template,) = stage.items(kinds.JOBTEMPLATE)
@@ -82,20 +82,20 @@ async def test_a_flow_is_looked_at_when_its_template_comes_and_not_with_each_job
     stage = Stage()
     stage.flow("f", {"t": []})
     process = Process(stage)
-    process.learn()
+    process.relist()
     waiting = process.controllers["jobflows"].queue
-    async with process.keeping("jobflows"):
+    async with process.running("jobflows"):
         await stage.clock.advance(1.0)
         assert stage.made == []
         stage.template("t")
-        process.learn()
+        process.relist()
         await stage.clock.advance(1.0)
         assert stage.made == ["f-t"]
-        process.learn()
+        process.relist()
         await stage.clock.advance(1.0)
         assert len(waiting) == 0
         stage.ask("POST", kinds.JOB, body=job("another", "t"))
-        process.learn()
+        process.relist()
         assert len(waiting) == 0
 
 
@@ -104,15 +104,15 @@ async def test_what_is_wrong_with_a_flow_is_told_once_and_again_when_it_changes(
     stage.template("a")
     stage.flow("f", {"a": [], "b": []})
     process = Process(stage)
-    async with process.keeping("events"):
+    async with process.running("events"):
         for _ in range(6):
-            process.learn()
+            process.relist()
             await process.look("jobflows")
-            stage.get_on()
+            stage.advance_jobs()
             await stage.clock.advance(1.0)
         assert stage.writes["POST events"] == 2, "the job that was made, the template that is not"
         stage.ask("PATCH", kinds.JOBFLOW, "f", {"spec": {"flows": [{"name": "a"}, {"name": "c"}]}})
-        process.learn()
+        process.relist()
         await process.look("jobflows")
         await stage.clock.advance(1.0)
     assert stage.writes["POST events"] == 3
@@ -132,14 +132,14 @@ async def test_jobs_that_are_refused_are_asked_for_twice_a_minute_and_when_a_use
         await stage.clock.advance(3600.0)
     process = Process(stage)
     process.refused = {"POST jobs"}
-    async with process.keeping(kind.plural):
-        process.learn()
+    async with process.running(kind.plural):
+        process.relist()
         await stage.clock.advance(300.0)
         assert 10 <= process.denied <= 12
         process.refused.clear()
         note = {"metadata": {"annotations": {"touched": "yes"}}}
         stage.ask("PATCH", kind, "x", note)
-        process.learn()
+        process.relist()
         await stage.clock.advance(1.0)
     assert len(stage.made) == 1
 
@@ -149,19 +149,19 @@ async def test_a_flow_that_is_made_anew_waits_only_for_the_end_of_the_old_ones_j
     stage.template("t")
     stage.flow("f", {"t": []})
     process = Process(stage)
-    async with process.keeping("jobflows"):
-        process.learn()
+    async with process.running("jobflows"):
+        process.relist()
         await stage.clock.advance(1.0)
         (old,) = stage.items(kinds.JOB)
         hold = {"metadata": {"finalizers": ["example.com/slow"]}}
         stage.ask("PATCH", kinds.JOB, "f-t", hold)
         stage.ask("DELETE", kinds.JOBFLOW, "f")
         stage.flow("f", {"t": []})
-        process.learn()
+        process.relist()
         await stage.clock.advance(1.0)
         assert stage.made == ["f-t"], "the old job is still there"
         stage.ask("PATCH", kinds.JOB, "f-t", {"metadata": {"finalizers": None}})
-        process.learn()
+        process.relist()
         await stage.clock.advance(1.0)
     (new,) = stage.items(kinds.JOB)
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
@@ -176,13 +176,13 @@ async def test_who_creates_a_flow_may_update_it_at_once(needs: dict[str, list[st
     created = stage.ask("GET", kinds.JOBFLOW, "f")
     process = Process(stage)
     for _ in range(3):
-        process.learn()
+        process.relist()
         await process.look("jobflows")
     assert stage.made == (["f-a"] if "a" in needs else []), "its job is made without delay"
     created["metadata"]["labels"] = {"written": "at-once"}
     stage.ask("PUT", kinds.JOBFLOW, "f", created)
     await stage.clock.advance(1.0)
-    process.learn()
+    process.relist()
     await process.look("jobflows")
     assert stage.ask("GET", kinds.JOBFLOW, "f")["status"]["state"]["phase"] == "Pending"
 
@@ -193,7 +193,7 @@ async def test_a_flow_whose_job_runs_says_so_without_delay() -> None:
     stage.flow("f", {"a": []})
     process = Process(stage)
     for _ in range(3):
-        process.learn()
+        process.relist()
         await process.look("jobflows")
-        stage.get_on(most=2)
+        stage.advance_jobs(most=2)
     assert stage.ask("GET", kinds.JOBFLOW, "f")["status"]["state"]["phase"] == "Running"

@@ -104,12 +104,12 @@ async def test_a_flow_waits_for_a_template_that_another_namespace_has() -> None:
     stage = Stage()
     process = Process(stage)
     stage.flow("f", {"t": []})
-    process.learn()
+    process.relist()
     template = {"metadata": {**meta("t"), "namespace": "tenant"}, "spec": job_spec()}
     process.informers.written(kinds.JOBTEMPLATE, json.dumps(template).encode())
     await process.look("jobflows")
     assert stage.items(kinds.JOB) == []
     stage.template("t")
-    process.learn()
+    process.relist()
     await process.look("jobflows")
     assert len(stage.items(kinds.JOB)) == 1, "its own namespace has one by now"

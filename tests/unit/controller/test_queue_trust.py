@@ -171,7 +171,7 @@ async def test_a_command_to_another_kind_is_told_of_once_and_left_to_who_may_kno
     command(stage, None)
     await keep(process, rounds=4)
     before = stage.writes["POST events"]
-    async with process.keeping("queues"), process.keeping("events"):
+    async with process.running("queues"), process.running("events"):
         await seconds(process, 70)
     assert len(stage.items(kinds.COMMAND)) == 2
     told = [e["message"] for e in stage.items(kinds.EVENT) if e["reason"] == "CommandIgnored"]

@@ -35,14 +35,14 @@ def states(stage: Stage) -> dict[str, str]:
 
 async def keep(process: Process, *, rounds: int = 4) -> None:
     """Let the controller of queues reconcile a few times, and tell what it has to."""
-    async with process.keeping("queues"), process.keeping("events"):
+    async with process.running("queues"), process.running("events"):
         await seconds(process, rounds)
 
 
 async def seconds(process: Process, count: int) -> None:
     """Let time pass, and the process learn of the world each second."""
     for _ in range(count):
-        process.learn()
+        process.relist()
         await process.stage.clock.advance(1.0)
 
 
@@ -95,7 +95,7 @@ async def test_an_order_reaches_all_below_whenever_a_process_dies_q04(dies_at: i
         order(stage, action, "a")
         dying = Process(stage, dies_at=dies_at)
         with pytest.raises(BaseExceptionGroup) as caught:
-            async with dying.keeping("queues"):
+            async with dying.running("queues"):
                 await seconds(dying, 4)
         assert caught.group_contains(Died)
         await keep(Process(stage))

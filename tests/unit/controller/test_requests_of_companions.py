@@ -37,7 +37,7 @@ class Counted(Process):
     async def settle(self) -> None:
         """Look until all is as it should be."""
         for _ in range(4):
-            self.learn()
+            self.relist()
             await self.look("jobs")
             await self.stage.clock.advance(1.0)
 
@@ -56,7 +56,7 @@ async def started(plugins: dict[str, list[str]]) -> tuple[JobStage, Counted]:
     stage.create(kinds.JOB, "j", {"tasks": tasks, "plugins": plugins, "minAvailable": 1})
     process = Counted(stage)
     await process.settle()
-    stage.get_on()
+    stage.advance_jobs()
     await process.settle()
     return stage, process
 
@@ -146,7 +146,7 @@ async def test_no_secret_is_read_changed_or_deleted_whatever_becomes_of_a_job() 
         taker = Counted(stage)
         stage.order(action)
         await taker.settle()
-        stage.get_on()
+        stage.advance_jobs()
         await taker.settle()
         asked += taker.order
     assert {request for request in asked if "secrets" in request} == {"POST secrets"}
@@ -160,8 +160,8 @@ async def test_a_new_job_waits_for_the_end_of_a_secret_that_a_deleted_job_has_le
     old = stage.ask("GET", kinds.SECRET, "j-ssh")
     process = Counted(stage)
     await process.settle()
-    stage.get_on()
-    process.learn()
+    stage.advance_jobs()
+    process.relist()
     await process.look("jobs")
     stage.ask("DELETE", kinds.SECRET, "j-ssh")  # as the garbage collector does
     await process.settle()
@@ -175,7 +175,7 @@ async def test_a_secret_of_the_user_in_the_way_holds_a_job_up_for_seconds_only()
     process = Counted(stage)
     for _ in range(4):
         await process.settle()
-        stage.get_on()
+        stage.advance_jobs()
     assert stage.names(kinds.POD) == ["j-a-0"]
     assert process.asked["GET"] == 0
 

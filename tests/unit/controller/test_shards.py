@@ -264,9 +264,9 @@ def dealt(stage: Stage) -> dict[str, list[str]]:
 
 
 async def work(process: Process, seconds: int = 14) -> None:
-    async with process.keeping("shards"):
+    async with process.running("shards"):
         for _ in range(seconds):
-            process.learn()
+            process.relist()
             await process.stage.clock.advance(1.0)
 
 
@@ -406,7 +406,7 @@ async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca
     process = Process(stage)
     manager = process.manager
     takeovers = Takeovers(manager)
-    process.learn()
+    process.relist()
     shards = dict(process.informers.shards.items())
     assert not await takeovers.absent(shards)
     await stage.clock.advance(30.0)

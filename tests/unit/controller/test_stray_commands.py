@@ -26,9 +26,9 @@ def order(stage: Stage, name: str, **target: Any) -> None:
 async def look(stage: Stage, key: str) -> list[str]:
     """Look at a job's key once; return what was told of Commands."""
     process = Process(stage)
-    process.learn()
+    process.relist()
     await process.controllers["jobs"].process(key)
-    async with process.keeping("events"):
+    async with process.running("events"):
         await stage.clock.advance(1.0)
     events = [e for e in stage.items(kinds.EVENT) if e["reason"] == "CommandIgnored"]
     assert all(e["involvedObject"]["name"] == "order" for e in events)

@@ -88,10 +88,10 @@ async def test_the_controller_of_the_recipe_reconciles_each_object_once() -> Non
     stage = Stage()
     process = Process(stage)
     process.start(row())
-    async with process.keeping("greetings"):
+    async with process.running("greetings"):
         for name in ("a", "b"):
             stage.template(name)
-            process.learn()
+            process.relist()
             await stage.clock.advance(1.0)
     labels = [item["metadata"]["labels"] for item in stage.items(kinds.JOBTEMPLATE)]
     assert labels == [{"greeting": "hello"}] * 2
@@ -103,15 +103,15 @@ async def test_the_controller_of_the_recipe_outlives_refusals_and_deaths() -> No
     stage.template("a")
     dying = Process(stage, dies_at=1)
     dying.start(row())
-    dying.learn()
+    dying.relist()
     with pytest.raises(Died):
         await dying.look("greetings")
     other = Process(stage)
     other.start(row())
     other.refused = {"PATCH jobtemplates/b"}
     stage.template("b")
-    async with other.keeping("greetings"):
-        other.learn()
+    async with other.running("greetings"):
+        other.relist()
         await stage.clock.advance(5.0)
         assert other.denied > 1, "it is asked for again"
         other.refused.clear()

@@ -99,7 +99,7 @@ def test_work_for_a_thread_is_done_at_once_and_told_later():
             await asyncio.get_running_loop().run_in_executor(None, lambda: 1 // 0)
         return told, SimClock().monotonic()
 
-    assert run(1, main, think_s=lambda: 0.25) == pytest.approx((0.0, 0.5), abs=SLACK_S)
+    assert run(1, main, executor_delay_s=lambda: 0.25) == pytest.approx((0.0, 0.5), abs=SLACK_S)
 
 
 def test_tasks_that_are_ended_together_end_in_the_order_of_the_seed():

@@ -1,4 +1,4 @@
-"""One sound object of every kind that the services read, as hostile ones begin."""
+"""One valid object of every kind that the services read, as hostile ones begin."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -39,8 +39,8 @@ _WORKLOAD: Final[Json] = {
 _AMOUNTS: Final[Json] = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
 
-class Sound(NamedTuple):
-    """How a sound object of a kind looks."""
+class ValidObject(NamedTuple):
+    """How a valid object of a kind looks."""
 
     version: str
     kind: str
@@ -52,60 +52,60 @@ class Sound(NamedTuple):
     """Whether its status is written by itself."""
 
 
-SOUND: Final[Mapping[str, Sound]] = {
-    "jobs": Sound(BATCH, "Job", {"spec": _JOB}, subresource=True),
-    "podgroups": Sound(
+VALID_OBJECTS: Final[Mapping[str, ValidObject]] = {
+    "jobs": ValidObject(BATCH, "Job", {"spec": _JOB}, subresource=True),
+    "podgroups": ValidObject(
         SCHEDULING,
         "PodGroup",
         {"spec": {"minMember": 1, "queue": "default"}, "status": {"phase": "Pending"}},
     ),
-    "pods": Sound("v1", "Pod", {"spec": _POD}, subresource=True),
-    "commands": Sound(
+    "pods": ValidObject("v1", "Pod", {"spec": _POD}, subresource=True),
+    "commands": ValidObject(
         "bus.volcano.sh/v1alpha1",
         "Command",
         {"action": "AbortJob", "target": {"apiVersion": BATCH, "kind": "Job", "name": "x"}},
     ),
-    "cronjobs": Sound(
+    "cronjobs": ValidObject(
         BATCH,
         "CronJob",
         {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}}},
         subresource=True,
     ),
-    "jobtemplates": Sound(FLOW, "JobTemplate", {"spec": _JOB}, subresource=True),
-    "jobflows": Sound(
+    "jobtemplates": ValidObject(FLOW, "JobTemplate", {"spec": _JOB}, subresource=True),
+    "jobflows": ValidObject(
         FLOW,
         "JobFlow",
         {"spec": {"flows": [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a"]}}]}},
         subresource=True,
     ),
-    "persistentvolumeclaims": Sound(
+    "persistentvolumeclaims": ValidObject(
         "v1",
         "PersistentVolumeClaim",
         {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
         subresource=True,
     ),
-    "poddisruptionbudgets": Sound(
+    "poddisruptionbudgets": ValidObject(
         "policy/v1",
         "PodDisruptionBudget",
         {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
         subresource=True,
     ),
-    "replicasets": Sound("apps/v1", "ReplicaSet", {"spec": {"replicas": 1, **_WORKLOAD}}),
-    "statefulsets": Sound(
+    "replicasets": ValidObject("apps/v1", "ReplicaSet", {"spec": {"replicas": 1, **_WORKLOAD}}),
+    "statefulsets": ValidObject(
         "apps/v1", "StatefulSet", {"spec": {"replicas": 1, "serviceName": "s", **_WORKLOAD}}
     ),
-    "daemonsets": Sound("apps/v1", "DaemonSet", {"spec": _WORKLOAD}),
-    "resourcequotas": Sound(
+    "daemonsets": ValidObject("apps/v1", "DaemonSet", {"spec": _WORKLOAD}),
+    "resourcequotas": ValidObject(
         "v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": "1000"}}}, subresource=True
     ),
-    "queues": Sound(
+    "queues": ValidObject(
         SCHEDULING,
         "Queue",
         {"spec": {"weight": 1, "parent": "root", "reclaimable": True}},
         cluster=True,
         subresource=True,
     ),
-    "hypernodes": Sound(
+    "hypernodes": ValidObject(
         TOPOLOGY,
         "HyperNode",
         {
@@ -117,7 +117,7 @@ SOUND: Final[Mapping[str, Sound]] = {
         cluster=True,
         subresource=True,
     ),
-    "nodes": Sound(
+    "nodes": ValidObject(
         "v1",
         "Node",
         {
@@ -126,8 +126,10 @@ SOUND: Final[Mapping[str, Sound]] = {
         },
         cluster=True,
     ),
-    "priorityclasses": Sound("scheduling.k8s.io/v1", "PriorityClass", {"value": 10}, cluster=True),
-    "persistentvolumes": Sound(
+    "priorityclasses": ValidObject(
+        "scheduling.k8s.io/v1", "PriorityClass", {"value": 10}, cluster=True
+    ),
+    "persistentvolumes": ValidObject(
         "v1",
         "PersistentVolume",
         {
@@ -139,17 +141,17 @@ SOUND: Final[Mapping[str, Sound]] = {
         },
         cluster=True,
     ),
-    "storageclasses": Sound(
+    "storageclasses": ValidObject(
         "storage.k8s.io/v1", "StorageClass", {"provisioner": "none"}, cluster=True
     ),
-    "csinodes": Sound(
+    "csinodes": ValidObject(
         "storage.k8s.io/v1",
         "CSINode",
         {"spec": {"drivers": [{"name": "d", "nodeID": "x"}]}},
         cluster=True,
     ),
-    "numatopologies": Sound(
+    "numatopologies": ValidObject(
         "nodeinfo.volcano.sh/v1alpha1", "Numatopology", {"spec": {"policies": {}}}, cluster=True
     ),
 }
-TENANT: Final = tuple(plural for plural, sound in SOUND.items() if not sound.cluster)
+TENANT: Final = tuple(plural for plural, valid in VALID_OBJECTS.items() if not valid.cluster)
