@@ -58,7 +58,7 @@ class AnswerError(Exception):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Cluster and namespace that a command speaks of."""
+    """The cluster and the namespace of a command."""
 
     kubeconfig: str = ""
     context: str | None = None

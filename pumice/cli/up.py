@@ -28,7 +28,7 @@ from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
 from pumice.local.names import SERVICES
 from pumice.local.ports import claim
 from pumice.local.process import tail
-from pumice.local.stack import Order, StackOptions, api_of, write_order
+from pumice.local.stack import HolderConfig, StackOptions, api_of, write_holder_config
 from pumice.local.state import State
 from shared.model import quantity
 
@@ -135,7 +135,7 @@ async def run(args: argparse.Namespace) -> int:
             return 1
         binaries = await embedded.ensure(api, _tell)
         options = _options(args, api=api, fleet=fleet, flags=flags)
-        write_order(directory, Order(stack=options, binaries=binaries))
+        write_holder_config(directory, HolderConfig(stack=options, binaries=binaries))
         state.forget(directory)
     holder = _start_holder(directory)
     try:

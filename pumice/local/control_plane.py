@@ -57,7 +57,7 @@ CONTROLLERS: Final = (
 )
 _NO_HEARTBEAT: Final = "87600h"
 _GO: Final = {"GOGC": "200"}
-"""Twice the garbage before a collection; docs/performance.md says what each setting is worth."""
+"""Twice the garbage before a collection; docs/performance.md has the effect of each setting."""
 
 
 Api = Literal["real", "embedded"]

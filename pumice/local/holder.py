@@ -1,8 +1,8 @@
 """The process behind `pumice up`: holds the stack, restarts programs that die, stops all.
 
-Started detached as `python -P -m pumice.local.holder DIRECTORY` by `pumice up`, which leaves the
-order in the directory and reads the state from it. SIGTERM stops everything in order; when the
-holder itself is killed, the kernel kills what it has started.
+Started detached as `python -P -m pumice.local.holder DIRECTORY` by `pumice up`, which writes the
+configuration into the directory and reads the state from it. SIGTERM stops everything in order;
+when the holder itself is killed, the kernel kills what it has started.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pumice.local import state
 from pumice.local.errors import LocalError
-from pumice.local.stack import LocalStack, read_order
+from pumice.local.stack import LocalStack, read_holder_config
 from pumice.local.state import Program, State
 from shared.runtime.errors import leaves
 from shared.runtime.tasks import TaskGroup
@@ -56,7 +56,7 @@ async def _hold(directory: Path) -> int:
 
 
 async def _serve(directory: Path) -> None:
-    wanted = read_order(directory)
+    wanted = read_holder_config(directory)
     stack = LocalStack(wanted.stack, wanted.binaries, report=_say)
 
     def report(line: str) -> None:

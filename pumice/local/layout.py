@@ -94,8 +94,8 @@ def is_signed(directory: Path) -> bool:
 def foreign(directory: Path) -> Iterator[str]:
     """Yield the relative paths of files that stop a directory from being used.
 
-    That is everything in a directory which bears no signature, but for a lock file that is empty
-    yet: a start was cut off there.
+    In a directory without our signature those are all files, except for an empty lock file: there
+    a start was interrupted.
     """
     signed = is_signed(directory)
     for path, kind in _walk(directory):

@@ -69,7 +69,7 @@ class NatsServer:
         name: str = "pumice-local",
         routes: Routes | None = None,
     ) -> None:
-        """With `declares` the streams are there after a start, and kept in being until the end.
+        """With `declares` the streams exist after a start, and are declared again if they vanish.
 
         `namespaces` have users for subscribers of their own. With `routes` it is one of several
         servers, each with a name of its own.
@@ -82,7 +82,7 @@ class NatsServer:
         self.monitor = free_port()
         """Port of the server's monitoring."""
         self._failed_checks = 0
-        """Looks in a row that found streams which cannot be written."""
+        """Checks in a row that found streams which cannot be written."""
         self._users = Users(directory, cluster, namespaces)
         self.passwords = self._users.passwords
         self._config = directory / "nats-server.conf"
@@ -130,7 +130,7 @@ class NatsServer:
             await self.stop()
         await self.start()
 
-    async def must_end(self, report: Callable[[str], None]) -> bool:
+    async def needs_restart(self, report: Callable[[str], None]) -> bool:
         """Tell whether streams cannot be written any more although there is room for them.
 
         A stream that met a full disk refuses all messages, without a word to those who send them,

@@ -35,7 +35,7 @@ _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
 
 _LISTENS: Final = "listen-address"
-_LOOK_S: Final = 3.0
+_CHECK_EVERY_S: Final = 3.0
 """Between two looks at a program that may live and not work."""
 _NICE: Final = 5
 """Niceness of the services: an API server beside them that gets no time drops its watchers, and
@@ -256,38 +256,44 @@ class Supervised(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     start: Callable[[], Awaitable[None]]
     """Starts it and waits until it does its work."""
-    must_end: Callable[[Report], Awaitable[bool]] | None = None
-    """Asked every few seconds: whether it lives and works no more, so that only a new start helps.
-
-    It reports why."""
+    needs_restart: Callable[[Report], Awaitable[bool]] | None = None
+    """Asked every few seconds: whether the program runs but has stopped working, so that only a
+    restart helps. It reports why."""
 
 
 class Supervisor:
     """Starts programs again when they die: after a growing, jittered delay, and says so."""
 
     def __init__(
-        self, supervised: Iterable[Supervised], *, report: Report, look_s: float = _LOOK_S
+        self,
+        supervised: Iterable[Supervised],
+        *,
+        report: Report,
+        check_every_s: float = _CHECK_EVERY_S,
     ) -> None:
         self._supervised = list(supervised)
         self._report = report
-        self._look_s = look_s
+        self._check_every_s = check_every_s
         self._rng = random.Random()  # noqa: S311 - jitter
 
     async def run(self) -> None:
-        """Look after the programs until cancelled."""
+        """Supervise the programs until cancelled."""
         async with TaskGroup() as tasks:
             for entry in self._supervised:
                 tasks.create_task(self._supervise(entry), name=f"keep-{entry.process.name}")
-                if entry.must_end is not None:
+                if entry.needs_restart is not None:
                     tasks.create_task(
-                        self._look(entry.process, entry.must_end), name=f"look-{entry.process.name}"
+                        self._check(entry.process, entry.needs_restart),
+                        name=f"look-{entry.process.name}",
                     )
 
-    async def _look(self, process: Process, must_end: Callable[[Report], Awaitable[bool]]) -> None:
-        """End a program that is to be started again; `_supervise` sees its end as it sees any."""
+    async def _check(
+        self, process: Process, needs_restart: Callable[[Report], Awaitable[bool]]
+    ) -> None:
+        """Stop a program that needs a restart; `_supervise` then starts it as after any exit."""
         while True:
-            await asyncio.sleep(self._look_s)
-            if process.pid and await must_end(self._report):
+            await asyncio.sleep(self._check_every_s)
+            if process.pid and await needs_restart(self._report):
                 await process.stop()
 
     async def _supervise(self, entry: Supervised) -> None:

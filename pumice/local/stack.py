@@ -126,7 +126,7 @@ class LocalStack:
             return Supervised(
                 process=self.plane.processes[name],
                 start=lambda: self.plane.start_program(name),
-                must_end=self.plane.nats.must_end if name == "nats-server" else None,
+                needs_restart=self.plane.nats.needs_restart if name == "nats-server" else None,
             )
 
         parts = [supervised(name) for name in self.plane.processes]
@@ -149,22 +149,22 @@ def _next_name(service: str, taken: Mapping[str, object]) -> str:
     return name
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The stack that the holder has to run, and its programs."""
+class HolderConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The stack that the holder runs, and the paths of its programs."""
 
     stack: StackOptions
     binaries: Mapping[str, Path]
 
 
-def write_order(directory: Path, order: Order) -> None:
-    """Leave the order for the holder."""
-    write_private(directory / layout.ORDER, msgspec.json.encode(order, enc_hook=str).decode())
+def write_holder_config(directory: Path, config: HolderConfig) -> None:
+    """Write the configuration of the holder into the data directory."""
+    write_private(directory / layout.ORDER, msgspec.json.encode(config, enc_hook=str).decode())
 
 
-def read_order(directory: Path) -> Order:
-    """Return the order that `pumice up` left."""
+def read_holder_config(directory: Path) -> HolderConfig:
+    """Return the configuration that `pumice up` wrote."""
     return msgspec.json.decode(
-        (directory / layout.ORDER).read_bytes(), type=Order, dec_hook=_path_from_text
+        (directory / layout.ORDER).read_bytes(), type=HolderConfig, dec_hook=_path_from_text
     )
 
 

@@ -172,7 +172,7 @@ def _is_near(word: str, name: str) -> bool:
 
 
 def _distance(one: str, other: str) -> int:
-    """Return how many letters must be put in, taken out or changed to come to the other word."""
+    """Return the edit distance: letters inserted, deleted or changed between the two words."""
     row = list(range(len(other) + 1))
     for i, sign in enumerate(one, 1):
         last, row[0] = row[0], i

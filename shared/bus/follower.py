@@ -53,7 +53,7 @@ FORGOTTEN_S: Final = 2 * EXPIRES_S
 
 
 class _Position(msgspec.Struct, kw_only=True):
-    """How far the reader has come, in which stream."""
+    """The position of the reader, and the epoch of the stream that it is in."""
 
     created: str
     sequence: int

@@ -46,7 +46,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Mapping[str, Token]
     """Per stream."""
     time: float = 0.0
-    """The time that its marks bear."""
+    """The time in its marks."""
     previous: str = ""
     """Instance that led before, as far as the streams still say; "" when they do not."""
 
@@ -108,7 +108,7 @@ class Leadership:
             await self._clock.sleep(RETRY_S)
 
     async def _lead_term(self, body: Body) -> bool:
-        """Lead until the end of the term; return whether `body` ended of its own accord."""
+        """Lead until the end of the term; return whether `body` ended by itself."""
         ended = False
 
         async def govern() -> None:

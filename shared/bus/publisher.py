@@ -19,7 +19,7 @@ from shared.bus.replies import Replies, Reply
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Retryable
 
-AGAIN_S: Final = 0.01
+RETRY_S: Final = 0.01
 GIVE_UP_S: Final = 2.0
 
 _T = TypeVar("_T")
@@ -30,10 +30,10 @@ class PublishOrder:
 
     A stream on one server compares each publish with what is stored. One that is copied to several
     servers refuses a publish as long as another on the same condition is on its way to the copies,
-    and all publishes of a leader bear the same one. The first refusal of that kind ends the
-    leader's term, as any refusal does, and tells this process that the stream is copied: from then
-    on its publishes wait for each other. One that is refused all the same met another process's and
-    is sent again.
+    and all publishes of a leader have the same condition. The first refusal of that kind ends the
+    leader's term, as any refusal does, and shows this process that the stream is copied: from then
+    on its publishes wait for each other. One that is still refused has met a publish of another
+    process, and is sent again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class PublishOrder:
         self.single = False
         """Whether they go one at a time."""
 
-    async def one(self, publish: Callable[[], Awaitable[_T]]) -> _T:
+    async def in_order(self, publish: Callable[[], Awaitable[_T]]) -> _T:
         """Publish once those before have been answered. Raises what `publish` raises."""
         async with self._turn:
             give_up_at = self._clock.monotonic() + GIVE_UP_S
@@ -52,7 +52,7 @@ class PublishOrder:
                 except SequenceInFlight:
                     if self._clock.monotonic() >= give_up_at:
                         raise
-                await self._clock.sleep(AGAIN_S)
+                await self._clock.sleep(RETRY_S)
 
 
 ONCE_S: Final = 2.0
@@ -157,7 +157,7 @@ class NatsPublisher:
             return await (await send())
 
         try:
-            settled.set_result(await self._order.one(answered))
+            settled.set_result(await self._order.in_order(answered))
         except TooLarge:
             raise
         except PumiceError as error:

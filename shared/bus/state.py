@@ -1,10 +1,10 @@
 """Following STATE: facts as they come, and from when on they are the complete cluster state.
 
 The scheduler, the controller and the binder read STATE through this one class. A reader is synced
-at the first marker of the cache that lies beyond the stream's last sequence noted when it
-subscribed, once the replay is whole (`CaughtUp`): a marker alone proves nothing, because an object
-that is updated after a marker moves behind it, also while the replay is under way. Without a marker
-for 10 s the world is stale: no cycle may start.
+at the first marker of the cache after the last sequence that the stream had when the reader
+subscribed, once the replay is complete (`CaughtUp`): a marker alone proves nothing, because an
+object that is updated after a marker moves behind it, also during the replay. Without a marker for
+10 s the state is stale: no cycle may start.
 """
 
 from collections.abc import AsyncGenerator, Collection
@@ -81,7 +81,7 @@ class StateFollower:
         self._kinds = frozenset(kinds)
         self._clock = clock
         self._log = log
-        self._beyond = 0
+        self._last_when_subscribed = 0
         self._caught_up = False
         self._latest: tuple[int, Marker] | None = None
         self._fresh_at = 0.0
@@ -117,7 +117,7 @@ class StateFollower:
         if self._delayed:
             subject, reason = next(iter(self._delayed.items()))
             return f"{len(self._delayed)} objects cannot be read, first {subject}: {reason}"
-        if self._latest is None or self._latest[0] <= self._beyond:
+        if self._latest is None or self._latest[0] <= self._last_when_subscribed:
             return "no marker of the cache yet"
         if missing := self._missing(self._latest[1]):
             return f"the cache has not listed {', '.join(missing)}"
@@ -126,13 +126,13 @@ class StateFollower:
     def _take(self, item: FollowItem) -> list[StateItem]:
         match item:
             case Started(last_seq=last_seq):
-                self._beyond, self._caught_up = last_seq, False
+                self._last_when_subscribed, self._caught_up = last_seq, False
                 return []
             case Batch(messages):
                 return self._read(messages)
             case CaughtUp():
                 self._caught_up = True
-                return self._judge()
+                return self._check_synced()
             case Reset():
                 self._latest, self._fresh = None, False
                 self._delayed.clear()
@@ -190,14 +190,14 @@ class StateFollower:
             self._log.error("marker_unreadable", reason=str(exc))
             return []
         self._latest = (message.sequence, marker)
-        return self._judge()
+        return self._check_synced()
 
-    def _judge(self) -> list[StateItem]:
-        """Return Synced if the latest marker now proves it."""
+    def _check_synced(self) -> list[StateItem]:
+        """Return Synced if the latest marker proves it by now."""
         if not self._caught_up or self._delayed or self._latest is None:
             return []
         sequence, marker = self._latest
-        if sequence <= self._beyond or self._missing(marker):
+        if sequence <= self._last_when_subscribed or self._missing(marker):
             return []
         self._fresh, self._fresh_at = True, self._clock.monotonic()
         return [Synced(marker)]

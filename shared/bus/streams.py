@@ -159,7 +159,7 @@ async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: Str
 
 
 class DeclaredStreams:
-    """Keeps what this process declared in being, over restarts of the server."""
+    """Declares again what this process has declared, after restarts of the server."""
 
     def __init__(self, api: Api, *, clock: Clock, log: Logger) -> None:
         self._api = api
@@ -194,9 +194,9 @@ class DeclaredStreams:
             self._due.clear()
             declared: list[StreamSpec | ConsumerSpec] = [*self._specs.values()]
             for spec in (*declared, *self._consumers.values()):
-                await self._ensure_at_last(spec)
+                await self._ensure_with_retries(spec)
 
-    async def _ensure_at_last(self, spec: StreamSpec | ConsumerSpec) -> None:
+    async def _ensure_with_retries(self, spec: StreamSpec | ConsumerSpec) -> None:
         kind, name = (
             ("stream", spec.name) if isinstance(spec, StreamSpec) else ("consumer", spec.durable)
         )

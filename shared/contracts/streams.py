@@ -80,8 +80,8 @@ the rest is room for its outcome, which says more of each pod than the intent di
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
 WAITING_TTL_S: Final = 3600
-"""Time to live of why a gang waits: it is said again at half of it, for as long as it stands. So
-what a leader that is gone has left behind goes by itself."""
+"""Time to live of the reason why a gang waits: it is published again at half of this time, as long
+as it holds. So the messages of a leader that is gone expire."""
 WAITED_TTL_S: Final = 60
 """Time to live of the statement that a gang waits no longer."""
 TOMBSTONE_TTL_S: Final = 600

@@ -129,7 +129,7 @@ class Kube:
         return await self._collect(kind, selection, 0)
 
     async def version(self, kind: Kind) -> str:
-        """Return the resourceVersion of this moment, as a list of the kind bears it.
+        """Return the resourceVersion of this moment, as a list of the kind has it.
 
         The API server asks etcd for it; of the objects one is sent at most.
         """

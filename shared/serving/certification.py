@@ -136,7 +136,7 @@ class Certification:
         clock: Clock,
         log: Logger,
     ) -> None:
-        """`check_now`, once set, brings on a check; `close` is called at the very end."""
+        """Make it; setting `check_now` starts a check, and `close` is called at the very end."""
         self._source = source
         self._identity = identity
         self._register = register

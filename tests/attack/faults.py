@@ -131,7 +131,9 @@ async def nats_disk_full(arena: Arena) -> None:
     nats = arena.plane.nats
     pid, limit, endless = nats.process.pid, resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
     said: list[str] = []
-    supervised = Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
+    supervised = Supervised(
+        process=nats.process, start=nats.start, needs_restart=nats.needs_restart
+    )
     resource.prlimit(pid, limit, (1, endless))
     await pause(4)
     resource.prlimit(pid, limit, (endless, endless))

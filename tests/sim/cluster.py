@@ -24,7 +24,7 @@ class Refused(Exception):  # noqa: N818 - the fact
 
 
 class Cluster:
-    """Somebody with kubectl beside the API server."""
+    """The API server as a user with kubectl sees it."""
 
     def __init__(self, server: ApiServer, story: Story) -> None:
         self._server = server
@@ -150,6 +150,6 @@ class Judge(Invariants):
         return job.get("status", {}).get("state", {}).get("phase", "")
 
     def broken(self, key: str, text: str) -> None:
-        """Take a violation that somebody else has seen."""
+        """Record a violation that another checker has found."""
         self.violations.append(Violation(key, text))
         self._story.tell("judge", "promise broken", key=key, text=text)

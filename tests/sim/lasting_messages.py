@@ -1,8 +1,8 @@
-"""What the streams would still hold a week later if nothing more were said: of living things alone.
+"""Messages that would stay on the streams for ever: only those about existing objects may.
 
 A message that neither expires nor is replaced nor consumed stays for ever, and with one for each
-job, pod or term of a leader the server grows until its disk is full. Looked at when everything has
-come to its end, before the processes go.
+job, pod or term of a leader the server grows until its disk is full. Checked at the end of a
+simulation, on copies of the streams a week later, before the processes are killed.
 """
 
 import copy
@@ -26,7 +26,7 @@ _LEASES = _SUBJECTS.lease("")[:-1]
 
 
 def lasting(nats: MemoryNats, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield (subject, what is wrong) of messages that would stay and speak of nothing alive."""
+    """Yield (subject, what is wrong) of messages that would stay though their object is gone."""
     for name, stream in nats.jetstream.streams.items():
         later = copy.deepcopy(stream)
         newest = max((stored.time for stored in later.messages()), default=0.0)
@@ -44,10 +44,10 @@ def _lasting_on(name: str, stream: MemoryStream, cluster: Cluster) -> Iterator[t
             yield subject, f"{subject} is kept more than once on {name}"
         elif subject in _TIMELESS or subject.startswith(_LEASES):
             continue
-        elif name != _STREAMS.state.name or not _speaks_of_what_is_there(stored, cluster):
+        elif name != _STREAMS.state.name or not _is_about_existing(stored, cluster):
             yield subject, f"{subject} stays on {name} for ever"
 
 
-def _speaks_of_what_is_there(stored: Stored, cluster: Cluster) -> bool:
+def _is_about_existing(stored: Stored, cluster: Cluster) -> bool:
     fact = codec.decode_fact(stored.payload)
     return fact.op is not Op.DELETE and cluster.has(fact.kind, fact.uid)

@@ -186,7 +186,7 @@ class Machine:
     async def cut_off(self, for_s: float) -> None:
         """Let nothing in or out for a while, and everything after it: others take over meanwhile.
 
-        What the process publishes of its old right arrives when somebody else has it.
+        What the process publishes as the old holder arrives when another process is the holder.
         """
         transport, clients = self.transport, list(self._clients)
         if transport is None:

@@ -140,7 +140,7 @@ async def crowd(sim: "Simulation") -> None:
 
 
 async def hostile(sim: "Simulation") -> None:
-    """A tenant stores objects that no service may stumble over, and deletes them later."""
+    """A tenant stores hostile objects, which must stop no service, and deletes them later."""
     stored = []
     for _ in range(sim.rng.randint(1, 3)):
         for plural, body in hostile_objects(sim.rng):

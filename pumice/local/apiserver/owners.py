@@ -128,7 +128,7 @@ class GarbageCollector:
         return None if entry is None else decode(entry.body)
 
     def _collect(self, uid: str) -> None:
-        """Look at everything that an object which is no more has owned."""
+        """Check all dependents of an object that was deleted."""
         for ref in sorted(self._dependents.get(uid, ())):
             self._check(ref)
 

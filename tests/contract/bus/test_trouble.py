@@ -107,9 +107,11 @@ async def test_a_local_server_whose_disk_was_full_is_started_again_by_itself(
     await publisher.publish(subjects.outcome(0), b"before")
     nats = server.nats
     first = nats.process.pid
-    supervised = Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)
+    supervised = Supervised(
+        process=nats.process, start=nats.start, needs_restart=nats.needs_restart
+    )
     async with TaskGroup() as group:
-        supervisor = Supervisor([supervised], report=said.append, look_s=0.5)
+        supervisor = Supervisor([supervised], report=said.append, check_every_s=0.5)
         keeping = group.create_task(supervisor.run(), name="supervisor")
         with full_disk(server), pytest.raises(NoAnswer):
             await publisher.publish(subjects.outcome(0), b"while it is full")
@@ -128,15 +130,15 @@ async def test_a_local_server_is_left_alone_until_its_disk_has_room(
 ):
     nats, said = server.nats, []
     publisher = bus.publisher(declared.outcome.name)
-    assert not await nats.must_end(said.append)
+    assert not await nats.needs_restart(said.append)
     with full_disk(server), pytest.raises(NoAnswer):
         await publisher.publish(subjects.outcome(0), b"while it is full")
     with monkeypatch.context() as patched:
         patched.setattr("pumice.local.nats.ROOM", 2**62)
-        assert [await nats.must_end(said.append) for _ in range(4)] == [False] * 4
+        assert [await nats.needs_restart(said.append) for _ in range(4)] == [False] * 4
     (line,) = said
     assert "cannot write to its disk" in line
-    assert await nats.must_end(said.append)
+    assert await nats.needs_restart(said.append)
 
 
 async def test_what_is_in_flight_over_a_kill_is_stored_exactly_once(

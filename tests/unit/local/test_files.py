@@ -13,7 +13,7 @@ from pumice.local.control_plane import Options
 from pumice.local.errors import LocalError
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
-from pumice.local.stack import Order, StackOptions, read_order, write_order
+from pumice.local.stack import HolderConfig, StackOptions, read_holder_config, write_holder_config
 from pumice.local.state import State
 from shared.contracts.permissions import permissions
 
@@ -76,12 +76,12 @@ def test_nats_passwords_are_random_and_kept_with_the_data(tmp_path):
 
 
 def test_an_order_for_the_holder_comes_back_as_it_was(tmp_path):
-    wanted = Order(
+    wanted = HolderConfig(
         stack=StackOptions(plane=Options(directory=tmp_path, port=1), flags={"cache": ("--x=1",)}),
         binaries={"etcd": tmp_path / "etcd"},
     )
-    write_order(tmp_path, wanted)
-    assert read_order(tmp_path) == wanted
+    write_holder_config(tmp_path, wanted)
+    assert read_holder_config(tmp_path) == wanted
 
 
 def test_a_state_is_read_as_written_and_none_when_nothing_ran(tmp_path):
