@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.answers.asking import AnswerError, Asker, Place, Watched
-from pumice.cli.called import is_plugin
+from pumice.cli.program import is_plugin
 
 FORMS: Final = ("text", "wide", "json", "yaml", "name")
 

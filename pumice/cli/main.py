@@ -17,8 +17,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
-from pumice.cli.called import silence_stdout
-from pumice.cli.called import words as called
+from pumice.cli.program import called_as, silence_stdout
 from pumice.local.errors import LocalError, WrongSettingError
 
 INTERRUPTED: Final = 130
@@ -180,7 +179,7 @@ def _run_command(name: str, entry: Entry, words: list[str]) -> int:
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"{called()} {name}",
+        prog=f"{called_as()} {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -213,13 +212,13 @@ def _help() -> str:
     lines = [f"  {name:<{width}}  {entry.help}" for name, entry in COMMANDS.items()]
     return "\n".join(
         [
-            f"usage: {called()} COMMAND [...]",
+            f"usage: {called_as()} COMMAND [...]",
             "",
             "A batch scheduling system for Kubernetes, wire-compatible with Volcano.",
             "",
             "commands:",
             *lines,
             "",
-            f"`{called()} COMMAND --help` tells more about one of them.",
+            f"`{called_as()} COMMAND --help` tells more about one of them.",
         ]
     )

@@ -150,7 +150,7 @@ def _value(flag: Flag, text: str) -> Value:
         raise FlagError(reason) from None
 
 
-def _truth(text: str) -> bool:
+def _boolean(text: str) -> bool:
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     raise FlagError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
@@ -198,7 +198,7 @@ def _modules(text: str) -> str:
 
 
 STRING: Final = Kind("string", str, "")
-BOOL: Final = Kind("", _truth, False, bare="true")  # noqa: FBT003 - the zero of a bool
+BOOL: Final = Kind("", _boolean, False, bare="true")  # noqa: FBT003 - the zero of a bool
 INT: Final = Kind("int", _integer(64), 0)
 INT32: Final = Kind("int32", _integer(32), 0)
 DURATION: Final = Kind("duration", _duration, "")

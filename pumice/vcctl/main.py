@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from pumice.cli.called import silence_stdout
+from pumice.cli.program import silence_stdout
 from pumice.vcctl.commands import program
 from pumice.vcctl.flags import Failure, Value
 from pumice.vcctl.tree import Path, run

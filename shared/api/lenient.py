@@ -1,4 +1,4 @@
-"""Views without their bounds, for those who name every fault of an object themselves.
+"""Views without their bounds, for rules that report every fault of an object.
 
 A view refuses at the first value beyond its bounds, with msgspec's words. Admission reads objects
 that are to be judged by rules, so it decodes them with a twin of the view: same fields, same names
@@ -28,11 +28,11 @@ def lenient(raw: object, view: type[V]) -> V:
     Raises msgspec.ValidationError where a value is of another type altogether.
     """
     plain = msgspec.json.encode(without_nulls(raw))
-    return cast("V", msgspec.json.decode(plain, type=_twin(view)))
+    return cast("V", msgspec.json.decode(plain, type=_without_bounds(view)))
 
 
 @cache
-def _twin(view: type) -> type:
+def _without_bounds(view: type) -> type:
     hints = typing.get_type_hints(view, include_extras=True)
     fields = [_field(field, hints[field.name]) for field in msgspec.structs.fields(view)]
     return msgspec.defstruct(
@@ -46,7 +46,7 @@ def _twin(view: type) -> type:
 
 
 class _Base(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all twins: those of msgspec's options that are inherited."""
+    """Base of all twins (views without bounds), with the msgspec options that are inherited."""
 
 
 def _properties(view: type) -> dict[str, property]:
@@ -54,7 +54,7 @@ def _properties(view: type) -> dict[str, property]:
 
 
 def _field(field: msgspec.structs.FieldInfo, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
-    kind = _bare(hint)
+    kind = _hint_without_bounds(hint)
     if field.default_factory is not msgspec.NODEFAULT:
         wanted = msgspec.field(default_factory=field.default_factory, name=field.encode_name)
     elif field.default is msgspec.NODEFAULT or isinstance(field.default, View):
@@ -69,18 +69,18 @@ def _field(field: msgspec.structs.FieldInfo, hint: Any) -> tuple[str, Any, Any]:
     return field.name, kind, wanted
 
 
-def _bare(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+def _hint_without_bounds(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return an annotation without bounds; views become twins, enumerations text."""
     origin = typing.get_origin(hint)
     if origin is Annotated:
-        return _bare(typing.get_args(hint)[0])
+        return _hint_without_bounds(typing.get_args(hint)[0])
     if isinstance(hint, type) and origin is None:
         if issubclass(hint, View):
-            return _twin(hint)
+            return _without_bounds(hint)
         return str if issubclass(hint, enum.Enum) else hint
     if origin is None:
         return hint
-    inner = tuple(_bare(argument) for argument in typing.get_args(hint))
+    inner = tuple(_hint_without_bounds(argument) for argument in typing.get_args(hint))
     if origin in {typing.Union, types.UnionType}:
         return typing.Union[tuple(dict.fromkeys(inner))]  # noqa: UP007 - made at run time
     return (dict if origin is Mapping else origin)[inner]

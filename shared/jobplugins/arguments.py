@@ -55,7 +55,7 @@ def _read(
         if not word.startswith("-") or name not in defaults:
             strange.append(word)
         elif isinstance(defaults[name], bool):
-            values[name] = _truth(name, value) if equals else True
+            values[name] = _boolean(name, value) if equals else True
         elif equals:
             values[name] = _typed(name, value, defaults[name])
         elif words:
@@ -65,7 +65,7 @@ def _read(
     return values, strange
 
 
-def _truth(name: str, text: str) -> bool:
+def _boolean(name: str, text: str) -> bool:
     truth = parse_bool(text)
     if truth is None:
         raise BadArgument(f"--{name}={text} is neither true nor false")

@@ -40,7 +40,7 @@ class ForeignJobPlugin(JobPlugin):
     def problems(self, job: Job, arguments: Sequence[str]) -> Iterable[str]:
         """Return what the plugin says, or how it failed; its objects are tried too."""
         try:
-            faults = self._fenced(lambda: _texts(self._plugin.problems(_view(job), arguments)))
+            faults = self._guarded(lambda: _texts(self._plugin.problems(_view(job), arguments)))
             if not faults:
                 self.companions(job, arguments)
         except PluginFailed as failure:
@@ -56,7 +56,7 @@ class ForeignJobPlugin(JobPlugin):
     @override
     def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
         """Return the objects beside the pods. Raises PluginFailed when the plugin fails."""
-        return self._fenced(
+        return self._guarded(
             lambda: [_companion(b) for b in self._plugin.beside(_view(job), arguments)]
         )
 
@@ -65,9 +65,9 @@ class ForeignJobPlugin(JobPlugin):
         self, pod: PodBody, job: Job, task: TaskSpec, index: int, arguments: Sequence[str]
     ) -> None:
         """Let the plugin edit one pod. Raises PluginFailed when it fails."""
-        self._fenced(lambda: self._plugin.edit_pod(pod, _view(job), _task(task), index, arguments))
+        self._guarded(lambda: self._plugin.edit_pod(pod, _view(job), _task(task), index, arguments))
 
-    def _fenced(self, call: Callable[[], T]) -> T:
+    def _guarded(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except Exception as error:

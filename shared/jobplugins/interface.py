@@ -53,7 +53,7 @@ class JobPlugin:
             values = parse(arguments, self.flags)
         except BadArgument as error:
             return (f"spec.plugins.{self.name}: {error}",)
-        return self.misfits(job, values)
+        return self.problems_with_job(job, values)
 
     def hints(self, arguments: Sequence[str]) -> Iterable[str]:
         """Return what of arguments without problems has no effect, as `field: why`."""
@@ -62,7 +62,7 @@ class JobPlugin:
         for word in unknown(arguments, self.flags):
             yield f"spec.plugins.{self.name}: {word!r} has no effect, {why}"
 
-    def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+    def problems_with_job(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Return what is wrong with the job for it; its templates need not be valid."""
         del job, values
         return ()

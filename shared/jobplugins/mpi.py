@@ -34,7 +34,7 @@ class Mpi(JobPlugin):
     }
 
     @override
-    def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+    def problems_with_job(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Refuse a job without the master's task (W23); one without workers may run."""
         if hosts.task_named(job, values["master"]) is None:
             yield (

@@ -35,7 +35,7 @@ class Ray(JobPlugin):
     }
 
     @override
-    def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+    def problems_with_job(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Refuse a job without a head, or whose name is too long for the head's Service."""
         if hosts.task_named(job, values["head"]) is None:
             yield f"spec.plugins.ray: the job has no task {values['head']!r} (--head)"

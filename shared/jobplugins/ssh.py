@@ -57,7 +57,7 @@ class Ssh(JobPlugin):
     """`no-root` is of early Volcano; it is taken and has no effect, as there by now."""
 
     @override
-    def misfits(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+    def problems_with_job(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
         """Refuse half a key pair, a relative path, a job whose name makes no name of a volume."""
         if bool(values["ssh-private-key"]) != bool(values["ssh-public-key"]):
             yield "spec.plugins.ssh: --ssh-private-key and --ssh-public-key go together"

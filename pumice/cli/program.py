@@ -1,4 +1,4 @@
-"""The program towards its shell: the name it was called by, and its end when nothing reads it."""
+"""How the program was called by the shell, and its exit when the reader of its output is gone."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ def is_plugin() -> bool:
     return Path(sys.argv[0]).name.startswith("kubectl")
 
 
-def words() -> str:
+def called_as() -> str:
     """Return the words by which a user calls the program."""
     return "kubectl pumice" if is_plugin() else "pumice"
 
@@ -21,7 +21,7 @@ READER_GONE: Final = 141
 
 
 def silence_stdout() -> int:
-    """Turn standard output away from its closed pipe, at the exit as well; return the exit code.
+    """Redirect standard output to /dev/null, also for the flush at exit; return the exit code.
 
     For a program whose reader is gone (`pumice why | head -1`).
     """
