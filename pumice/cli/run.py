@@ -148,7 +148,9 @@ class _Bus(msgspec.Struct, frozen=True, kw_only=True):
         nats = self.nats
         if nats is None:
             return []
-        return [Supervised(process=nats.process, start=nats.start, must_end=nats.must_end)]
+        return [
+            Supervised(process=nats.process, start=nats.start, needs_restart=nats.needs_restart)
+        ]
 
 
 async def _bus(args: argparse.Namespace, data: Path, stack: AsyncExitStack) -> _Bus:

@@ -184,7 +184,7 @@ class Connection:
                 return
             await session.down.wait()
 
-    def leave(self, session: Session, reason: str) -> None:
+    def drop(self, session: Session, reason: str) -> None:
         """Give up a session for `reason`."""
         self._last_error = reason
         session.break_off()

@@ -105,7 +105,7 @@ class QuorumCheck:
             if not trouble:
                 good_at = now
             elif now - good_at >= GIVE_UP_S:
-                self._connection.leave(session, f"the server has lost the others: {trouble}")
+                self._connection.drop(session, f"the server has lost the others: {trouble}")
             await self._clock.sleep(RETRY_S if trouble else CHECK_EVERY_S)
 
     async def _trouble(self) -> str:

@@ -35,7 +35,7 @@ class Place:
 
     def reaches(self, error: str = "") -> None:
         """Let the API server look at the process behind the APIService."""
-        for place in list(self.stage.core.aggregation.places()):
+        for place in list(self.stage.core.aggregation.extension_servers()):
             self.stage.core.aggregation.note(place, error=error)
 
     def registered(self) -> list[dict[str, Any]]:
