@@ -38,7 +38,7 @@ class _Unannounced(NatsServer):
 
 
 class CuttableRoutes:
-    """The way from each server to each other one, by a proxy of its own."""
+    """The routes between the servers, each through a proxy of its own."""
 
     def __init__(self, ports: list[int]) -> None:
         self._routes = {
@@ -71,9 +71,9 @@ class CuttableRoutes:
         await asyncio.sleep(0)  # connections end
 
     def of(self, number: int) -> Iterator[Proxy]:
-        """Yield the ways from and to a server."""
-        for way, (proxy, _) in self._routes.items():
-            if number in way:
+        """Yield the proxies of the routes from and to a server."""
+        for ends, (proxy, _) in self._routes.items():
+            if number in ends:
                 yield proxy
 
 
@@ -155,17 +155,17 @@ class NatsCluster:
         `silently` as a network does that drops packets: no connection ends.
         """
         assert self._routes, "made to be cuttable"
-        for way in self._routes.of(number):
+        for proxy in self._routes.of(number):
             if silently:
-                way.silence()
+                proxy.silence()
             else:
-                way.cut()
+                proxy.cut()
 
     def rejoin(self, number: int) -> None:
         """Let a server reach the others again."""
         assert self._routes, "made to be cuttable"
-        for way in self._routes.of(number):
-            way.mend()
+        for proxy in self._routes.of(number):
+            proxy.mend()
 
     async def lose_disk(self, number: int) -> None:
         """Kill a server and remove everything that it has stored."""

@@ -41,7 +41,7 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     core = ApiServer(now=time.time, uids=lambda: str(uuid.uuid4()))
     kept = Journal(directory / "objects.jsonl") if journal else None
     if kept is not None:
-        core.bring_back(kept)
+        core.load_journal(kept)
     pki = directory / "pki"
     token = (pki / "tokens.csv").read_text("utf-8").split(",", 1)[0]
     tls = tls_of(

@@ -55,7 +55,7 @@ class ApiServer:
         self._definitions = _Definitions(self.world)
         self._owners = GarbageCollector(self.world)
         self._kubelets = Kubelets(self.world)
-        store.listeners.append(self._spread)
+        store.listeners.append(self._notify_watches)
         for name in _NAMESPACES:
             self._add_namespace(name)
         for name, value in _PRIORITIES:
@@ -75,7 +75,7 @@ class ApiServer:
         while not (self._owners.is_idle and self._definitions.is_idle):
             self._definitions.work()
             self._owners.work()
-        self._look_at_watches()
+        self._end_and_bookmark_watches()
 
     def due_at(self) -> float | None:
         """Return when `tick` has something to do (unix seconds), None while nothing is foreseen."""
@@ -88,7 +88,7 @@ class ApiServer:
                 times += [watch.ends_at] if watch.ends_at is not None else []
         return min(times, default=None)
 
-    def cut(self) -> None:
+    def end_watches(self) -> None:
         """End all watches."""
         for watches in self._watches.values():
             for watch in list(watches):
@@ -104,10 +104,10 @@ class ApiServer:
         self._owners.index(resource_id, obj)
         self._kubelets.index(resource_id, obj)
 
-    def bring_back(self, journal: Journal) -> None:
-        """Restore the objects of a journal and follow with changes; before the first request.
+    def load_journal(self, journal: Journal) -> None:
+        """Restore the objects of a journal, and write all changes to it; before the first request.
 
-        Watches and pages of before start anew: their past is not known here.
+        Watches and paged lists from before get 410 and begin anew: past changes are not kept.
         """
         version = journal.version()
         for resource, key, entry in journal.load():
@@ -158,7 +158,7 @@ class ApiServer:
             raise wrong_method()
         return (yield from writing.create(self.world, found))
 
-    def _spread(self, change: Change, obj: Object) -> None:
+    def _notify_watches(self, change: Change, obj: Object) -> None:
         del obj
         watches = self._watches.get(change.resource)
         if not watches:
@@ -167,7 +167,7 @@ class ApiServer:
         for watch in watches:
             watch.feed(change, lines)
 
-    def _look_at_watches(self) -> None:
+    def _end_and_bookmark_watches(self) -> None:
         now = self.world.now()
         for resource, watches in list(self._watches.items()):
             for watch in watches:

@@ -65,7 +65,7 @@ class HttpFrontend:
                 tasks.create_task(self._front_proxy.run(), name="front-proxy")
                 await self._run_timers()
         finally:
-            self._core.cut()
+            self._core.end_watches()
             await runner.cleanup()
             if self._journal is not None:
                 self._journal.flush()

@@ -51,7 +51,7 @@ class Kubelets:
                 self._make_ready(key)
             elif self._current.get(key) == number:
                 del self._current[key]
-                self._play(key)
+                self._run_stage(key)
 
     def index(self, resource: str, obj: Object) -> None:
         """Take in an object that a journal brought back."""
@@ -114,7 +114,7 @@ class Kubelets:
         elif phase == "Running" and _RUN in annotations:
             self._at(_seconds(annotations, _RUN), PODS, key)
 
-    def _play(self, key: str) -> None:
+    def _run_stage(self, key: str) -> None:
         entry = self._world.store.get(PODS, key)
         if entry is None:
             return

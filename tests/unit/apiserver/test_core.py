@@ -275,7 +275,7 @@ def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_pat
         file.write(b'{"resource":"torn')
     second = World()
     journal = Journal(tmp_path / "objects.jsonl")
-    second.core.bring_back(journal)
+    second.core.load_journal(journal)
     assert second.ask("GET", f"{MAPS}/a")[1] == first.ask("GET", f"{MAPS}/a")[1]
     assert second.ask("GET", f"{MAPS}/b")[0] == 404
     assert second.core.world.store.version >= first.core.world.store.version
