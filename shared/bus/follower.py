@@ -4,7 +4,7 @@ Each interruption opens a new consumer. If the stream is the same one (its `crea
 holds what we have read, reading goes on behind the last message; otherwise, or when we were away
 longer than tombstones live, a `Reset` tells the reader to forget what it knows.
 
-With a pace (`shared.bus.pace`) it goes on to read in bites, until messages are wanted as they come.
+With a pace (`shared.bus.pace`) it then reads in batches, and live while questions come.
 
 The replay asks without waiting until the server answers that there is nothing left. That moment
 is `CaughtUp`, taken from the server's own reading position: the pending counter in messages, and a

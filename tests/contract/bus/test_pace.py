@@ -1,4 +1,4 @@
-"""Reading in bites: what is read when nothing was asked, and what a question has read."""
+"""Reading in batches: what is read when nothing was asked, and what a question has read."""
 
 import asyncio
 
@@ -83,7 +83,7 @@ class HeldClock(SystemClock):
         return self.at
 
 
-async def test_bites_begin_again_when_nothing_was_asked_for_a_while(bus, declared, subjects):
+async def test_batches_begin_again_when_nothing_was_asked_for_a_while(bus, declared, subjects):
     clock, stream = HeldClock(), declared.state
     pace = Pace(clock, lag_s=NEVER_S)
     async with following(bus, stream, subjects, pace) as reader:
