@@ -3,8 +3,8 @@
 The replica belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
 answering take turns in it; a question that is imagined through is undone before its turn ends.
 
-While nothing is asked, the bus is read in batches (`shared.bus.pace`). The question that ends such a
-time first has everything read and folded that the bus had when it was asked.
+While nothing is asked, the bus is read in batches (`shared.bus.pace`). The next question then has
+everything read and folded first that the bus had when it was asked.
 """
 
 import asyncio
