@@ -1,4 +1,4 @@
-"""What the bus says of intents: each that was stored ends in exactly one outcome.
+"""Checks on the bus that each stored intent ends in exactly one outcome.
 
 Reads the messages as the server stores them, which no process of the simulation can hide.
 """
@@ -11,11 +11,11 @@ from shared.contracts.messages import BindGang
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 
-Told = tuple[str, dict[str, Any]]
+StoryText = tuple[str, dict[str, Any]]
 
 
-class Ledger:
-    """Pairs commands with outcomes."""
+class IntentOutcomes:
+    """Counts the outcomes of each intent."""
 
     def __init__(self, cluster: str) -> None:
         prefix = Subjects(cluster=cluster).prefix
@@ -25,8 +25,8 @@ class Ledger:
         self._outcome = f"{prefix}.outcome.p"
         self._intents: dict[str, int] = {}
 
-    def take(self, message: Stored) -> Told | None:
-        """Take a stored message; return what the story tells of it, None for mere chatter."""
+    def take(self, message: Stored) -> StoryText | None:
+        """Take a stored message; return its text for the story, None if it is of no interest."""
         subject = message.subject
         try:
             if subject.startswith(self._command):
@@ -56,7 +56,7 @@ class Ledger:
             if outcomes != 1
         ]
 
-    def _take_command(self, payload: bytes) -> Told:
+    def _take_command(self, payload: bytes) -> StoryText:
         command = codec.decode_command(payload)
         self._intents.setdefault(command.id, 0)
         if isinstance(command, BindGang):
@@ -69,7 +69,7 @@ class Ledger:
             "for": command.preemptor.pod if command.preemptor else "",
         }
 
-    def _take_outcome(self, payload: bytes) -> Told:
+    def _take_outcome(self, payload: bytes) -> StoryText:
         outcome = codec.decode_outcome(payload)
         self._intents[outcome.intent] = self._intents.get(outcome.intent, 0) + 1
         results = {item.pod: f"{item.result.value} {item.message}" for item in outcome.items}

@@ -23,7 +23,7 @@ from services.cache.adapters import watcher
 from shared.contracts.permissions import permissions
 from tests.sim import hostile, lasting_messages, nemeses, workloads
 from tests.sim.cluster import Cluster, Judge, Refused
-from tests.sim.intents import Ledger
+from tests.sim.intents import IntentOutcomes
 from tests.sim.machine import SERVICES, Machine
 from tests.sim.network import ApiFaults, FaultyNetwork
 from tests.sim.request_counts import RequestCounts
@@ -88,7 +88,7 @@ class Simulation:
         self.nats = self._make_nats(clock.now, of_three="nats_of_three" in nemesis_names)
         self.server = make_server(clock.now, seed)
         self.cluster = Cluster(self.server, self.story)
-        self.ledger = Ledger("local")
+        self.intents = IntentOutcomes("local")
         self.nats.stored = self._stored
         self.conf = CONFS.get(workload, "")
         self._workload = workload
@@ -234,7 +234,7 @@ class Simulation:
 
     def _is_settled(self) -> bool:
         """Tell whether all has come to its end, or there is no need to wait for it any more."""
-        return bool(self.judge.violations) or not (self._unfinished() or self.ledger.open())
+        return bool(self.judge.violations) or not (self._unfinished() or self.intents.open())
 
     def _streams_are_clean(self) -> bool:
         """Tell whether the last deletions have reached the streams."""
@@ -245,7 +245,7 @@ class Simulation:
             self.judge.broken(text.split()[1], text)
         for gang, placed in sorted(self._partial_gangs().items()):
             self.judge.broken(gang, f"gang {gang} has only {placed} pods on nodes")
-        for identity, text in self.ledger.broken():
+        for identity, text in self.intents.broken():
             self.judge.broken(identity, text)
         for subject, text in lasting_messages.lasting(self.nats, self.cluster):
             self.judge.broken(subject, text)
@@ -261,7 +261,7 @@ class Simulation:
         return self.judge.partial_gangs(minimum)
 
     def _stored(self, stream: str, message: Stored) -> None:
-        told = self.ledger.take(message)
+        told = self.intents.take(message)
         if told is not None:
             what, about = told
             self.story.tell("nats", what, seq=message.sequence, **about)
