@@ -66,7 +66,7 @@ def screen(story: Story, now_s: float, width: int, height: int) -> str:
 
 
 def plain(story: Story) -> str:
-    """Return what an output that is no terminal gets."""
+    """Return what a stream that is no terminal gets."""
     out = io.StringIO()
     output = PlainOutput(out)
     output.report(story.log)

@@ -1,4 +1,4 @@
-"""Which output an output gets, and what the two write."""
+"""Which output a stream gets, and what the two write."""
 
 import io
 
@@ -13,7 +13,7 @@ from tests.unit.demo.objects import full_cluster
 
 
 class Screenlike(io.StringIO):
-    """An output that says of itself what a terminal says."""
+    """A stream that calls itself a terminal."""
 
     def __init__(self, encoding: str = "utf-8", *, tty: bool = True) -> None:
         super().__init__()
