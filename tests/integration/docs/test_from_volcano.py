@@ -234,7 +234,7 @@ async def test_there_and_back_with_no_pod_restarted(tmp_path: Path, shell) -> No
         old = await uids(api, "old")
         assert len(old) == 2
 
-        await follow("There")
+        await follow("From Volcano to Pumice")
         assert (tmp_path / "scheduler.conf").read_text() == CONFIGURATION
         words = ("--kubeconfig", str(plane.kubeconfig))
         conf = str(tmp_path / "scheduler.conf")
@@ -257,7 +257,7 @@ async def test_there_and_back_with_no_pod_restarted(tmp_path: Path, shell) -> No
             kept = {name: await uids(api, name) for name in ("waiting", "new")}
             await services.stop()
 
-        await follow("Back")
+        await follow("Back to Volcano")
         assert {name: await uids(api, name) for name in kept} == kept
         done = await asyncio.to_thread(
             shell,
