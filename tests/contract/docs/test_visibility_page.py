@@ -14,7 +14,7 @@ from pumice.local.ports import free_port
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.support import pages
-from tests.support.visibility import Told, explained, lived, pending, serving_api, tree
+from tests.support.visibility import FixedAnswers, explained, lived, pending, serving_api, tree
 
 PAGE = pages.ROOT / "docs" / "visibility.md"
 LINES = [
@@ -38,7 +38,7 @@ SAYS = {
 @pytest.fixture
 async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
     """A cluster where one job waits, and the kubeconfig of its administrator."""
-    told = Told(
+    told = FixedAnswers(
         jobs=[pending("default", "my-job")],
         queues=[tree("root"), tree("default", "root")],
         explanations={
