@@ -159,7 +159,7 @@ class _Wiring:
                 list(self._informers.by_kind), seal=Seal(self._settings.state_key.reveal())
             ),
             self._informers,
-            on_marker=self._tenure.hear,
+            on_marker=self._tenure.observe,
             on_synced=self._synced,
             gate=context.readiness.gate("state"),
             contain=self._contain,
