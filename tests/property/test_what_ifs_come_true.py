@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.decide import configure, decide
@@ -224,8 +224,19 @@ def told(answer: WhatIfStatus) -> Counter[tuple[str, str]]:
     return Counter({(each.task, each.node): each.pods for each in answer.placements})
 
 
-@settings(max_examples=200, deadline=None)
 @needs_hits(at_least=60)
+@settings(max_examples=200, deadline=None)
+@example(
+    drawn={
+        "nodes": ["1", "1", "4"],
+        "capability": {},
+        "running": [(0, "500m", "a"), (2, "2", "a")],
+        "gangs": [],
+        "waiting": [],
+    },
+    question={"tasks": [(2, "1")], "queue": "a", "priority": "", "least": 0},
+    conf=CONFIGURATIONS[2],
+).via("once the victim is gone, both pods go to its node, not one to the node that was free")
 @given(worlds, asked, st.sampled_from(CONFIGURATIONS))
 def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
     drawn: Json, question: Json, conf: str
@@ -244,8 +255,8 @@ def test_a_job_that_is_said_to_start_now_does_so_on_those_nodes(
         assert cluster.bound == told(answer)
 
 
-@settings(max_examples=100, deadline=None)
 @needs_hits(at_least=20)
+@settings(max_examples=100, deadline=None)
 @given(worlds, asked, st.sampled_from([CONFIGURATIONS[0], CONFIGURATIONS[1]]))
 def test_pods_of_a_drained_node_go_where_it_is_said_and_the_job_beside_them_too(
     drawn: Json, question: Json, conf: str
@@ -273,8 +284,8 @@ def at_rest(world: World, conf: str) -> World:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @needs_hits(at_least=10)
+@settings(max_examples=60, deadline=None)
 @given(worlds, asked, st.sampled_from(CONFIGURATIONS))
 def test_it_does_so_among_many_that_wait_where_the_cluster_has_come_to_rest(
     drawn: Json, question: Json, conf: str
@@ -327,8 +338,8 @@ def ledger_names(state: Any) -> list[str]:
     return [name for at, name in enumerate(names) if name and state.nodes.column(name) == at]
 
 
-@settings(max_examples=150, deadline=None)
 @needs_hits(at_least=60)
+@settings(max_examples=150, deadline=None)
 @given(worlds, st.one_of(st.none(), asked), changes, st.sampled_from(CONFIGURATIONS))
 def test_a_question_leaves_the_cluster_state_as_it_was(
     drawn: Json, question: Json | None, change: Json, conf: str

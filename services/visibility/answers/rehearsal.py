@@ -121,11 +121,16 @@ class Rehearsal(Imagined):
         return task is not None and bool(task.fact_node)
 
     def _leave(self, victims: Iterable[Eviction]) -> None:
-        intent = self._intent()
+        """Let victims be gone in the next cycle, which places anew what they made room for.
+
+        They fail rather than succeed: a pod that has succeeded counts for its gang's minimum.
+        """
         for victim in victims:
-            self._restore_later(victim.uid, intent)
             self.evicted[victim.uid] = victim
-            self._cluster_state.assume_evictions(intent, [victim])
+            task = self._cluster_state.task(victim.uid)
+            job = self._cluster_state.jobs.get(victim.job)
+            if task is not None and job is not None:
+                self.settle(job, [task], TaskStatus.FAILED)
 
     def _restore_later(self, uid: str, intent: str) -> None:
         before: Assumption | None = self._cluster_state.assumptions.get(uid)
