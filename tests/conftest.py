@@ -30,6 +30,8 @@ MARKS = {
 ON_REAL_SERVERS = {"contract", "integration", "restart"}
 ON_REAL_SERVERS_S = 150
 """Long enough for a few waits of a test to end with their own words where the machine is busy."""
+LAWS_S = 3600
+"""Laws compute in what the other stages leave of the machine, which may be a fiftieth of it."""
 REAL_API_SERVER = Path("contract", "apiserver")
 """A contract that is held with the real API server, and so has the marks of its tests."""
 PACKAGE = "__init__.py"
@@ -67,14 +69,21 @@ def folder_of(file: Path) -> str:
     return "integration" if file.is_relative_to(REAL_API_SERVER) else file.parts[0]
 
 
+def limit_of(item: pytest.Item, folder: str) -> int | None:
+    """Return the seconds that a test may last, if its folder or marks say so."""
+    if item.get_closest_marker("laws") is not None:
+        return LAWS_S
+    return ON_REAL_SERVERS_S if folder in ON_REAL_SERVERS else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         folder = folder_of(item.path.relative_to(here))
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)
-        if folder in ON_REAL_SERVERS and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(ON_REAL_SERVERS_S))
+        if item.get_closest_marker("timeout") is None and (limit := limit_of(item, folder)):
+            item.add_marker(pytest.mark.timeout(limit))
         fixtures = getattr(item, "fixturenames", ())
         if "programs" in fixtures:
             item.add_marker("helm" if "charting" in fixtures else "kubectl")

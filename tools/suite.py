@@ -43,7 +43,7 @@ STAGES = {
         [str(BIN / "lint-imports")],
     ],
     "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", *SERVERLESS]],
-    "laws": [[*PYTEST, "-n", "2", "--timeout", "300", "-m", "laws", *LAWFUL]],
+    "laws": [[*PYTEST, "-n", "2", "-m", "laws", *LAWFUL]],
     "contract": [[*PYTEST, "-n", "4", "-m", "nats and not kubectl and not helm", "tests/contract"]],
     "integration": [
         [
@@ -71,7 +71,7 @@ BESIDE = ("lint", "laws")
 GENTLE = {"laws": ["nice", "-n", "10"]}
 """Stages that compute all the time take what the servers of the others leave of the machine.
 
-So one of their tests may last several times as long as alone.
+So one of their tests may last fifty times as long as alone.
 """
 APART = {"kubectl", "helm", "web"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""

@@ -7,7 +7,6 @@ happens, fails or is late, limits and nodes change in between.
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 from hypothesis import settings, target
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -296,7 +295,6 @@ class LivingCluster(RuleBasedStateMachine):
 LivingCluster.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.timeout(300)  # many days in one test, and others may want the machine
 class TestLivingCluster(LivingCluster.TestCase):
     """Runs the machine."""
 

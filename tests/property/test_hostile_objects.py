@@ -19,8 +19,6 @@ from shared.api import kinds
 from shared.contracts import messages as m
 from tests.support.hostile import objects
 
-pytestmark = pytest.mark.timeout(300)
-
 SETTINGS = {"scheduler_names": ("volcano",), "seed": 0, "gang_message": 10, "settle_s": 0}
 KINDS = sorted(Worker(**SETTINGS, mindcluster=True).kinds)
 _ALL = (

@@ -7,7 +7,6 @@ they went are nominated.
 
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from typing_extensions import override
@@ -263,7 +262,6 @@ steps = st.one_of(
 histories = st.lists(steps, min_size=6, max_size=24)
 
 
-@pytest.mark.timeout(300)  # many cycles of two workers, and others may want the machine
 @needs_hits(at_least=5)
 @settings(max_examples=60, deadline=None)
 @given(

@@ -4,7 +4,6 @@ Both live through the same history; each sees the statuses that it wanted itself
 says of a waiting job it also says in the words of the second.
 """
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +53,6 @@ steps = st.one_of(
 )
 
 
-@pytest.mark.timeout(300)  # many cycles of two workers, and others may want the machine
 @needs_hits(at_least=40)
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(CONFIGURATIONS), st.lists(steps, min_size=10, max_size=50))

@@ -15,8 +15,6 @@ from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import simulate
 from tests.sim.story import Story
 
-pytestmark = pytest.mark.timeout(300)
-
 SEEDS = range(12)
 
 

@@ -13,8 +13,6 @@ from tests.sim.workloads import NAMESPACE, gang
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
 
-pytestmark = pytest.mark.timeout(300)
-
 
 async def cleared(sim: "Simulation") -> None:
     """Gangs whose pods somebody clears away as soon as they have succeeded."""

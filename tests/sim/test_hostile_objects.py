@@ -21,8 +21,6 @@ from tests.sim.hostile import healthy_gang, nothing_is_left, what_is_set_aside
 from tests.sim.simulation import Simulation, simulate
 from tests.support import world
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize("seed", [2, 9])
 def test_hostile_objects_end_no_service_and_delay_no_healthy_job(seed: int) -> None:

@@ -5,11 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.sim.simulation import simulate
-
-pytestmark = pytest.mark.timeout(900)  # four simulations, in what other stages leave of the machine
 
 ROOT = Path(__file__).parents[2]
 SEED = 4

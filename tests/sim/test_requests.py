@@ -11,8 +11,6 @@ from tests.sim.simulation import Simulation, simulate
 from tests.sim.wire import CoreTransport
 from tests.support import world
 
-pytestmark = pytest.mark.timeout(300)
-
 MOST_PER_SECOND = 43
 """Of one process, at its start: the declarer looks for eight streams and eight consumers, makes
 them, and looks at the streams again."""

@@ -8,8 +8,6 @@ from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import choose, simulate
 from tests.sim.workloads import WORKLOADS
 
-pytestmark = pytest.mark.timeout(300)
-
 SEEDS = range(5)
 
 

@@ -25,8 +25,6 @@ from tests.support.simloop import SimClock
 if TYPE_CHECKING:
     from shared.kube.wire import Request
 
-pytestmark = pytest.mark.timeout(300)
-
 OWN, OTHER = "volcano", "second"
 """Names of the schedulers, of their NodeShards and of the Leases that they act under."""
 LETTERS = {"a": OWN, "y": OTHER}

@@ -21,8 +21,6 @@ from tests.support.simloop import SimClock
 if TYPE_CHECKING:
     from shared.kube.wire import Request
 
-pytestmark = pytest.mark.timeout(300)
-
 FIRST, SECOND = "a", "y"
 """Letters of the replicas of each."""
 LEASES = {"binder": "volcano", "controller": "vc-controller-manager"}

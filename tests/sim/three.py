@@ -236,9 +236,9 @@ class ThreeServers(MemoryNats):
             self._copying.pop(mark, None)
         if self._leader_of.get(stream) == leader:
             super().receive(connection, frame)
-        elif self._rng.random() < 0.5 and connection.permits(
-            frame.subject
-        ):  # the next leader has it
+            return
+        next_leader_has_it = self._rng.random() < 0.5
+        if next_leader_has_it and connection.permits(frame.subject):
             super().receive(connection, msgspec.structs.replace(frame, reply=""))
 
     def _read_from_old(self, connection: ServerConnection, frame: Frame) -> bool:

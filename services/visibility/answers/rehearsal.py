@@ -4,8 +4,9 @@
         rehearsal.put(QUEUE, changed)
         rehearsal.cycle()
 
-Facts are folded as they would be, a plan is assumed as the scheduler assumes one that it has
-published, and at the end each step is taken back (`Imagined`). Nothing leaves the process.
+Facts are folded as they would be. A plan is assumed as the scheduler assumes one that it has
+published, and its victims are gone before the next cycle. At the end each step is taken back
+(`Imagined`). Nothing leaves the process.
 """
 
 from collections.abc import Iterable

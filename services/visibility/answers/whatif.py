@@ -5,7 +5,7 @@ again (`rehearsal`). Between cycles the controller is simulated: a job that has 
 gets its pods, and the pods of a drained node come again, to wait for another one. A waiting
 job's own ones are not known here, since Jobs travel sealed (ADR 18): an even share of its group's
 minimum stands in for each. Of a bind it is taken that it succeeds, of an eviction that the pod
-leaves.
+is gone before the next cycle.
 """
 
 from collections import Counter

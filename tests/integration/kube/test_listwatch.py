@@ -120,8 +120,8 @@ async def test_a_missing_right_names_verb_and_kind(accounts: Accounts, tmp_path:
     file = tmp_path / "kubeconfig"
     file.write_text(accounts.kubeconfig(token=await accounts.token("nobody")))
     async with (
-        await connect(str(file), user_agent="nobody") as nobody,
-        watching(ListWatch(nobody, POD, times=TIMES)) as items,
+        await connect(str(file), user_agent="nobody") as without_rights,
+        watching(ListWatch(without_rights, POD, times=TIMES)) as items,
     ):
         denied = await anext(items)
     assert isinstance(denied, Unavailable)
