@@ -188,6 +188,19 @@ class Api:
                 for line in lines:
                     yield json.loads(line)
 
+    async def follow(self, plural: str, namespace: str = "", rv: str = "") -> AsyncIterator[dict]:
+        """Yield the changes of objects from `rv` without end.
+
+        An API server may end the watch of a reader that it finds too slow, as a test on a busy
+        machine can be. The next watch begins where that one ended.
+        """
+        while True:
+            async for event in self.watch(plural, namespace, rv):
+                assert event["type"] != "ERROR", event
+                rv = event["object"]["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    yield event
+
 
 @asynccontextmanager
 async def connect(kubeconfig: str | Path) -> AsyncIterator[Api]:

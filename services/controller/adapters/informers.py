@@ -1,9 +1,10 @@
-"""The controller's copy of the cluster: STATE and the answers to own writes, folded by three rules.
+"""The controller's copy of the cluster: STATE and the answers to own writes, folded by these rules.
 
 For one uid the higher resourceVersion wins; another uid under a name is a deletion and an addition;
-a uid whose deletion was confirmed to this process exists no more, whatever STATE still says. A
-reconciliation that follows a write therefore sees the write, although its fact comes later, and
-never acts on what it has changed itself.
+a uid whose deletion was confirmed to this process exists no more, whatever STATE still says, and
+one whose end STATE has told, whatever the answer to an earlier request says. A reconciliation that
+follows a write therefore sees the write, although its fact comes later, and never acts on what it
+has changed itself.
 
 Each kind has a `Store`. A kind on which others depend has a handler, which says what a change of it
 has to reconcile (`Touched`); an object of any other kind is to be reconciled itself.
@@ -11,6 +12,7 @@ has to reconcile (`Touched`); an object of any other kind is to be reconciled it
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from services.controller.adapters.store import (
     Change,
     Identity,
     ObjectRef,
+    RecentDeletions,
     Touched,
     identity_of,
 )
@@ -87,12 +90,20 @@ class Informers(Stores):
         """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
         self._gone: dict[str, None] = {}
         """Uids whose deletion was confirmed, until STATE tells of it."""
+        self._deletions = RecentDeletions()
         self._unseen: dict[ObjectRef, str] | None = None
         self._on_change: list[Callable[[Touched], None]] = []
 
     def on_change(self, call: Callable[[Touched], None]) -> None:
         """Have `call` called with what each change touches."""
         self._on_change.append(call)
+
+    def request(self) -> AbstractContextManager[None]:
+        """Surround a request, with `written` or `deleted` for its answer.
+
+        What STATE has told meanwhile of the end of an object counts, however late the answer.
+        """
+        return self._deletions.request()
 
     def fold(self, facts: Iterable[Fact]) -> Touched:
         """Take facts; ValidationError names an object that the cache should not have published."""
@@ -119,6 +130,8 @@ class Informers(Stores):
         """
         touched, found = Touched(), kinds.decode(kind, answer)
         identity = identity_of(found)
+        if identity.uid in self._deletions:
+            return touched
         if kind is not kinds.JOB or identity.key not in self.oversized:
             self._put(kind.token, identity, found, touched)
         return self._notify(touched)
@@ -126,7 +139,8 @@ class Informers(Stores):
     def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
         """Take the confirmation that an own delete has removed an object."""
         touched = Touched()
-        self._gone[uid] = None
+        if uid not in self._deletions:
+            self._gone[uid] = None
         self._drop(kind.token, key, uid, touched)
         return self._notify(touched)
 
@@ -200,6 +214,7 @@ class Informers(Stores):
             self._handle(token, change, touched)
 
     def _drop(self, token: str, key: str, uid: str, touched: Touched) -> None:
+        self._deletions.add(uid)
         if token == kinds.JOB.token:
             self.oversized.pop(key, None)
         self._handle(token, self.by_kind[token].drop(key, uid), touched)
@@ -210,6 +225,7 @@ class Informers(Stores):
             return
         handler = self._handlers[token]
         if change.replaced:
+            self._deletions.add(change.replaced)
             handler(Change(change.key, change.before, None), touched)
             handler(Change(change.key, None, change.after), touched)
         else:

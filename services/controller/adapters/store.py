@@ -5,6 +5,7 @@ under a key replaces the object; the `Change` that `put` returns has both.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -58,6 +59,44 @@ def identity_of(found: Any) -> Identity:  # noqa: ANN401 - any view with metadat
     return Identity(meta.key, meta.uid, int(meta.resource_version or 0))
 
 
+class RecentDeletions:
+    """Uids of objects that are gone, for as long as an answer may show them as they were.
+
+    The answer to a request and the fact that its object is gone come by two connections, in either
+    order.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[int, None] = {}
+        """Numbers of the requests under way, the oldest first."""
+        self._begun = 0
+        self._gone_at: dict[str, int] = {}
+        """Uid → number of the last request that had begun when it went, the first to go first."""
+
+    def __contains__(self, uid: str) -> bool:
+        """Tell whether an object of this uid went during a request that is still under way."""
+        return uid in self._gone_at
+
+    def add(self, uid: str) -> None:
+        """Remember that an object is gone, if any request is under way."""
+        if self._requests:
+            self._gone_at.setdefault(uid, self._begun)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Keep what goes until this request, and every one that began before it, has its answer."""
+        self._begun += 1
+        number = self._begun
+        self._requests[number] = None
+        try:
+            yield
+        finally:
+            del self._requests[number]
+            oldest = next(iter(self._requests), self._begun + 1)
+            while self._gone_at and next(iter(self._gone_at.values())) < oldest:
+                del self._gone_at[next(iter(self._gone_at))]
+
+
 T = TypeVar("T")
 
 
@@ -67,8 +106,8 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     key: str
     before: T | None
     after: T | None
-    replaced: bool = False
-    """Whether the two have different uids."""
+    replaced: str = ""
+    """Uid of the object before, if the one after has another."""
 
     @property
     def present(self) -> T:
@@ -147,11 +186,11 @@ class Store(Mapping[str, T]):
 
     def put(self, identity: Identity, found: T) -> Change[T] | None:
         """Take an object; returns None for a version that is not newer."""
-        key, known, replaced = identity.key, self._identities.get(identity.key), False
-        if known is not None:
-            replaced = known.uid != identity.uid
-            if not replaced and known.rv >= identity.rv:
-                return None
+        key, known, replaced = identity.key, self._identities.get(identity.key), ""
+        if known is not None and known.uid != identity.uid:
+            replaced = known.uid
+        elif known is not None and known.rv >= identity.rv:
+            return None
         before = self._objects.get(key)
         self._identities[key] = identity
         self._objects[key] = found

@@ -38,9 +38,10 @@ class Writer:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> bytes:
         """Return an object as the API server has it."""
-        async with self.queue.slot():
-            answer = await self._kube.get(kind, namespace, name)
-        self._fold(kind, answer)
+        with self._informers.request():
+            async with self.queue.slot():
+                answer = await self._kube.get(kind, namespace, name)
+            self._fold(kind, answer)
         return answer
 
     async def get_job(self, namespace: str, name: str) -> Job | None:
@@ -56,8 +57,9 @@ class Writer:
     ) -> bytes:
         """Create an object and return it. Raises AlreadyExists when the name is in use."""
         request = self._kube.create(kind, namespace, body)
-        answer = await self._send("create", kind, request, rank)
-        self._fold(kind, answer)
+        with self._informers.request():
+            answer = await self._send("create", kind, request, rank)
+            self._fold(kind, answer)
         return answer
 
     async def create_job(self, job: Job) -> Job:
@@ -92,15 +94,17 @@ class Writer:
             subresource=subresource,
         )
         try:
-            answer = await self._send("patch", kind, request)
-        except Gone:
-            self._fold_gone(kind, meta)
-            raise
+            with self._informers.request():
+                try:
+                    answer = await self._send("patch", kind, request)
+                except Gone:
+                    self._fold_gone(kind, meta)
+                    raise
+                self._fold(kind, answer)
         except Conflict:
             if version:
                 await self.get(kind, namespace, name)
             raise
-        self._fold(kind, answer)
 
     async def patch_status(
         self, kind: Kind, meta: ObjectMeta, before: object, after: object
@@ -124,19 +128,20 @@ class Writer:
         request = self._kube.delete(
             kind, meta.namespace, meta.name, uid=meta.uid, propagation=propagation
         )
-        try:
-            answer = await self._send("delete", kind, request)
-        except Gone:
-            self._fold_gone(kind, meta)
-            return
-        left = partial_object(answer).metadata if lingers else ObjectMeta()
-        lives_on = left.deletion_timestamp is not None and (
-            left.finalizers or left.deletion_grace_period_seconds
-        )
-        if lives_on and left.uid == meta.uid:
-            self._fold(kind, answer)
-        else:
-            self._fold_gone(kind, meta)
+        with self._informers.request():
+            try:
+                answer = await self._send("delete", kind, request)
+            except Gone:
+                self._fold_gone(kind, meta)
+                return
+            left = partial_object(answer).metadata if lingers else ObjectMeta()
+            lives_on = left.deletion_timestamp is not None and (
+                left.finalizers or left.deletion_grace_period_seconds
+            )
+            if lives_on and left.uid == meta.uid:
+                self._fold(kind, answer)
+            else:
+                self._fold_gone(kind, meta)
 
     async def _send(
         self, verb: str, kind: Kind, request: Awaitable[bytes], rank: Rank = FIRST

@@ -69,7 +69,7 @@ class Judge:
         self.nodes: dict[str, set[str]] = {}
 
     async def watch(self, desk: Desk, rv: str) -> None:
-        async for event in desk.api.watch("pods", desk.namespace, rv):
+        async for event in desk.api.follow("pods", desk.namespace, rv):
             pod = event["object"]
             if node := pod["spec"].get("nodeName"):
                 self.nodes.setdefault(pod["metadata"]["uid"], set()).add(node)

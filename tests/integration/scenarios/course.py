@@ -122,8 +122,7 @@ async def watched(scene: Scene, name: str) -> AsyncIterator[Course]:
 
     async def follow() -> None:
         rv = listed["metadata"]["resourceVersion"]
-        async for event in scene.api.watch("jobs", scene.namespace, rv):
-            assert event["type"] != "ERROR", event
+        async for event in scene.api.follow("jobs", scene.namespace, rv):
             if event["type"] in {"ADDED", "MODIFIED"}:
                 course.take(event["object"])
 

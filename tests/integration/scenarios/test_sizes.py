@@ -108,12 +108,13 @@ async def a_group_asks_for_all_kinds_of_resources_in_the_terms_of_quotas(scene: 
 async def the_more_important_task_comes_first_when_there_is_no_room_for_both(scene: Scene) -> None:
     master = await scene.priority("master", 100)
     worker = await scene.priority("worker", -50)
-    await scene.node("n0", cpu="2")
-    await scene.node("n1", cpu="2")
     tasks = {name: scene.at_home(name, 2, cpu="1500m") for name in ("minor", "major")}
     tasks["minor"]["template"]["spec"]["priorityClassName"] = worker
     tasks["major"]["template"]["spec"]["priorityClassName"] = master
     await scene.submit("j", tasks["minor"], tasks["major"], min_available=2)
+    await scene.pods(4)
+    await scene.node("n0", cpu="2")
+    await scene.node("n1", cpu="2")
     await scene.phase("j", "Running", running=2, pending=2)
     assert set(await scene.pods(2, phase="Running")) == {"j-major-0", "j-major-1"}
 

@@ -26,9 +26,7 @@ class Pods:
 
     async def follow(self) -> None:
         """Take in all events until cancelled."""
-        async for event in self._api.watch("pods", NAMESPACE):
-            if event["type"] == "BOOKMARK":
-                continue
+        async for event in self._api.follow("pods", NAMESPACE):
             pod = event["object"]
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             status = pod.get("status", {})

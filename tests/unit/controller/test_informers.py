@@ -96,6 +96,26 @@ def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
     assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
 
 
+def test_an_answer_that_is_older_than_the_end_of_a_pod_does_not_bring_it_back(
+    replica: Informers,
+) -> None:
+    replica.fold([fact("pods", pod("u1", 5))])
+    with replica.request():
+        replica.fold([gone("u1")])
+        replica.written(kinds.POD, json.dumps(pod("u1", 6)).encode())
+    assert held(replica) == {}
+
+
+def test_an_answer_about_a_pod_that_was_replaced_meanwhile_changes_nothing(
+    replica: Informers,
+) -> None:
+    replica.fold([fact("pods", pod("u1", 5))])
+    with replica.request():
+        replica.fold([fact("pods", pod("u2", 9, "Pending"))])
+        replica.written(kinds.POD, json.dumps(pod("u1", 6)).encode())
+    assert held(replica) == {NAME: ("u2", "Pending")}
+
+
 def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informers) -> None:
     replica.fold([fact("pods", pod("u1", 5))])
     replica.fold([fact("pods", pod("u2", 9, "Pending"))])
