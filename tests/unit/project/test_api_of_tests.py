@@ -30,9 +30,13 @@ class Watches(Api):
 async def test_a_watch_that_ends_is_begun_again_where_it_ended() -> None:
     first = [event("ADDED", "a", "3"), event("BOOKMARK", "", "5")]
     api = Watches(first, [], [event("DELETED", "a", "7"), event("ERROR", "", "")])
-    seen = []
-    with pytest.raises(AssertionError, match="ERROR"):
+    seen: list[str] = []
+
+    async def read_on() -> None:
         async for each in api.follow("jobs", "ns", "1"):
             seen.append(each["type"])  # noqa: PERF401 - it ends with an error
+
+    with pytest.raises(AssertionError, match="ERROR"):
+        await read_on()
     assert seen == ["ADDED", "DELETED"]
     assert api.begun_at == ["1", "5", "5"]
