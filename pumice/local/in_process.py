@@ -24,6 +24,7 @@ from typing import Final, cast
 import msgspec
 
 from pumice.local.declaring import declare
+from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.listener import Account, Listener
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.names import IN_PROCESS
@@ -34,7 +35,6 @@ from shared.contracts.permissions import EVENTS, permissions
 from shared.contracts.streams import MIB, Streams, streams
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
-from shared.runtime.entry import WRONG_SETTINGS
 from shared.runtime.errors import Rejected
 from shared.runtime.logs import LineWriter, configure, of_service, stderr
 from shared.runtime.service import (
@@ -46,7 +46,7 @@ from shared.runtime.service import (
     tune_garbage_collector,
     until_signal,
 )
-from shared.runtime.settings import load
+from shared.runtime.settings import WRONG_SETTINGS, load
 from shared.runtime.tasks import TaskGroup
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
@@ -107,7 +107,9 @@ async def _serve_all(
     memory = MemoryNats(wall=SystemClock().now, permissions={EVENTS: subscriber.publish})
     account = Account(password=password, subscribe=subscriber.subscribe)
     listener = Listener(memory, {EVENTS: account})
-    await declare(_streams(arguments.cluster), arguments.cluster, dial=memory.client)
+    await declare(
+        _streams(arguments.cluster), arguments.cluster, dial=partial(MemoryClient, memory)
+    )
     try:
         await listener.start(LOOPBACK, arguments.port)
     except OSError as error:
@@ -149,7 +151,7 @@ async def _serve_one(
 def _build(service: str, memory: MemoryNats) -> Build[CommonSettings]:
     """Return what composes a service on the bus in memory."""
     build = importlib.import_module(f"services.{service}.app").build
-    made = build if service in _WITHOUT_BUS else partial(build, dial=memory.client)
+    made = build if service in _WITHOUT_BUS else partial(build, dial=partial(MemoryClient, memory))
     return cast("Build[CommonSettings]", made)
 
 

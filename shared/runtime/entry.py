@@ -11,17 +11,15 @@ from typing import NoReturn, TypeVar
 
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
-from shared.runtime.settings import HelpRequested, load
+from shared.runtime.settings import WRONG_SETTINGS, HelpRequested, load
 
 S = TypeVar("S", bound=CommonSettings)
-
-WRONG_SETTINGS = 2
 
 
 def start(service: str, settings_type: type[S]) -> NoReturn:
     """Run `services.<service>.app` until a signal or a failure, then exit the process."""
     settings = settings_or_exit(service, settings_type)
-    from shared.runtime.service import run
+    from shared.runtime.service import run  # and all that it loads: only after the flags are right
 
     app = importlib.import_module(f"services.{service}.app")
     run(service, settings, app.build)

@@ -24,13 +24,12 @@ import msgspec
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.contain import SetAside
-from shared.runtime.entry import WRONG_SETTINGS, settings_or_exit
 from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Readiness
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
-from shared.runtime.settings import service_links
+from shared.runtime.settings import WRONG_SETTINGS, service_links
 from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.workqueue import WorkQueueMetrics
@@ -74,11 +73,6 @@ class Serving(Protocol):
     def __call__(self, *, stop: asyncio.Event) -> Awaitable[Ended]:
         """Run until `stop` is set."""
         ...
-
-
-def main(service: str, settings_type: type[S], build: Build[S]) -> NoReturn:
-    """Read the settings and `run`."""
-    run(service, settings_or_exit(service, settings_type), build)
 
 
 def run(service: str, settings: S, build: Build[S]) -> NoReturn:

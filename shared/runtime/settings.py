@@ -7,7 +7,7 @@ type `Secret` is never taken from argv, where every user of the machine can read
 `--<field>-file` and its environment variables. Variables that Kubernetes makes for its Services
 (`service_links`) are no settings, whatever their names.
 
-Called by `shared.runtime.service.main`; `fields_of` serves `pumice run`, which routes flags.
+Called by `shared.runtime.entry`; `fields_of` serves `pumice run`, which routes flags.
 """
 
 import difflib
@@ -27,9 +27,21 @@ from shared.runtime.common import NO_EFFECT, CommonSettings
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds, Secret, seconds, show_seconds
 
-__all__ = ["CommonSettings", "Field", "HelpRequested", "Seconds", "Secret", "fields_of", "load"]
+__all__ = [
+    "WRONG_SETTINGS",
+    "CommonSettings",
+    "Field",
+    "HelpRequested",
+    "Seconds",
+    "Secret",
+    "fields_of",
+    "load",
+]
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+WRONG_SETTINGS: Final = 2
+"""Exit code of a process whose settings are refused."""
 
 _TRUE: Final = {"true", "t", "1", "yes", "on"}
 _FALSE: Final = {"false", "f", "0", "no", "off"}

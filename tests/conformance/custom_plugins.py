@@ -9,8 +9,7 @@ from pumice.plugins import PERMIT, Arguments, CodeArray, Hooks, Opinion, Reason,
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.rows import Rows
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.model.status import TaskStatus
 
 

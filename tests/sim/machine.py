@@ -203,7 +203,7 @@ class Machine:
         self._sim.asked.take(self.instance, operation)
 
     def _dial(self) -> MemoryClient:
-        client = self._nats.client()
+        client = MemoryClient(self._nats)
         self._clients = [old for old in self._clients if old.is_connected]
         self._clients.append(client)
         if not self.is_up:

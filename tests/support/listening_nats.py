@@ -5,9 +5,11 @@ both.
 """
 
 import time
+from functools import partial
 from pathlib import Path
 
 from pumice.local.declaring import declare
+from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.listener import Account, Listener
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import Users
@@ -52,7 +54,7 @@ class ListeningNats:
         self.memory.start()
         await self._listener.start(LOOPBACK, self._port)
         if self._declares:
-            await declare(streams("local"), "local", dial=self.memory.client)
+            await declare(streams("local"), "local", dial=partial(MemoryClient, self.memory))
 
     async def stop(self) -> None:
         """End all connections."""

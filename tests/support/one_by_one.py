@@ -6,7 +6,7 @@ Written from the rules, node by node and in scalars, to hold the engine's vector
 from fractions import Fraction
 
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 CPU, MEMORY, PODS = 0, 1, 2
 

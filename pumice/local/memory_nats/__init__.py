@@ -1,6 +1,6 @@
 """A NATS server with JetStream in memory: the part of it that Pumice uses, behind its own client.
 
-`NatsBus` runs on it unchanged (`MemoryNats.client` in place of nats-py's `Client`) where all
+`NatsBus` runs on it unchanged (`MemoryClient` in place of nats-py's `Client`) where all
 services are in one process, and in the simulation: what is broken, delayed and restarted there is
 met by the real adapter, its inbox, its feeds, its leases. `tests/contract/bus` holds this server
 and the real one to the same statements.

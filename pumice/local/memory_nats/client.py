@@ -6,20 +6,16 @@ Satisfies `shared.bus.connection.Client`. It never reconnects, as the adapter wa
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import nats.errors
 from nats.aio.msg import Msg
 
-from pumice.local.memory_nats.link import Frame
-
-if TYPE_CHECKING:
-    from pumice.local.memory_nats.server import MemoryNats, ServerConnection
+from pumice.local.memory_nats.link import REFUSAL, Frame
+from pumice.local.memory_nats.server import MemoryNats, ServerConnection
 
 Callback = Callable[[], Awaitable[None]]
 MAX_PAYLOAD: Final = 1024 * 1024
-REFUSAL: Final = "-ERR"
-"""Subject of a frame that names what the server refuses."""
 
 
 class Version(NamedTuple):
@@ -48,7 +44,7 @@ class MemoryClient:
     pending_data_size: Final = 0
     """Bytes wait in the link, which takes any number of them."""
 
-    def __init__(self, server: "MemoryNats") -> None:
+    def __init__(self, server: MemoryNats) -> None:
         self._server = server
         self._connection: ServerConnection | None = None
         self._callbacks: dict[str, Callable[[Msg], Awaitable[None]]] = {}
@@ -159,7 +155,7 @@ class MemoryClient:
         self._connection = None
         self._wake.set()
 
-    def _connected(self) -> "ServerConnection":
+    def _connected(self) -> ServerConnection:
         if self._connection is None:
             raise nats.errors.ConnectionClosedError
         return self._connection

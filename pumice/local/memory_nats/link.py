@@ -7,11 +7,14 @@ other. That is what TCP promises, and a simulation that broke it would find what
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+REFUSAL: Final = "-ERR"
+"""Receiver (`Frame.to`) of a message that names what the server refuses."""
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):

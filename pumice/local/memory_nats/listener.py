@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.memory_nats.client import MAX_PAYLOAD, REFUSAL, MemoryClient
-from pumice.local.memory_nats.link import Frame
+from pumice.local.memory_nats.client import MAX_PAYLOAD, MemoryClient
+from pumice.local.memory_nats.link import REFUSAL, Frame
 from pumice.local.memory_nats.server import MemoryNats, ServerConnection
 from pumice.local.memory_nats.subjects import Filter
 

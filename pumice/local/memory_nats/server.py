@@ -12,9 +12,8 @@ from typing import Final, Protocol
 import msgspec
 
 from pumice.local.memory_nats.api import API, DIRECT, JetStream, failed
-from pumice.local.memory_nats.client import REFUSAL, MemoryClient
 from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
-from pumice.local.memory_nats.link import Frame, Link, Network, PerfectNetwork
+from pumice.local.memory_nats.link import REFUSAL, Frame, Link, Network, PerfectNetwork
 from pumice.local.memory_nats.stream import NANO, Refusal, Stored
 from pumice.local.memory_nats.subjects import Filter
 
@@ -124,10 +123,6 @@ class MemoryNats:
         self.thawed.set()
         self._held: list[tuple[ServerConnection, Frame]] = []
         self._timers: dict[Consumer, tuple[float, asyncio.TimerHandle]] = {}
-
-    def client(self) -> MemoryClient:
-        """Return a client that will connect here; stands in for nats-py's `Client`."""
-        return MemoryClient(self)
 
     def connect(self, client: Peer) -> ServerConnection:
         """Open a connection. Raises OSError when the server is down."""

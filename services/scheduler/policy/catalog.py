@@ -6,7 +6,7 @@ from typing import Final
 
 from pumice.plugins import Arguments, Plugin
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.policy_state import PolicyState
+from services.scheduler.engine.tasks.task import PolicyState
 from services.scheduler.policy.actions import (
     allocate,
     backfill,

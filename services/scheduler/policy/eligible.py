@@ -7,13 +7,23 @@ import numpy as np
 from pumice.plugins import BoolArray, TaskClass
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
-from shared.api.selectors import Taint, TaintEffect, Toleration, TolerationOperator
+from services.scheduler.engine.tasks.task import TaskClass as EngineTaskClass
+from shared.api.selectors import NodeAffinity, Taint, TaintEffect, Toleration, TolerationOperator
 
 
-def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+def node_affinity(task_class: TaskClass) -> NodeAffinity | None:
+    """Return the node affinity of a class's pods."""
+    return engine_record(task_class, EngineTaskClass).node_affinity
+
+
+def tolerations(task_class: TaskClass) -> Sequence[Toleration]:
+    """Return the tolerations of a class's pods."""
+    return engine_record(task_class, EngineTaskClass).tolerations
+
+
+def tolerates(stated: Sequence[Toleration], taint: Taint) -> bool:
     """Tell whether one of the tolerations covers the taint."""
-    return any(_covers(toleration, taint) for toleration in tolerations)
+    return any(_covers(toleration, taint) for toleration in stated)
 
 
 def _covers(toleration: Toleration, taint: Taint) -> bool:
@@ -32,17 +42,17 @@ _HARD_EFFECTS = frozenset({TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE})
 def by_affinity(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes that node selector and required node affinity admit."""
     admitted = attributes.matching(task_class.node_selector)
-    affinity = engine_record(task_class, EngineTaskClass).node_affinity
+    affinity = node_affinity(task_class)
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return admitted if required is None else admitted & attributes.selected(required)
 
 
 def by_taints(task_class: TaskClass, attributes: NodeAttributes) -> BoolArray:
     """Return the nodes whose hard taints are tolerated."""
-    tolerations = engine_record(task_class, EngineTaskClass).tolerations
+    stated = tolerations(task_class)
     refused = attributes.taints(
         lambda taints: any(
-            taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint) for taint in taints
+            taint.effect in _HARD_EFFECTS and not tolerates(stated, taint) for taint in taints
         )
     )
     admitted: BoolArray = refused == 0

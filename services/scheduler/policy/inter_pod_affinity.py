@@ -25,7 +25,7 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.domain_sums import DomainTable
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.tasks.affinity_terms import AffinityTerm
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
+from services.scheduler.engine.tasks.task import TaskClass as EngineTaskClass
 
 _MAX = 100
 NO_AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY = 1, 2, 3

@@ -20,7 +20,7 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.domain_sums import DomainTable, Tally
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.tasks.affinity_terms import SpreadConstraint
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
+from services.scheduler.engine.tasks.task import TaskClass as EngineTaskClass
 from services.scheduler.policy.eligible import by_affinity, by_taints, nodes_with
 from shared.api import keys
 

@@ -8,6 +8,7 @@ addresses are matters of the real server alone.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest_asyncio
 import structlog
 
 from pumice.local import parts
+from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import NatsServer
 from shared.bus.connection import Credentials, Options
@@ -138,7 +140,7 @@ class MemoryServer:
             clock=SystemClock(),
             log=structlog.get_logger(),
             on_status=status.set,
-            dial=self.memory.client,
+            dial=partial(MemoryClient, self.memory),
         )
 
     async def freeze(self) -> None:

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -100,7 +101,7 @@ def _bus(url: str, password: str, *, leaves: bool, nats: ThreeServers | None = N
         credentials=Credentials(user=lambda: "admin", password=lambda: password),
         copied=_STREAMS.lease.name if leaves else "",
     )
-    dial = {} if nats is None else {"dial": nats.client}
+    dial = {} if nats is None else {"dial": partial(MemoryClient, nats)}
     return NatsBus(
         options,
         clock=SystemClock(),

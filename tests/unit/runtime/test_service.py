@@ -25,7 +25,8 @@ PROGRAM = """
 import asyncio, time
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Retryable
-from shared.runtime.service import main
+from shared.runtime.entry import settings_or_exit
+from shared.runtime.service import run
 
 class Settings(CommonSettings, frozen=True, kw_only=True):
     mode: str = ""
@@ -62,7 +63,7 @@ async def build(settings, context):
     return [Part(settings, context)]
 
 if __name__ == "__main__":
-    main("binder", Settings, build)
+    run("binder", settings_or_exit("binder", Settings), build)
 """
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from pumice.plugins import IntArray
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 REFRESH_S: Final = 30.0
 """A job that has been parked for so long is looked at when there is time for it."""

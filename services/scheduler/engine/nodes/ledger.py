@@ -13,7 +13,7 @@ import numpy as np
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.resources.amounts import stretched, total_of_columns
 from services.scheduler.engine.resources.dimensions import PODS_DIM
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 _FIRST_COLUMNS: Final = 64
 

@@ -25,8 +25,8 @@ from services.scheduler.engine.resources.amounts import (
     stretched,
 )
 from services.scheduler.engine.resources.dimensions import Dimensions
-from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.classes import TaskClasses
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.api import keys
 from shared.api.core import Node
 from shared.model.quantity import BadQuantity, units

@@ -10,7 +10,6 @@ Sums change with each pod that a node takes or loses, by facts (`Nodes.hold`) an
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.domain_sums import Tally
@@ -21,12 +20,9 @@ from services.scheduler.engine.tasks.affinity_terms import (
     terms_of,
 )
 from services.scheduler.engine.tasks.pod_selectors import Query
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.api.core import Namespace, Pod
 from shared.model.status import TERMINAL
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.tasks.classes import TaskClass
-    from services.scheduler.engine.tasks.task import Task
 
 _ENOUGH = 1024
 _NOTHING: Mapping[str, str] = {}

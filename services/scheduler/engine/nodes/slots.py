@@ -12,7 +12,7 @@ import numpy as np
 
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.nodes.ledger import Ledger
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 _MAX: Final = 1 << 20
 """Tasks of one class on one node, at most; a best-effort task always finds room."""

@@ -26,7 +26,7 @@ from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.placement.rows import Rows
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.resources.dimensions import Dimensions
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 _MAX_NODE_SCORE = 100
 

@@ -10,7 +10,7 @@ from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.nodes import Nodes
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

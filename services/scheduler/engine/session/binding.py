@@ -23,8 +23,7 @@ from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.resources.dimensions import Dimensions
 from services.scheduler.engine.session.changes import Placed
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.contracts.messages import Bind, ClaimUse, DeviceUse
 from shared.model.status import READY, TaskStatus
 

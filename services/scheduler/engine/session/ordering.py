@@ -10,23 +10,23 @@ state of the ledger.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pumice import plugins
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.parking import Parking
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.placement.hooks import Combined
-
-if TYPE_CHECKING:
-    from services.scheduler.engine.session.session import Session
-
+from services.scheduler.engine.session.exclusions import StageIsolation
+from services.scheduler.engine.session.view import ClusterView
 
 _T = TypeVar("_T")
 _V = TypeVar("_V", bound=plugins.Task)
 
 QueueHeap = list[tuple[OrderKey, Queue]]
 JobHeap = list[tuple[OrderKey, Job]]
+Isolate = Callable[[str, Job | Queue], StageIsolation]
+"""`Session.isolate`: stage and job or queue → the block in which that one is handled."""
 
 
 class LiveHeap(Generic[_T]):
@@ -71,8 +71,9 @@ class LiveHeap(Generic[_T]):
 class Orders:
     """Heaps of queues, jobs and victims that follow the session's changes."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._ledger = view.cluster_state.nodes.ledger
         self._version = -1
         self._keys: dict[tuple[str, str], OrderKey] = {}
 
@@ -90,44 +91,44 @@ class Orders:
         Victims of different queues go by VictimQueueOrder, then against the order of queues; those
         of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
         """
-        own = self._session.job_of(taker)
-        home = self._session.queue(own.queue) if own else None
+        own = self._view.job_of(taker)
+        home = self._view.queue(own.queue) if own else None
 
         def goes_first(left: _V, right: _V) -> bool:
-            mine, theirs = self._session.job_of(left), self._session.job_of(right)
+            mine, theirs = self._view.job_of(left), self._view.job_of(right)
             if mine is not None and theirs is not None and mine is not theirs:
                 if mine.queue != theirs.queue and home is not None:
                     return self._leaves_first(mine.queue, theirs.queue, home)
                 here, there = self._plugin_key(mine), self._plugin_key(theirs)
                 if here != there:
                     return here > there
-            order = self._session.hooks.task_order
+            order = self._view.hooks.task_order
             return order(left) > order(right)
 
         return LiveHeap(goes_first, victims)
 
     def _leaves_first(self, mine: str, theirs: str, home: Queue) -> bool:
-        left, right = self._session.queue(mine), self._session.queue(theirs)
+        left, right = self._view.queue(mine), self._view.queue(theirs)
         if left is None or right is None:
             return left is None
-        order = self._session.hooks.victim_queue_order
+        order = self._view.hooks.victim_queue_order
         here, there = order(left, home), order(right, home)
         if here != there:
             return here < there
         return self._queue_key(left) > self._queue_key(right)
 
     def _queue_key(self, queue: Queue) -> OrderKey:
-        return self._kept("queue", queue.name, lambda: self._session.hooks.queue_order(queue))
+        return self._kept("queue", queue.name, lambda: self._view.hooks.queue_order(queue))
 
     def _job_key(self, job: Job) -> OrderKey:
-        return self._kept("job", job.key, lambda: self._session.hooks.job_order(job))
+        return self._kept("job", job.key, lambda: self._view.hooks.job_order(job))
 
     def _plugin_key(self, job: Job) -> OrderKey:
         return self._job_key(job)[:-2]
 
     def _kept(self, kind: str, name: str, compute: Callable[[], OrderKey]) -> OrderKey:
-        if self._version != self._session.ledger.version:
-            self._version = self._session.ledger.version
+        if self._version != self._ledger.version:
+            self._version = self._ledger.version
             self._keys = {}
         found = self._keys.get((kind, name))
         if found is None:
@@ -165,21 +166,23 @@ class Places:
         return parking.entering.count(job.queue) + parking.placing.ahead(job.queue, order)
 
 
-def by_queue(session: "Session", jobs: Iterable[Job]) -> tuple[QueueHeap, dict[str, JobHeap]]:
+def by_queue(
+    view: ClusterView, jobs: Iterable[Job], isolate: Isolate
+) -> tuple[QueueHeap, dict[str, JobHeap]]:
     """Return a heap of the queues that own these jobs, and a heap of jobs per queue name.
 
     Keys are total (they end in a unique name), so that heaps never compare records.
     """
     heaps: dict[str, JobHeap] = {}
     for job in jobs:
-        with session.isolate("order", job):
-            heaps.setdefault(job.queue, []).append((session.hooks.job_order(job), job))
+        with isolate("order", job):
+            heaps.setdefault(job.queue, []).append((view.hooks.job_order(job), job))
     queues: QueueHeap = []
     for name, heap in heaps.items():
         heapq.heapify(heap)
-        queue = session.queue(name)
+        queue = view.queue(name)
         if queue is not None:
-            with session.isolate("order", queue):
-                queues.append((session.hooks.queue_order(queue), queue))
+            with isolate("order", queue):
+                queues.append((view.hooks.queue_order(queue), queue))
     heapq.heapify(queues)
     return queues, heaps

@@ -58,8 +58,7 @@ from services.scheduler.engine.session.ordering import Orders, Places
 from services.scheduler.engine.session.view import ClusterView
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import outside
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.contracts.messages import Bind, Preemptor
 from shared.model.status import TaskStatus
 

@@ -25,7 +25,7 @@ from services.scheduler.engine.jobs.parking import Asking, Demand, Group, Needs,
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 from shared.model.status import TaskStatus
 
 _STAGE = "wake"

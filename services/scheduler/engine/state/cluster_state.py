@@ -28,10 +28,9 @@ from services.scheduler.engine.state.assumptions import (
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.state.single_pods import SinglePods
-from services.scheduler.engine.tasks.classes import TaskClass, TaskClasses
+from services.scheduler.engine.tasks.classes import TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.api.scheduling import NodeShard

@@ -15,9 +15,8 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.resources.amounts import POD_MAX
 from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
-from services.scheduler.engine.tasks.policy_state import PolicyState
+from services.scheduler.engine.tasks.task import PolicyState, TaskClass
 from shared.api.core import Container, Pod, PodSpec
-from shared.api.selectors import NodeAffinity, Toleration
 from shared.model.quantity import milli
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request
 
@@ -26,86 +25,6 @@ _ENOUGH: Final = 4096
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _NO_TRAITS: Final[Mapping[str, str]] = {}
 _NO_DEMANDS: Final[Mapping[PolicyState, Any]] = {}
-
-
-class TaskClass:
-    """The requests of equal tasks; `pumice.plugins.TaskClass` says what the fields mean."""
-
-    __slots__ = (
-        "affinity_terms",
-        "asked",
-        "best_effort",
-        "beyond",
-        "claims",
-        "content",
-        "counted",
-        "counted_within",
-        "demands",
-        "device_claims",
-        "dims",
-        "exclusive",
-        "host_ports",
-        "id",
-        "images",
-        "node_affinity",
-        "node_selector",
-        "request",
-        "scoring_request",
-        "stem",
-        "tolerations",
-        "traits",
-        "weight",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        pod: Pod,
-        dimensions: Dimensions,
-        content: bytes,
-        affinity_terms: AffinityTerms,
-    ) -> None:
-        """Read what placement needs of a pod. Raises `BadQuantity`."""
-        spec = pod.spec
-        resource = pod_request(pod)
-        affinity = spec.affinity
-        self.id: int = number
-        self.request: IntArray = dimensions.vector(resource, POD_MAX)
-        self.beyond: tuple[str, ...] = dimensions.beyond(self.request, POD_MAX)
-        """Resources of which it asks for more than any node can have."""
-        self.dims: tuple[int, ...] = dimensions.present(resource)
-        self.best_effort: bool = resource.is_empty()
-        cpu, memory = scoring_request(pod)
-        self.scoring_request: tuple[int, int] = (
-            max(0, min(cpu, POD_MAX)),
-            max(0, min(memory, POD_MAX)),
-        )
-        self.weight: int = max(int(self.request.max()), *self.scoring_request)
-        """No amount of it is larger (`amounts.Sums`)."""
-        self.asked: TaskClass | None = None
-        """The class as its pods state it, where `request` is bounded by the largest node."""
-        self.counted: TaskClass = self
-        """The class by which its pods count in jobs and queues while they are on nodes."""
-        self.counted_within: IntArray | None = None
-        """The largest node for which `counted` holds."""
-        self.node_selector: Mapping[str, str] = spec.node_selector or _NO_LABELS
-        self.node_affinity: NodeAffinity | None = affinity.node_affinity if affinity else None
-        self.tolerations: tuple[Toleration, ...] = spec.tolerations
-        self.demands: Mapping[PolicyState, Any] = _NO_DEMANDS
-        """Demands of its tasks on each state of policy that is concerned with them."""
-        self.exclusive: tuple[int, ...] = exclusive_cpus(spec)
-        """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
-        self.claims: tuple[str, ...] = volume_claims(pod)
-        self.device_claims: tuple[str, ...] = device_claims(pod)
-        self.images: tuple[str, ...] = _images(spec)
-        self.host_ports: tuple[tuple[str, str, int], ...] = _host_ports(spec)
-        self.affinity_terms: AffinityTerms = affinity_terms
-        self.content: bytes = content
-        """The encoded content without affinity terms, by which the class is found."""
-        self.stem: bytes = content
-        """The content without traits."""
-        self.traits: Mapping[str, str] = _NO_TRAITS
-        """Values by which plugins and annotations tell its tasks from others of equal spec."""
 
 
 class TaskClasses:
@@ -129,7 +48,7 @@ class TaskClasses:
         content = _ENCODER.encode((_content(pod), asked))
         found = self._by_content.get((content, affinity_terms))
         if found is None:
-            found = TaskClass(self._next(), pod, self._dimensions, content, affinity_terms)
+            found = _read(self._next(), pod, self._dimensions, content, affinity_terms)
             found.demands = {s: each for s, each in zip(self._states, asked, strict=True) if each}
             self._by_content[content, affinity_terms] = found
         return found
@@ -212,6 +131,43 @@ class TaskClasses:
     def all(self) -> list[TaskClass]:
         """Return all classes in the order of their numbers."""
         return list(self._by_content.values())
+
+
+def _read(
+    number: int,
+    pod: Pod,
+    dimensions: Dimensions,
+    content: bytes,
+    affinity_terms: AffinityTerms,
+) -> TaskClass:
+    """Return a class with what placement needs of a pod. Raises `BadQuantity`."""
+    spec = pod.spec
+    resource = pod_request(pod)
+    affinity = spec.affinity
+    cpu, memory = scoring_request(pod)
+    made = TaskClass()
+    made.id = number
+    made.request = dimensions.vector(resource, POD_MAX)
+    made.beyond = dimensions.beyond(made.request, POD_MAX)
+    made.dims = dimensions.present(resource)
+    made.best_effort = resource.is_empty()
+    made.scoring_request = (max(0, min(cpu, POD_MAX)), max(0, min(memory, POD_MAX)))
+    made.weight = max(int(made.request.max()), *made.scoring_request)
+    made.asked = None
+    made.counted, made.counted_within = made, None
+    made.node_selector = spec.node_selector or _NO_LABELS
+    made.node_affinity = affinity.node_affinity if affinity else None
+    made.tolerations = spec.tolerations
+    made.demands = _NO_DEMANDS
+    made.exclusive = exclusive_cpus(spec)
+    made.claims = volume_claims(pod)
+    made.device_claims = device_claims(pod)
+    made.images = _images(spec)
+    made.host_ports = _host_ports(spec)
+    made.affinity_terms = affinity_terms
+    made.content = made.stem = content
+    made.traits = _NO_TRAITS
+    return made
 
 
 def _content(pod: Pod) -> tuple[Any, ...]:

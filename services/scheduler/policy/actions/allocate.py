@@ -30,7 +30,9 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - s
     """
     worklists = _worklists(session)
     failed = FailedAttempts(session)
-    queues, jobs = by_queue(session, (job for job in session.jobs if job.key in worklists))
+    queues, jobs = by_queue(
+        session, (job for job in session.jobs if job.key in worklists), session.isolate
+    )
     while queues:
         _, queue = heapq.heappop(queues)
         waiting = jobs[queue.name]

@@ -73,7 +73,7 @@ def _in_order(session: Session) -> Iterator[Job]:
             with session.isolate("backfill", job):
                 if session.hooks.job_valid(job) is None:
                     wanting.append(job)
-    queues, jobs = by_queue(session, wanting)
+    queues, jobs = by_queue(session, wanting, session.isolate)
     while queues:
         _, queue = heapq.heappop(queues)
         heap = jobs[queue.name]

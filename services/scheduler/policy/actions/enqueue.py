@@ -28,7 +28,9 @@ def inqueue_timeout_s(arguments: Arguments) -> float:
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see above
     """Move every pending job that may enter to phase Inqueue, best queue and job first."""
     hooks = session.hooks
-    queues, jobs = by_queue(session, (job for job in session.jobs if job.is_pending))
+    queues, jobs = by_queue(
+        session, (job for job in session.jobs if job.is_pending), session.isolate
+    )
     while queues:
         _, queue = heapq.heappop(queues)
         waiting = jobs[queue.name]

@@ -10,8 +10,7 @@ from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, attempt_key
 from services.scheduler.policy.prospects import Prospects
 from shared.model.status import READY, TaskStatus

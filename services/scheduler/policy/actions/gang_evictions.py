@@ -22,8 +22,7 @@ from services.scheduler.engine.resources.amounts import total_of_columns
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import is_whole, reprieve
 from services.scheduler.policy.actions.grouped import may_wait, missing_tasks, required_subgroups
 from services.scheduler.policy.arguments import boolean, integer

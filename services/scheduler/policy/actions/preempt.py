@@ -20,8 +20,7 @@ from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import (
     UnschedulableCache,
     allows_preemption,

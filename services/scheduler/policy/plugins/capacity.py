@@ -30,10 +30,8 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
     Account,
@@ -194,9 +192,7 @@ class Capacity:
         account = self._accounts[queue.name]
         if account.children:
             return 0
-        reserved = self._gates.reserved(
-            queue.name, engine_record(task_class, EngineTaskClass), count
-        )
+        reserved = self._gates.reserved(queue.name, task_class, count)
         for level in account.lineage():
             count = room_for(
                 level.limit, level.allocated + level.leaving + reserved, task_class.request, count
@@ -238,7 +234,7 @@ class Capacity:
         account = self._accounts.get(job.queue)
         if account is not None:
             account.hold(count * task_class.request)
-            if self._gates.reserves(engine_record(task_class, EngineTaskClass)):
+            if self._gates.reserves(task_class):
                 self._gates.reserve(job.queue, -count * task_class.request)
             if self._devices is not None:
                 self._devices.changed(job, task_class, count)

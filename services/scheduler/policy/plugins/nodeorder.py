@@ -10,14 +10,12 @@ from functools import partial
 import numpy as np
 
 from pumice.plugins import Arguments, Cluster, FloatArray, Hooks, IntArray, NodeRows, TaskClass
-from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from services.scheduler.policy.arguments import integer
-from services.scheduler.policy.eligible import tolerates
+from services.scheduler.policy.eligible import node_affinity, tolerates, tolerations
 from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import Spreading
 from shared.api.selectors import TaintEffect
@@ -149,7 +147,7 @@ def preferred_affinity(
 ) -> IntArray:
     """Return the sum of the weights of the preferred terms that a node matches."""
     result = np.zeros(len(rows), dtype=np.int64)
-    affinity = engine_record(task_class, EngineTaskClass).node_affinity
+    affinity = node_affinity(task_class)
     if affinity is not None:
         for term in affinity.preferred_during_scheduling_ignored_during_execution:
             result += term.weight * rows.pick(attributes.term(term.preference))
@@ -158,11 +156,7 @@ def preferred_affinity(
 
 def avoided_taints(attributes: NodeAttributes, task_class: TaskClass, rows: NodeRows) -> IntArray:
     """Return the number of PreferNoSchedule taints that a pod does not tolerate."""
-    soft = [
-        t
-        for t in engine_record(task_class, EngineTaskClass).tolerations
-        if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}
-    ]
+    soft = [t for t in tolerations(task_class) if t.effect in {"", TaintEffect.PREFER_NO_SCHEDULE}]
     counts = attributes.taints(
         lambda taints: sum(
             taint.effect == TaintEffect.PREFER_NO_SCHEDULE and not tolerates(soft, taint)

@@ -9,14 +9,12 @@ from functools import partial
 import numpy as np
 
 from pumice.plugins import Arguments, Cluster, CodeArray, Hooks, NodeRows, Nodes, Reason, TaskClass
-from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.resources.dimensions import PODS_DIM
-from services.scheduler.engine.tasks.classes import TaskClass as EngineTaskClass
 from services.scheduler.policy.arguments import boolean
 from services.scheduler.policy.device_claims import CLAIM_REASONS, DeviceClaims
-from services.scheduler.policy.eligible import by_affinity, by_taints, tolerates
+from services.scheduler.policy.eligible import by_affinity, by_taints, tolerates, tolerations
 from services.scheduler.policy.inter_pod_affinity import REASONS as AFFINITY_REASONS
 from services.scheduler.policy.inter_pod_affinity import InterPodAffinity
 from services.scheduler.policy.spreading import REASONS as SPREADING_REASONS
@@ -93,7 +91,7 @@ def _number_of_pods(_: TaskClass, rows: NodeRows) -> CodeArray:
 
 
 def _cordoned(nodes: Nodes, task_class: TaskClass, rows: NodeRows) -> CodeArray:
-    if tolerates(engine_record(task_class, EngineTaskClass).tolerations, _CORDONED):
+    if tolerates(tolerations(task_class), _CORDONED):
         return np.zeros(len(rows), dtype=np.uint8)
     return rows.pick(nodes.unschedulable).astype(np.uint8)
 

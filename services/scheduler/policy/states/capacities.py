@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
+from services.scheduler.engine.tasks.task import Fold, PolicyState
 from shared.api import kinds
 from shared.api.selectors import (
     LabelSelector,

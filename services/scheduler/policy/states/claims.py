@@ -16,8 +16,7 @@ from typing_extensions import override
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.classes import device_claims
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from services.scheduler.policy.devices.fits import Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read

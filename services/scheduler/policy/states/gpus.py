@@ -16,9 +16,7 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.resources.amounts import NODE_MAX, POD_MAX
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.contracts.messages import Bind

@@ -11,8 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from pumice import plugins
-from services.scheduler.engine.tasks.policy_state import Fold
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, Task
 from services.scheduler.policy.states.cards import CardUsage, Choice, Shares, each
 from services.scheduler.policy.states.mind_chips import (
     APART,

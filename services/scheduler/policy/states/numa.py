@@ -13,8 +13,7 @@ from typing_extensions import override
 from pumice import plugins
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.tasks.classes import exclusive_cpus
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from services.scheduler.policy.states.cpu_topology import (
     NO_CPUS,
     Cpus,

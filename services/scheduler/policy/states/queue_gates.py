@@ -11,12 +11,11 @@ from typing import Final
 
 from typing_extensions import override
 
+from pumice import plugins
 from pumice.plugins import IntArray
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.policy_state import PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import PolicyState, Task, TaskClass
 from shared.api import keys
 from shared.api.core import Pod
 from shared.model.status import TaskStatus
@@ -90,13 +89,13 @@ class QueueGates(PolicyState):
         """Return what a queue has reserved for all of its admitted pods."""
         return self._reserved.get(queue, 0)
 
-    def reserved(self, queue: str, task_class: TaskClass, count: int) -> IntArray | int:
+    def reserved(self, queue: str, task_class: plugins.TaskClass, count: int) -> IntArray | int:
         """Return what a queue has reserved for others than `count` tasks of a class."""
         found = self._reserved.get(queue)
         if found is None or not self.reserves(task_class):
             return 0 if found is None else found
         return found - count * task_class.request
 
-    def reserves(self, task_class: TaskClass) -> bool:
+    def reserves(self, task_class: plugins.TaskClass) -> bool:
         """Tell whether tasks of a class have reserved what they ask for."""
         return engine_record(task_class, TaskClass).demands.get(self) == _OPEN

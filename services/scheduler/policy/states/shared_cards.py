@@ -16,9 +16,7 @@ from typing_extensions import override
 from pumice import plugins
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
-from services.scheduler.engine.tasks.classes import TaskClass
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from services.scheduler.policy.states.cards import (
     Card,
     CardUsage,

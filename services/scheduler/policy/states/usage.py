@@ -12,7 +12,7 @@ from msgspec import convert
 from typing_extensions import override
 
 from pumice.plugins import FloatArray
-from services.scheduler.engine.tasks.policy_state import PolicyState
+from services.scheduler.engine.tasks.task import PolicyState
 
 
 class Usage(NamedTuple):

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from services.scheduler.engine.tasks.classes import volume_claims
 from services.scheduler.engine.tasks.pod_selectors import selector_of
-from services.scheduler.engine.tasks.policy_state import Fold, PolicyState
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
