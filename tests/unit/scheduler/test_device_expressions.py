@@ -1,9 +1,18 @@
 """CEL as conditions on devices use it: values, functions, optional fields, bounds."""
 
+from itertools import product
+
 import pytest
 
 from services.scheduler.policy.devices.evaluation import Evaluation
 from services.scheduler.policy.devices.selectors import SelectorFault, Selectors, variables_of
+from services.scheduler.policy.devices.values import (
+    FUNCTIONS,
+    NONE,
+    EvaluationError,
+    Quantity,
+    version,
+)
 from shared.api.resource import (
     CELDeviceSelector,
     Device,
@@ -63,6 +72,7 @@ TRUE = [
     r"'\x41\u0042' == 'AB' && r'\n' == '\\n' && '''a''' == 'a'",
     "0x10 == 16 && int('5') == 5 && string(5) == '5' && double('2.5') > 2.0",
     "'a,b'.split(',').join('-') == 'a-b' && 'abc'.substring(1, 2) == 'b'",
+    'bool("T") && bool("true") && !bool("F") && [1, 2.5].sum() == 3.5',
     "sets.contains([1, 2], [2]) && !sets.intersects([1], [2])",
     "!device.allowMultipleAllocations // a comment",
 ]
@@ -79,6 +89,9 @@ FAULTS = {
     "none == 1": "no variable none",
     "none(1)": "no function none",
     "size()": "other operands",
+    'bool("yes")': "bool",
+    "bool([1])": "bool",
+    "['a'].sum() == 1": "number",
     "'a' 'b'": "unexpected",
     '"open': "unexpected",
     "9223372036854775808 > 0": "64 bits",
@@ -101,6 +114,24 @@ FAULTS = {
 def test_a_fault_is_told(expression):
     with pytest.raises(SelectorFault, match=FAULTS[expression]):
         holds(expression)
+
+
+NUMBERS = (1, -1, True, 1.5, [1], Quantity(5000))
+OTHERS = ("a", "1Gi", "1.2.3", "(", ["a"], {"a": 1}, None, NONE, version("1.2.3"))
+VALUES = NUMBERS + OTHERS
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_refuses_values_in_its_own_words_only(name):
+    function, numbers = FUNCTIONS[name]
+    given = [values for number in numbers for values in product(VALUES, repeat=number)]
+    refused = 0
+    for values in given:
+        try:
+            function(*values)
+        except EvaluationError:
+            refused += 1
+    assert refused < len(given)
 
 
 def test_long_chains_are_no_nesting():

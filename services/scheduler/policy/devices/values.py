@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from shared.api import patterns
+from shared.model.numbers import parse_bool
 from shared.model.quantity import BadQuantity, milli
 
 _BOUND: Final = 1 << 63
@@ -182,11 +183,10 @@ def _double(value: object) -> float:
 def _bool(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    if value in {"true", "True", "TRUE", "t", "1"}:
-        return True
-    if value in {"false", "False", "FALSE", "f", "0"}:
-        return False
-    raise EvaluationError("bool() of a value that has none")
+    truth = parse_bool(value) if isinstance(value, str) else None
+    if truth is None:
+        raise EvaluationError("bool() of a value that has none")
+    return truth
 
 
 def _string(value: object) -> str:
@@ -271,6 +271,14 @@ def _least(values: object, sign: int) -> Any:  # noqa: ANN401 - any value of CEL
     return functools.reduce(lambda a, b: a if sign * compare(a, b) <= 0 else b, items)
 
 
+def _sum(values: object) -> int | float:
+    items = _list(values)
+    if not all(map(is_number, items)):
+        raise EvaluationError("a sum of values that are no numbers")
+    total: int | float = checked(sum(items))
+    return total
+
+
 def _within(part: object, whole: object) -> bool:
     return all(any(equal(item, other) for other in _list(whole)) for item in _list(part))
 
@@ -305,7 +313,7 @@ FUNCTIONS: Final[Mapping[str, tuple[Callable[..., Any], Iterable[int]]]] = {
     ".charAt": (lambda text, at: _substring(text, at, _whole(at) + 1), {2}),
     ".min": (lambda values: _least(values, 1), {1}),
     ".max": (lambda values: _least(values, -1), {1}),
-    ".sum": (lambda values: checked(sum(_list(values))), {1}),
+    ".sum": (_sum, {1}),
     "quantity": (quantity, {1}),
     "isQuantity": (_is(quantity), {1}),
     "semver": (version, {1}),
