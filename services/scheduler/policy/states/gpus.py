@@ -13,13 +13,12 @@ from typing_extensions import override
 
 from pumice import plugins
 from pumice.plugins import IntArray
-from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.resources.amounts import NODE_MAX, POD_MAX
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
+from services.scheduler.engine.tasks.task import Fold, Task, TaskClass
+from services.scheduler.policy.states.shared_cards import CardAssignments
 from shared.api import kinds
 from shared.api.core import Node, Pod
-from shared.contracts.messages import Bind
 from shared.model.quantity import BadQuantity, units
 from shared.model.requests import pod_request
 
@@ -72,17 +71,14 @@ class _Cards:
         return tuple(empty[: asked.number]) if len(empty) >= asked.number else ()
 
 
-class Gpus(PolicyState):
+class Gpus(CardAssignments[tuple[int, ...]]):
     """The cards of all nodes."""
 
     name: ClassVar[str] = "cards"
 
     def __init__(self) -> None:
+        super().__init__()
         self._nodes: dict[str, _Cards] = {}
-        self._shown: dict[str, tuple[int, ...]] = {}
-        """Pod uid → cards that its annotation names."""
-        self._chosen: dict[str, tuple[str, tuple[int, ...]]] = {}
-        """Pod uid → node and cards that a plan binds it with, until its object says so."""
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -127,17 +123,14 @@ class Gpus(PolicyState):
         return GpuRequest(memory, number) if memory or number else None
 
     @override
-    def join(self, task: Task, pod: Pod) -> None:
-        """Note the cards that a pod shows."""
-        if shown := _card_ids(pod.metadata.annotations.get(GPU_INDEX, "")):
-            self._shown[task.uid] = shown
+    def shown_by(self, annotations: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the cards that a pod's annotation names."""
+        return _card_ids(annotations.get(GPU_INDEX, ""))
 
     @override
-    def leave(self, task: Task, *, gone: bool) -> None:
-        """Forget what a pod shows, and what was chosen for it when it is gone."""
-        self._shown.pop(task.uid, None)
-        if gone:
-            self._chosen.pop(task.uid, None)
+    def counts(self, uid: str, node: str) -> bool:
+        """Tell whether a pod counts on the cards of a node."""
+        return node in self._nodes and uid in self._nodes[node].pods
 
     @override
     def count(self, task: Task, sign: int) -> None:
@@ -147,31 +140,10 @@ class Gpus(PolicyState):
             cards.pods.pop(task.uid, None)
             return
         asked = self.asked(task.task_class)
-        chosen = self._shown.get(task.uid, ())
-        if not chosen:
-            node, kept = self._chosen.get(task.uid, ("", ()))
-            chosen = kept if node == task.node else cards.choose(asked)
-        else:
-            self._chosen.pop(task.uid, None)
+        chosen = self.assigned(task, lambda: cards.choose(asked))
         cards.pods[task.uid] = (chosen, asked.memory)
 
-    @override
-    def begin(self, journal: Journal) -> None:
-        """Begin a session; what was chosen for a bind that came to nothing is free again."""
-        super().begin(journal)
-        self._chosen = {
-            uid: (node, cards)
-            for uid, (node, cards) in self._chosen.items()
-            if node in self._nodes and uid in self._nodes[node].pods
-        }
-
     # --- memory ------------------------------------------------------------------------------
-
-    @override
-    def assume(self, bind: Bind) -> None:
-        """Use the cards of a published bind, until the pod's object says so."""
-        if cards := _card_ids(bind.annotations.get(GPU_INDEX, "")):
-            self._chosen[bind.uid] = (bind.node, cards)
 
     @override
     def dump(self) -> list[tuple[str, str, tuple[int, ...]]]:

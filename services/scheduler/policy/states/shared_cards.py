@@ -7,7 +7,7 @@ plugin's to say at the start of a session.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import convert
@@ -33,6 +33,8 @@ from shared.contracts.messages import Bind
 NONE: Final[frozenset[int]] = frozenset()
 _TABLE_LIMIT: Final = 200_000
 
+Given = TypeVar("Given")
+"""The type of what a pod has of cards."""
 Want = TypeVar("Want")
 """The type of what a pod asks for."""
 State = tuple[tuple[tuple[Any, ...], CardUsage], ...]
@@ -93,17 +95,74 @@ class NodeCards:
         }
 
 
-class SharedCards(PolicyState, ABC, Generic[Want]):
+class CardAssignments(PolicyState, ABC, Generic[Given]):
+    """The cards that each pod has: as its object says, or as chosen for it until its object does.
+
+    What was chosen in a session counts there only. From the bind on it stands in `_chosen`, until
+    the pod's object says it, the pod is gone, or the bind has come to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[str, Given] = {}
+        """Pod uid → its cards, as its annotation says them."""
+        self._chosen: dict[str, tuple[str, Given]] = {}
+        """Pod uid → node and cards that a plan binds it with, until its object says so."""
+
+    @abstractmethod
+    def shown_by(self, annotations: Mapping[str, str]) -> Given:
+        """Return the cards that a pod's annotations say it has; an empty value: none."""
+
+    @abstractmethod
+    def counts(self, uid: str, node: str) -> bool:
+        """Tell whether a pod counts on the cards of a node."""
+
+    @override
+    def begin(self, journal: Journal) -> None:
+        """Begin a session; what was chosen for a bind that came to nothing is free again."""
+        super().begin(journal)
+        self._chosen = {
+            uid: (node, cards)
+            for uid, (node, cards) in self._chosen.items()
+            if self.counts(uid, node)
+        }
+
+    @override
+    def join(self, task: Task, pod: Pod) -> None:
+        """Note the cards that a pod shows."""
+        if shown := self.shown_by(pod.metadata.annotations):
+            self._shown[task.uid] = shown
+
+    @override
+    def leave(self, task: Task, *, gone: bool) -> None:
+        """Forget what a pod shows, and what was chosen for it when it is gone."""
+        self._shown.pop(task.uid, None)
+        if gone:
+            self._chosen.pop(task.uid, None)
+
+    @override
+    def assume(self, bind: Bind) -> None:
+        """Use the cards of a published bind, until the pod's object says so."""
+        if cards := self.shown_by(bind.annotations):
+            self._chosen[bind.uid] = (bind.node, cards)
+
+    def assigned(self, task: Task, choose: Callable[[], Given]) -> Given:
+        """Return the cards of a task that begins to count; `choose` says them for a new one."""
+        shown = self._shown.get(task.uid)
+        if shown:
+            self._chosen.pop(task.uid, None)
+            return shown
+        kept = self._chosen.get(task.uid)
+        return kept[1] if kept is not None and kept[0] == task.node else choose()
+
+
+class SharedCards(CardAssignments[Shares], Generic[Want]):
     """The cards of one kind on all nodes."""
 
     def __init__(self, nothing: Want) -> None:
         """Take what a pod asks for that asks for no card."""
+        super().__init__()
         self._nothing = nothing
         self._nodes: dict[str, NodeCards] = {}
-        self._shown: dict[str, Shares] = {}
-        """Pod uid → shares, as its annotation says them."""
-        self._chosen: dict[str, tuple[str, Shares]] = {}
-        """Pod uid → node and shares that a plan binds it with, until its object says so."""
         self._choice_policy: Hashable = None
         """How cards are chosen in this session."""
         self._steps: dict[tuple[int, str], tuple[int, list[float], bool]] = {}
@@ -118,25 +177,11 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
         self._choice_policy = policy
         self._steps = {}
 
-    @override
-    def begin(self, journal: Journal) -> None:
-        """Begin a session; what was chosen for a bind that came to nothing is free again."""
-        super().begin(journal)
-        self._chosen = {
-            uid: (node, shares)
-            for uid, (node, shares) in self._chosen.items()
-            if node in self._nodes and uid in self._nodes[node].pods
-        }
-
     # --- what kinds of cards differ in -------------------------------------------------------
 
     @abstractmethod
     def register(self, found: NodeCards, node: Node) -> None:
         """Note the cards that a node has registered."""
-
-    @abstractmethod
-    def shown_by(self, annotations: Mapping[str, str]) -> Shares:
-        """Return the shares that a pod's annotations say it has."""
 
     @abstractmethod
     def choose(
@@ -185,19 +230,6 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
             self._nodes[name].version += 1
 
     @override
-    def join(self, task: Task, pod: Pod) -> None:
-        """Note the shares that a pod shows."""
-        if shown := self.shown_by(pod.metadata.annotations):
-            self._shown[task.uid] = shown
-
-    @override
-    def leave(self, task: Task, *, gone: bool) -> None:
-        """Forget what a pod shows, and what was chosen for it when it is gone."""
-        self._shown.pop(task.uid, None)
-        if gone:
-            self._chosen.pop(task.uid, None)
-
-    @override
     def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node's cards (-1: out)."""
         node = self._nodes.setdefault(task.node, NodeCards())
@@ -206,13 +238,13 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
             node.pods.pop(task.uid, None)
             return
         rules, want = self.rules_of(task), self.want(task.task_class)
-        shares = self._shown.get(task.uid, ())
-        if shares:
-            self._chosen.pop(task.uid, None)
-        else:
-            where, kept = self._chosen.get(task.uid, ("", ()))
-            shares = kept if where == task.node else self._first_choice(node, want, rules)
+        shares = self.assigned(task, lambda: self._first_choice(node, want, rules))
         node.pods[task.uid] = Held(shares, rules, self.group_of(want))
+
+    @override
+    def counts(self, uid: str, node: str) -> bool:
+        """Tell whether a pod counts on the cards of a node."""
+        return node in self._nodes and uid in self._nodes[node].pods
 
     def _first_choice(self, node: NodeCards, want: Want, rules: frozenset[int]) -> Shares:
         closed = node.closed_to(rules, self.group_of(want))
@@ -220,12 +252,6 @@ class SharedCards(PolicyState, ABC, Generic[Want]):
         return found.shares if found else ()
 
     # --- memory ------------------------------------------------------------------------------
-
-    @override
-    def assume(self, bind: Bind) -> None:
-        """Use the shares of a published bind, until the pod's object says so."""
-        if shares := self.shown_by(bind.annotations):
-            self._chosen[bind.uid] = (bind.node, shares)
 
     @override
     def dump(self) -> list[tuple[str, str, str]]:
