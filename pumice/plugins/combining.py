@@ -105,7 +105,7 @@ def pairs_in_turn(
     fns: Tiers[Callable[[Queue, Queue], Key]],
 ) -> Callable[[Queue, Queue], OrderKey]:
     """Compare the keys in turn; the reverse of the queue order breaks ties."""
-    return lambda victim, taker: tuple(fn(victim, taker) for fn in fns)
+    return lambda victim, preemptor: tuple(fn(victim, preemptor) for fn in fns)
 
 
 def most(fns: Tiers[Callable[[_S], int]]) -> Callable[[_S], int]:
@@ -190,9 +190,9 @@ def by_vote(fns: Tiers[Callable[[_S], Vote]]) -> Callable[[_S], bool]:
 
 
 class Victims(Protocol[_S_contra]):
-    """Answers which of the candidates may go for a taker."""
+    """Answers which of the candidates may go for a preemptor."""
 
-    def __call__(self, taker: _S_contra, candidates: Sequence[_V]) -> list[_V]:
+    def __call__(self, preemptor: _S_contra, candidates: Sequence[_V]) -> list[_V]:
         """Return some of the candidates."""
 
 
@@ -205,11 +205,11 @@ def agreed_victims(
     intersection that becomes empty starts anew with the next plugin's list.
     """
 
-    def victims(taker: _S, candidates: Sequence[_V]) -> list[_V]:
+    def victims(preemptor: _S, candidates: Sequence[_V]) -> list[_V]:
         for tier in fns.tiers:
             agreed: list[_V] = []
             for fn in tier:
-                proposed = cast("Sequence[_V] | None", fn(taker, candidates))
+                proposed = cast("Sequence[_V] | None", fn(preemptor, candidates))
                 if proposed is None:
                     continue
                 if not proposed:

@@ -130,9 +130,10 @@ def preempt_rule(
 ) -> PreemptRule:
     """Choose victims for a task among those of its queue that are offered.
 
-    `among(taker, job)` promises, of a rule that never abstains, that no task of `job` is chosen for
-    a task of `taker` where it is false as things are. A search for victims passes over such jobs,
-    and a job that waits for victims is not looked at as long as there are none.
+    Where `among(preemptor, job)` is false, `fn` must choose no task of `job` for a task of
+    `preemptor`, a job as well, as things stand at that moment. Only a rule that never abstains
+    may say so. A search for victims passes over such jobs, and a job that waits for victims is not
+    tried as long as it has none but such.
     """
     return PreemptRule(fn, among)
 

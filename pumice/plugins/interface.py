@@ -431,8 +431,8 @@ class Cluster(Protocol):
     def rollup(self, measure: Measure) -> Rollup:
         """Return the sums per queue of a measure over the jobs in any state."""
 
-    def in_victim_order(self, victims: Iterable[_T], taker: Task) -> Iterator[_T]:
-        """Yield tasks in the order in which they should make room for a taker."""
+    def in_victim_order(self, victims: Iterable[_T], preemptor: Task) -> Iterator[_T]:
+        """Yield tasks in the order in which they should make room for a preemptor."""
 
     def store(self, kind: type[_S]) -> _S:
         """Return state that is kept beside the engine (volumes, cards, …), by its type.

@@ -220,7 +220,7 @@ class Points(TurnPoints):
         Plain(
             "VictimQueueOrder",
             "",
-            "a key for (queue of a victim, queue of the taker); the smallest goes first",
+            "a key for (queue of a victim, queue of the preemptor); the smallest goes first",
             together=combining.pairs_in_turn,
             guarded=answering(guarding.key, guarding.LAST),
             failing=_LAST,

@@ -138,8 +138,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield f"{_INDENT}bind {len(gang.binds)} of {gang.job} (queue {gang.queue})"
         yield from _table([[bind.pod, "→", bind.node] for bind in gang.binds], indent=2)
     for eviction in plan.evictions:
-        taker = f" for {eviction.preemptor}" if eviction.preemptor else ""
-        yield f"{_INDENT}evict {eviction.pod} from {eviction.node}{taker} ({eviction.reason})"
+        preemptor = f" for {eviction.preemptor}" if eviction.preemptor else ""
+        yield f"{_INDENT}evict {eviction.pod} from {eviction.node}{preemptor} ({eviction.reason})"
     for nomination in plan.nominations:
         yield f"{_INDENT}nominate {nomination.pod} for {nomination.node}"
     for group in plan.podgroups:

@@ -400,8 +400,8 @@ class Worker:
         else:
             self._cluster_state.assume_evictions(command.id, command.victims)
             if command.preemptor is not None:
-                taker = command.preemptor
-                self._cluster_state.assume_nomination(command.id, taker.uid, taker.node)
+                preemptor = command.preemptor
+                self._cluster_state.assume_nomination(command.id, preemptor.uid, preemptor.node)
 
     def withdraw(self, refused: Sequence[UnstoredIntent]) -> None:
         """Undo the assumptions of intents that the server refused to store.

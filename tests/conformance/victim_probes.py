@@ -64,13 +64,13 @@ def _expect_set(probe: dict[str, Any], victims: list[Task]) -> None:
 
 
 def _preemptable(session: Session, probe: dict[str, Any]) -> None:
-    taker = task_in(session, _argument(probe, "task"))
-    _expect_set(probe, session.hooks.preemptable(taker, _tasks(session, probe)))
+    preemptor = task_in(session, _argument(probe, "task"))
+    _expect_set(probe, session.hooks.preemptable(preemptor, _tasks(session, probe)))
 
 
 def _reclaimable(session: Session, probe: dict[str, Any]) -> None:
-    taker = task_in(session, _argument(probe, "task"))
-    _expect_set(probe, session.hooks.reclaimable(taker, _tasks(session, probe)))
+    preemptor = task_in(session, _argument(probe, "task"))
+    _expect_set(probe, session.hooks.reclaimable(preemptor, _tasks(session, probe)))
 
 
 def _evictable(session: Session, probe: dict[str, Any]) -> None:
@@ -86,10 +86,10 @@ def _unwanted(session: Session, probe: dict[str, Any]) -> None:
 
 def _queue(session: Session, probe: dict[str, Any]) -> None:
     """Compare the order in which victims would go, whatever order they come in."""
-    taker = task_in(session, _argument(probe, "task"))
+    preemptor = task_in(session, _argument(probe, "task"))
     tasks = _tasks(session, probe)
     for arrangement in itertools.islice(itertools.permutations(tasks), 24):
-        heap = Orders(session).victims(arrangement, taker)
+        heap = Orders(session).victims(arrangement, preemptor)
         popped = [heap.pop().key for _ in tasks]
         if popped != probe["result"]:
             raise Mismatch(f"victims go as {popped}, recorded {probe['result']}")

@@ -247,9 +247,9 @@ class LivingCluster(RuleBasedStateMachine):
         if self.hard and entered:
             asked = sum(jobs.get(key).min_listed.get("cpu", 0) for key in entered)
             assert asked <= self.hard["cpu"] or asked == 0
-        takers = {eviction.preemptor_uid for eviction in plan.evictions}
-        assert all(self._task(uid).status is TaskStatus.PENDING for uid in takers)
-        assert takers <= {nomination.uid for nomination in plan.nominations}
+        preemptors = {eviction.preemptor_uid for eviction in plan.evictions}
+        assert all(self._task(uid).status is TaskStatus.PENDING for uid in preemptors)
+        assert preemptors <= {nomination.uid for nomination in plan.nominations}
 
     def _judge_node(self, name: str, task: Task) -> None:
         nodes = self.world.cluster_state.nodes

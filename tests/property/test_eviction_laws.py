@@ -82,10 +82,10 @@ def full_nodes(draw: st.DrawFn, most_room: int = 1) -> list[dict[str, Any]]:
             size = draw(st.integers(1, min(room, 3)))
             draw(names(residents))["running"].append((size, node))
             room -= size
-    return residents + draw(takers)
+    return residents + draw(preemptors)
 
 
-takers = st.lists(
+preemptors = st.lists(
     st.fixed_dictionaries(
         {
             "queue": names(["b", "b", "a"]),
@@ -264,7 +264,7 @@ residents = st.lists(st.tuples(amounts, st.integers(0, 3)), min_size=1, max_size
 def test_with_spare_victims_each_victim_is_needed(
     there: list[tuple[int, int]], wanted: int, action: str
 ):
-    """Were any one of them to stay, the taker would not fit (law of `spareVictims`)."""
+    """Were any one of them to stay, the preemptor would not fit (law of `spareVictims`)."""
     conf = f"""
 actions: "allocate, {action}"
 tiers:
@@ -331,8 +331,8 @@ def crowds(draw: st.DrawFn) -> Cluster:
     """Draw full nodes on which several equal jobs want room."""
     many = [
         job
-        for taker in draw(takers)
-        for job in [{**taker, "min_member": draw(st.integers(1, 4))}] * draw(st.integers(1, 3))
+        for preemptor in draw(preemptors)
+        for job in [{**preemptor, "min_member": draw(st.integers(1, 4))}] * draw(st.integers(1, 3))
     ]
     room = draw(names([1, 3, 4]))
     residents = [job for job in draw(full_nodes(room)) if job["running"]]

@@ -39,7 +39,7 @@ crowds = st.lists(
     max_size=4,
 )
 """Who is there already: enough to fill the nodes most of the time."""
-takers = st.lists(
+preemptors = st.lists(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=3).map(
         lambda pending: {
             "queue": "a",
@@ -52,10 +52,10 @@ takers = st.lists(
     min_size=1,
     max_size=2,
 )
-some = st.tuples(crowds, takers, jobs).map(lambda parts: [*parts[0], *parts[1], *parts[2][:1]])
+some = st.tuples(crowds, preemptors, jobs).map(lambda parts: [*parts[0], *parts[1], *parts[2][:1]])
 worlds = st.builds(build, names(PIPELINES), some, spare=st.booleans())
 sparing = st.builds(build, names(GANG_ONLY), some, spare=st.just(True))
-lone = st.tuples(crowds, takers).map(lambda parts: [*parts[0], parts[1][0]])
+lone = st.tuples(crowds, preemptors).map(lambda parts: [*parts[0], parts[1][0]])
 roomy = st.builds(
     build,
     names(GANG_ONLY),
@@ -86,10 +86,10 @@ def test_whoever_is_evicted_for_a_gang_makes_room_for_all_of_it(world: Cluster):
         count_hits(session.evictions)
         lost = Counter(eviction.job for eviction in session.evictions)
         for eviction in session.evictions:
-            taker = session.cluster_state.task(eviction.preemptor_uid)
-            job = session.job_of(taker) if taker else None
+            preemptor = session.cluster_state.task(eviction.preemptor_uid)
+            job = session.job_of(preemptor) if preemptor else None
             assert job is not None, eviction
-            assert taker.status in {TaskStatus.PIPELINED, TaskStatus.BINDING}
+            assert preemptor.status in {TaskStatus.PIPELINED, TaskStatus.BINDING}
             held = job.waiting_count + job.ready_count + job.pending_best_effort
             assert held + lost[job.key] >= job.min_available
     finally:
@@ -151,7 +151,7 @@ def test_with_spare_victims_no_victim_of_a_gang_could_stay(world: Cluster):
 @needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(roomy)
-def test_with_spare_victims_victims_go_where_their_takers_wait(world: Cluster):
+def test_with_spare_victims_a_victim_goes_where_its_preemptor_waits(world: Cluster):
     plan, standing = waiting(world)
     count_hits(plan.evictions)
     for eviction in plan.evictions:

@@ -182,10 +182,10 @@ class ContendedHistories(Histories):
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             self.put("pods", pod)
             self.lingering.append(victim.uid)
-        taker = command.preemptor
-        if taker is not None and taker.uid in self.pods:
-            self.pods[taker.uid]["status"]["nominatedNodeName"] = taker.node
-            self.put("pods", self.pods[taker.uid])
+        preemptor = command.preemptor
+        if preemptor is not None and preemptor.uid in self.pods:
+            self.pods[preemptor.uid]["status"]["nominatedNodeName"] = preemptor.node
+            self.put("pods", self.pods[preemptor.uid])
 
     @override
     def step(self, step: tuple[Any, ...]) -> Any:

@@ -283,8 +283,8 @@ class _WhatIf:
         """Return the pods that go because of the change: for the job, or with a node."""
         gone = {uid: pod for uid, (pod, _) in self._displaced.items()}
         for uid, victim in self._rehearsal.evicted.items():
-            taker = victim.preemptor_uid
-            if not taker or _is_for_imagined(victim) or taker in self._displaced:
+            preemptor = victim.preemptor_uid
+            if not preemptor or _is_for_imagined(victim) or preemptor in self._displaced:
                 gone[uid] = victim.pod
         for uid, pod in sorted(gone.items(), key=itemgetter(1)):
             task = self._replica.state.task(uid)

@@ -37,8 +37,8 @@ async def test_room_for_a_gang_is_made_by_one_message_per_pod_that_waits(
     stage: Stage, tmp_path: Path
 ):
     intents = await _preempting(stage, tmp_path)
-    takers = {intent.preemptor.pod: intent.preemptor for intent in intents if intent.preemptor}
-    assert takers.keys() == {"ns/high-0", "ns/high-1"}
+    preemptors = {intent.preemptor.pod: intent.preemptor for intent in intents if intent.preemptor}
+    assert preemptors.keys() == {"ns/high-0", "ns/high-1"}
     for intent in intents:
         assert intent.reason == "preempt"
         assert intent.preemptor is not None

@@ -14,10 +14,10 @@ REJECT = Opinion(Vote.REJECT, "no")
 
 
 def proposing(*tasks):
-    return lambda taker, candidates: list(tasks)
+    return lambda preemptor, candidates: list(tasks)
 
 
-def abstaining(taker, candidates):
+def abstaining(preemptor, candidates):
     return None
 
 

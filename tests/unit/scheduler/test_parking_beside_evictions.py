@@ -171,7 +171,7 @@ def test_a_parked_gang_waits_with_single_pods_for_the_room_there_is():
     waiting = Waiting("allocate, preempt, reclaim", room=1, deserved=8)
     waiting.queue("other", 2)
     waiting.drop("w000")
-    waiting.wait("taker", 1, cpu="2", queue="other")
+    waiting.wait("preemptor", 1, cpu="2", queue="other")
     assert waiting.evicted() == {"ns/old"}
 
 
@@ -270,7 +270,7 @@ PLACING = {
 
 
 @pytest.mark.parametrize("actions", PLACING)
-def test_gangs_are_parked_where_actions_evict_for_takers_after_the_last_allocate(actions):
+def test_gangs_are_parked_where_actions_evict_for_preemptors_after_the_last_allocate(actions):
     found = parking_policy(evicting(actions), PLUGINS, contending=True)
     assert found.placing is PLACING[actions]
 
@@ -315,5 +315,5 @@ def test_what_reclaim_gives_one_queue_is_known_when_it_comes_to_the_next(room, t
     waiting.wait("poor", queue="last")
     assert waiting.cycles.settle().parked == GANGS + 1
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    waiting.wait("taker", 1, queue="other", containers=[{"name": "c", "resources": asked}])
+    waiting.wait("preemptor", 1, queue="other", containers=[{"name": "c", "resources": asked}])
     assert waiting.evicted() == taken

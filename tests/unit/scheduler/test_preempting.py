@@ -36,7 +36,7 @@ def crowd(*, running: int = 4, min_member: int = 1, **pod) -> Cluster:
     return cluster
 
 
-def test_as_many_as_needed_go_and_the_takers_wait_on_their_nodes_a05():
+def test_as_many_as_needed_go_and_the_preemptors_wait_on_their_nodes_a05():
     cluster = crowd().group("high", min_member=2, priorityClassName="high")
     cluster.pod("high-0", "high", cpu="1").pod("high-1", "high", cpu="1")
     plan = cluster.decide()

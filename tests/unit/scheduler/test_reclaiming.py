@@ -78,9 +78,9 @@ def test_a_gang_is_not_cut_below_its_minimum():
     cluster = two_queues(min_member=4).gang("p", queue="poor", tasks=1)
     session = cluster.session()
     try:
-        taker = next(iter(cluster.job("p").tasks.values()))
+        preemptor = next(iter(cluster.job("p").tasks.values()))
         candidates = list(cluster.job("r").tasks.values())
-        proposed = session.hooks.of(Points.reclaimable).tiers[0][0].fn(taker, candidates)
+        proposed = session.hooks.of(Points.reclaimable).tiers[0][0].fn(preemptor, candidates)
     finally:
         session.close()
     assert proposed == []

@@ -105,10 +105,10 @@ def test_an_ancestor_takes_back_for_a_queue_that_has_enough_pl06():
     for tiers, evicted in ((TREE, 0), (CAPACITY.replace("{name: capacity}", level), 1)):
         world = Cluster(RECLAIM + tiers, queue=False).node("n1", cpu="4").queue("root")
         world.queue("here", deserved={"cpu": "4"}).queue("there", deserved={"cpu": "1"})
-        world.queue("taker", parent="here", deserved={"memory": "1Gi"})
+        world.queue("preemptor", parent="here", deserved={"memory": "1Gi"})
         world.queue("giver", parent="there", deserved={"cpu": "1"})
         world.gang("g", tasks=4, min_member=1, queue="giver", node="n1")
-        world.gang("t", tasks=1, queue="taker")
+        world.gang("t", tasks=1, queue="preemptor")
         assert len(evictions_of(world.decide())) == evicted
 
 

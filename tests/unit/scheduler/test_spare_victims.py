@@ -33,9 +33,9 @@ configurations: [{{name: {action}, arguments: {{spareVictims: {str(spare).lower(
 def test_part_of_a_gang_is_cleared_for_only_where_nobody_asks_for_the_whole(action, spare):
     """Five are needed and four fit at most: without the plugin gang Volcano evicts all the same."""
     cluster = world(action, spare=spare)
-    cluster.group("taker", queue="b", min_member=5, priorityClassName="p")
+    cluster.group("preemptor", queue="b", min_member=5, priorityClassName="p")
     for number in range(5):
-        cluster.pod(f"taker-{number}", "taker", cpu="1")
+        cluster.pod(f"preemptor-{number}", "preemptor", cpu="1")
     assert bool(cluster.decide().evictions) is not spare
 
 
@@ -47,16 +47,16 @@ def test_a_place_that_predicates_refuse_is_cleared_only_in_volcanos_way(action, 
     port = [{"containerPort": 80, "hostPort": 80}]
     cluster.group("top", queue="b", min_member=1, phase="Running", priorityClassName="p")
     cluster.pod("top-0", "top", cpu="1", node="n1", ports=port)
-    cluster.group("taker", queue="b", priorityClassName="p")
-    cluster.pod("taker-0", "taker", cpu="1", ports=port)
+    cluster.group("preemptor", queue="b", priorityClassName="p")
+    cluster.pod("preemptor-0", "preemptor", cpu="1", ports=port)
     assert bool(cluster.decide().evictions) is not spare
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_who_is_needed_goes_with_it_as_without(action):
     cluster = world(action, spare=True)
-    cluster.group("taker", queue="b", min_member=2, priorityClassName="p")
-    cluster.pod("taker-0", "taker", cpu="1").pod("taker-1", "taker", cpu="1")
+    cluster.group("preemptor", queue="b", min_member=2, priorityClassName="p")
+    cluster.pod("preemptor-0", "preemptor", cpu="1").pod("preemptor-1", "preemptor", cpu="1")
     plan = cluster.decide()
     assert len(evictions_of(plan)) == 2
-    assert sorted(n.pod for n in plan.nominations) == ["ns/taker-0", "ns/taker-1"]
+    assert sorted(n.pod for n in plan.nominations) == ["ns/preemptor-0", "ns/preemptor-1"]

@@ -28,7 +28,7 @@ ABC = tasks("a", "b", "c")
 def says(names: str | None):
     """Return a plugin that proposes these tasks, or abstains."""
     proposed = None if names is None else [task for task in ABC if task.name in names]
-    return lambda _taker, _candidates: proposed
+    return lambda _preemptor, _candidates: proposed
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def running(cluster: Cluster) -> list[str]:
     """Return the names of all running tasks in the order in which they would have to go."""
     session = cluster.session()
     try:
-        taker = next(iter(cluster.job("taker").tasks.values()))
+        preemptor = next(iter(cluster.job("preemptor").tasks.values()))
         there = [task for task in cluster.cluster_state.tasks() if task.node]
-        heap = Orders(session).victims(there, taker)
+        heap = Orders(session).victims(there, preemptor)
         return [heap.pop().name for _ in there]
     finally:
         session.close()
 
 
 def test_victims_of_a_job_go_against_the_order_of_tasks():
-    cluster = Cluster().node("n1").group("j", phase="Running").gang("taker", tasks=1)
+    cluster = Cluster().node("n1").group("j", phase="Running").gang("preemptor", tasks=1)
     cluster.pod("j-0", "j", node="n1", priority=1).pod("j-1", "j", node="n1", priority=1)
     cluster.pod("j-2", "j", node="n1", priority=9)
     assert running(cluster) == ["j-1", "j-0", "j-2"]
@@ -98,7 +98,7 @@ def test_victims_of_a_job_go_against_the_order_of_tasks():
 
 def test_victims_of_jobs_that_no_plugin_tells_apart_go_by_their_tasks():
     """The age of a job is no plugin's word: the lesser task goes though its job is older."""
-    cluster = Cluster().node("n1").gang("taker", tasks=1)
+    cluster = Cluster().node("n1").gang("preemptor", tasks=1)
     cluster.group("old", phase="Running", created="2026-01-01T00:00:00Z")
     cluster.group("young", phase="Running", created="2026-01-02T00:00:00Z")
     cluster.pod("old-0", "old", node="n1", priority=1).pod(
@@ -108,7 +108,7 @@ def test_victims_of_jobs_that_no_plugin_tells_apart_go_by_their_tasks():
 
 
 def test_victims_of_other_queues_go_against_the_order_of_queues():
-    cluster = Cluster().node("n1").gang("taker", tasks=1)
+    cluster = Cluster().node("n1").gang("preemptor", tasks=1)
     for name, priority in (("first", 9), ("last", 1)):
         cluster.queue(name, priority=priority, weight=1)
         cluster.group(f"j-{name}", queue=name, phase="Running")
@@ -117,14 +117,16 @@ def test_victims_of_other_queues_go_against_the_order_of_queues():
 
 
 def test_for_whole_gangs_priority_counts_within_a_queue_and_not_between_queues_pl02():
-    cluster = Cluster().node("n1").gang("taker", tasks=1)
+    cluster = Cluster().node("n1").gang("preemptor", tasks=1)
     cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "p", "uid": "p"}, "value": 7})
     cluster.group("equal", phase="Running").pod("equal-0", "equal", node="n1")
     session = cluster.session()
     try:
         candidates = list(cluster.job("equal").tasks.values())
         found = {
-            kind: session.hooks.evictable(EvictionContext(kind, cluster.job("taker")), candidates)
+            kind: session.hooks.evictable(
+                EvictionContext(kind, cluster.job("preemptor")), candidates
+            )
             for kind in EvictionKind
         }
     finally:
@@ -173,15 +175,15 @@ configurations:
 
 
 def test_victims_that_turn_out_not_to_be_needed_stay_most_important_first_a06():
-    cluster = Cluster(TOPOLOGY).node("n1", cpu="8").group("taker", min_member=1)
+    cluster = Cluster(TOPOLOGY).node("n1", cpu="8").group("preemptor", min_member=1)
     cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "p", "uid": "p"}, "value": 7})
-    cluster.group("taker", min_member=1, priorityClassName="p")
+    cluster.group("preemptor", min_member=1, priorityClassName="p")
     cluster.group("small", phase="Running").group("big", phase="Running")
     cluster.pod("small-0", "small", cpu="2", node="n1", priority=1)
     cluster.pod("big-0", "big", cpu="6", node="n1", priority=2)
-    plan = cluster.pod("taker-0", "taker", cpu="5", priority=7).decide()
+    plan = cluster.pod("preemptor-0", "preemptor", cpu="5", priority=7).decide()
     # small-0 would go first, but it is the big one that makes the room
-    assert evictions_of(plan) == {"big-0": "taker-0"}
+    assert evictions_of(plan) == {"big-0": "preemptor-0"}
 
 
 def test_the_node_whose_victims_matter_least_is_taken_a06():
@@ -190,9 +192,9 @@ def test_the_node_whose_victims_matter_least_is_taken_a06():
     cluster.group("j", phase="Running", min_member=0)
     cluster.pod("j-0", "j", cpu="2", node="n1", priority=5)
     cluster.pod("j-1", "j", cpu="2", node="n2", priority=3)
-    cluster.group("taker", min_member=1, priorityClassName="p")
-    plan = cluster.pod("taker-0", "taker", cpu="1", priority=7).decide()
-    assert evictions_of(plan) == {"j-1": "taker-0"}
+    cluster.group("preemptor", min_member=1, priorityClassName="p")
+    plan = cluster.pod("preemptor-0", "preemptor", cpu="1", priority=7).decide()
+    assert evictions_of(plan) == {"j-1": "preemptor-0"}
     assert [n.node for n in plan.nominations] == ["n2"]
 
 
@@ -303,19 +305,19 @@ configurations:
     cluster.pod("j-0", "j", cpu="2", node="n1", priority=1)
     cluster.pod("j-1", "j", cpu="6", node="n1", priority=2)
     queue = "a" if action == "preempt" else "b"
-    cluster.group("taker", queue=queue, min_member=1, priorityClassName="p")
-    return cluster.pod("taker-0", "taker", cpu="5")
+    cluster.group("preemptor", queue=queue, min_member=1, priorityClassName="p")
+    return cluster.pod("preemptor-0", "preemptor", cpu="5")
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 def test_volcano_evicts_whoever_came_first_though_the_next_one_alone_would_do(action):
     plan = uneven(action, spare=False).decide()
-    assert evictions_of(plan) == {"j-0": "taker-0", "j-1": "taker-0"}
+    assert evictions_of(plan) == {"j-0": "preemptor-0", "j-1": "preemptor-0"}
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 def test_with_spare_victims_nobody_goes_who_need_not(action):
-    assert evictions_of(uneven(action, spare=True).decide()) == {"j-1": "taker-0"}
+    assert evictions_of(uneven(action, spare=True).decide()) == {"j-1": "preemptor-0"}
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])

@@ -25,8 +25,8 @@ def test_only_what_all_plugins_of_the_first_tier_agree_on_may_be_preempted():
     world = crowd()
     session = world.session()
     try:
-        taker = next(iter(world.job("poor").tasks.values()))
-        victims = session.hooks.preemptable(taker, list(world.job("rich").tasks.values()))
+        preemptor = next(iter(world.job("poor").tasks.values()))
+        victims = session.hooks.preemptable(preemptor, list(world.job("rich").tasks.values()))
     finally:
         session.close()
     # three run, one is the gang's minimum
@@ -37,9 +37,11 @@ def test_nobody_takes_from_a_job_of_the_same_priority():
     world = crowd().group("poor")
     session = world.session()
     try:
-        taker = next(iter(world.job("poor").tasks.values()))
+        preemptor = next(iter(world.job("poor").tasks.values()))
         tasks = list(world.job("rich").tasks.values())
-        proposed = [rule.fn(taker, tasks) for rule in session.hooks.of(Points.preemptable).tiers[0]]
+        proposed = [
+            rule.fn(preemptor, tasks) for rule in session.hooks.of(Points.preemptable).tiers[0]
+        ]
     finally:
         session.close()
     assert proposed[0] == []
@@ -53,9 +55,12 @@ def test_critical_pods_are_never_victims_pl03():
         world.pod(f"rich-{number}", "rich", cpu="2", node="n1", priorityClassName=name)
     session = world.session()
     try:
-        taker = next(iter(world.job("poor").tasks.values()))
+        preemptor = next(iter(world.job("poor").tasks.values()))
         tasks = list(world.job("rich").tasks.values())
-        victims = [session.hooks.reclaimable(taker, tasks), session.hooks.preemptable(taker, tasks)]
+        victims = [
+            session.hooks.reclaimable(preemptor, tasks),
+            session.hooks.preemptable(preemptor, tasks),
+        ]
     finally:
         session.close()
     assert [[task.name for task in some] for some in victims] == [["rich-0", "rich-3"]] * 2
@@ -69,9 +74,9 @@ def test_a_queue_that_holds_more_than_it_deserves_gives_until_it_does_not_pl05()
     world.gang("y", tasks=8, min_member=1, queue="b")
     session = world.session()
     try:
-        taker = next(iter(world.job("y").tasks.values()))
+        preemptor = next(iter(world.job("y").tasks.values()))
         fn = session.hooks.of(Points.reclaimable).tiers[1][0].fn
-        victims = fn(taker, list(world.job("x").tasks.values()))
+        victims = fn(preemptor, list(world.job("x").tasks.values()))
     finally:
         session.close()
     assert len(victims) == 4

@@ -24,7 +24,13 @@ class Evicted:
     """One task was evicted, for a preemptor or, by shuffle, for none."""
 
     def __init__(
-        self, session_state: SessionState, job: Job, task: Task, *, reason: str, taker: Task | None
+        self,
+        session_state: SessionState,
+        job: Job,
+        task: Task,
+        *,
+        reason: str,
+        preemptor: Task | None,
     ) -> None:
         self._session_state = session_state
         self._job = job
@@ -33,7 +39,7 @@ class Evicted:
         self._column = np.array([session_state.nodes.column(task.node)], dtype=np.int64)
         self.task = task
         self.reason = reason
-        self.taker = taker
+        self.preemptor = preemptor
         self.queue = job.queue
 
     def do(self) -> None:
@@ -112,17 +118,17 @@ def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor
             owner_job=change.task.owner_job,
             queue=change.queue,
             reason=change.reason,
-            preemptor=change.taker.key if change.taker else "",
-            preemptor_uid=change.taker.uid if change.taker else "",
+            preemptor=change.preemptor.key if change.preemptor else "",
+            preemptor_uid=change.preemptor.uid if change.preemptor else "",
         )
         for change in standing.values()
     ]
-    takers = {eviction.preemptor_uid for eviction in evictions}
+    preemptors = {eviction.preemptor_uid for eviction in evictions}
     nominations = [
         Preemptor(pod=task.key, uid=task.uid, node=task.node)
         for change in changes
         if isinstance(change, Placed) and change.waiting
         for task in change.tasks
-        if task.uid in takers
+        if task.uid in preemptors
     ]
     return evictions, nominations

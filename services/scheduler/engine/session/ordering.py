@@ -85,13 +85,13 @@ class Orders:
         """Return a heap of jobs by JobOrder."""
         return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
 
-    def victims(self, victims: Iterable[_V], taker: plugins.Task) -> LiveHeap[_V]:
+    def victims(self, victims: Iterable[_V], preemptor: plugins.Task) -> LiveHeap[_V]:
         """Return a heap of victims, the first to go on top.
 
         Victims of different queues go by VictimQueueOrder, then against the order of queues; those
         of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
         """
-        own = self._view.job_of(taker)
+        own = self._view.job_of(preemptor)
         home = self._view.queue(own.queue) if own else None
 
         def goes_first(left: _V, right: _V) -> bool:

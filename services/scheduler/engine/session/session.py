@@ -89,7 +89,7 @@ class Session(ClusterView):
         self.preemption_attempts = 0
         """How often a node with enough victims was found and cleared, kept or undone (ME2)."""
         self.eviction_transactions: Counter[str] = Counter()
-        """Action → how many times it settled on evictions for one taker (ME2)."""
+        """Action → how many times it settled on evictions for one preemptor (ME2)."""
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
@@ -143,9 +143,9 @@ class Session(ClusterView):
         """Return the sums per queue of a measure over jobs, kept between cycles."""
         return self.cluster_state.jobs.rollup(measure)
 
-    def in_victim_order(self, victims: Iterable[_T], taker: plugins.Task) -> Iterator[_T]:
-        """Yield tasks in the order in which they should make room for a taker."""
-        heap = Orders(self).victims(victims, taker)
+    def in_victim_order(self, victims: Iterable[_T], preemptor: plugins.Task) -> Iterator[_T]:
+        """Yield tasks in the order in which they should make room for a preemptor."""
+        heap = Orders(self).victims(victims, preemptor)
         while heap:
             yield heap.pop()
 
@@ -306,11 +306,11 @@ class Session(ClusterView):
             self.explain(job, "predicate", next(iter(lacking.values())))
         return [task for task in tasks if task.uid not in lacking]
 
-    def evict(self, task: Task, *, reason: str, taker: Task | None = None) -> Evicted:
+    def evict(self, task: Task, *, reason: str, preemptor: Task | None = None) -> Evicted:
         """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""
         job = self.cluster_state.jobs.get(task.job_key)
         assert job is not None, f"{task.key} is in no job of this session"
-        change = Evicted(self._session_state, job, task, reason=reason, taker=taker)
+        change = Evicted(self._session_state, job, task, reason=reason, preemptor=preemptor)
         self.journal.make(change)
         self._touched[job.key] = job
         return change

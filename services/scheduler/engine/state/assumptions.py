@@ -65,7 +65,7 @@ class Nominations:
         self._by_uid.pop(uid, None)
 
     def end(self, intent: str) -> list[str]:
-        """Forget what an intent that failed was to clear; return the uids of its takers."""
+        """Forget what an intent that failed was to clear; return the uids of its preemptors."""
         uids = [uid for uid, (of, _) in self._by_uid.items() if of == intent]
         for uid in uids:
             del self._by_uid[uid]

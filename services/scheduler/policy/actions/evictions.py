@@ -71,7 +71,7 @@ def room_after(
 ) -> bool:
     """Tell whether a node has room for one task of a class once these victims are gone.
 
-    ⚠ There may be none: an earlier eviction may have freed more than its taker needed.
+    ⚠ There may be none: an earlier eviction may have freed more than its preemptor needed.
     """
     ledger, dims = session.ledger, list(task_class.dims)
     room: IntArray = ledger.allocatable[dims, column] - ledger.used[dims, column]
@@ -155,7 +155,7 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
 def reprieve(
     session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
 ) -> list[Evicted]:
-    """Let victims stay, most important first, as long as the taker fits all the same.
+    """Let victims stay, most important first, as long as the preemptor fits all the same.
 
     `evicted` is in the order in which they went; returns those that had to go again.
     """
@@ -163,7 +163,9 @@ def reprieve(
     for change in reversed(evicted):
         session.reprieve(change)
         if not fits():
-            gone.append(session.evict(change.task, reason=change.reason, taker=change.taker))
+            gone.append(
+                session.evict(change.task, reason=change.reason, preemptor=change.preemptor)
+            )
     return gone
 
 

@@ -378,9 +378,9 @@ def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session
     turns: dict[int, int] = {}
     for change in evicted:
         column = session.cluster_state.nodes.column(change.task.node)
-        takers = by_node.get(column, anywhere)
+        preemptors = by_node.get(column, anywhere)
         turn = turns[column] = turns.get(column, -1) + 1
-        change.taker = takers[turn % len(takers)]
+        change.preemptor = preemptors[turn % len(preemptors)]
 
 
 def ranks(keys: Mapping[str, tuple[Any, ...]], *, reverse: bool = False) -> dict[str, int]:

@@ -240,7 +240,7 @@ class _Preemptor:
             if best is not None:
                 session.preemption_attempts += 1
                 for victim in best.victims:
-                    session.evict(victim, reason=_REASON, taker=task)
+                    session.evict(victim, reason=_REASON, preemptor=task)
                 session.place(self._job, [task], [best.column], waiting=True)
             return best is not None
         return any(self._clear(task, column, may_go) for column in columns)
@@ -257,7 +257,7 @@ class _Preemptor:
             heap = self._orders.victims(victims, task)
             evicted = []
             while not (fits := fits_waiting(session, self._queue, task, column)) and heap:
-                evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
+                evicted.append(session.evict(heap.pop(), reason=_REASON, preemptor=task))
             if fits:
                 if self._options.spare:
                     reprieve(
@@ -322,7 +322,7 @@ class Search(NamedTuple):
             evicted: list[Evicted] = []
             heap = self.orders.victims(proposed, task)
             while heap:
-                evicted.append(session.evict(heap.pop(), reason="trial", taker=task))
+                evicted.append(session.evict(heap.pop(), reason="trial", preemptor=task))
                 if self._fits(column):
                     break
             if not evicted or not session.candidates(task.task_class).admits(column):

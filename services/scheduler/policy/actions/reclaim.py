@@ -144,7 +144,7 @@ class _Reclaimer:
             heap = self._orders.victims(victims, task)
             evicted = []
             while heap and not room_after(session, task_class, column, ()):
-                evicted.append(session.evict(heap.pop(), reason=_REASON, taker=task))
+                evicted.append(session.evict(heap.pop(), reason=_REASON, preemptor=task))
             if self._spare:
                 if not self._takes(task_class, column):
                     return False

@@ -180,9 +180,9 @@ class Capacity:
             return (-queue.priority, _BY_BRANCH(account))
         return (-queue.priority, *account.rank)
 
-    def _far_first(self, queue: Queue, taker: Queue) -> int:
-        """Order victims' queues: those that share most ancestors with the taker give first."""
-        return -common_depth(self._accounts[queue.name], self._accounts[taker.name])
+    def _far_first(self, queue: Queue, preemptor: Queue) -> int:
+        """Order victims' queues: those that share most ancestors with the preemptor give first."""
+        return -common_depth(self._accounts[queue.name], self._accounts[preemptor.name])
 
     # --- limits ------------------------------------------------------------------------------
 
@@ -281,23 +281,23 @@ class Capacity:
             self._exceeding[account.name] = known
         return known[1]
 
-    def _reclaimable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
-        own = self._cluster.job_of(taker)
+    def _reclaimable(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
+        own = self._cluster.job_of(preemptor)
         asking = self._accounts.get(own.queue) if own else None
         if not self._ready or asking is None:
             return []
         held: dict[str, IntArray] = {}
         victims = []
-        for task in self._cluster.in_victim_order(candidates, taker):
+        for task in self._cluster.in_victim_order(candidates, preemptor):
             job = self._cluster.job_of(task)
             account = self._accounts.get(job.queue) if job else None
-            if account is not None and self._may_take(taker, asking, task, account, held):
+            if account is not None and self._may_take(preemptor, asking, task, account, held):
                 victims.append(task)
         return victims
 
     def _may_take(
         self,
-        taker: Task,
+        preemptor: Task,
         asking: Account,
         task: Task,
         account: Account,
@@ -305,7 +305,7 @@ class Capacity:
     ) -> bool:
         """Tell whether one task may be taken, and if so, book it out of `held`."""
         request = task.task_class.request
-        if not _in_common(request, taker.task_class.request):
+        if not _in_common(request, preemptor.task_class.request):
             return False
         left = held.get(account.name, account.allocated)
         if not _keeps_guarantee(account, left - request):
@@ -315,7 +315,7 @@ class Capacity:
             related = set(map(id, asking.near_ancestors(levels))) & set(
                 map(id, account.near_ancestors(levels))
             )
-            if related and not _names_some(taker.task_class.request, asking.deserved):
+            if related and not _names_some(preemptor.task_class.request, asking.deserved):
                 return False
         elif not _exceeds_deserved(left, account, request):
             return False
@@ -359,7 +359,7 @@ _BY_BRANCH = functools.cmp_to_key(compare)
 
 
 def _apart(asking: Account, account: Account, levels: int) -> list[Account]:
-    """Return the accounts above a victim's that the taker does not have at the same level."""
+    """Return the accounts above a victim's that the preemptor does not have at the same level."""
     found = []
     for level in range(1, levels + 1):
         above = account.ancestor(level)

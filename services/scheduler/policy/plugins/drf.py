@@ -44,14 +44,14 @@ class Hierarchy:
     def _changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         self._hold(job, count * task_class.request)
 
-    def _stays_behind(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the tasks without which their queue still goes after the taker's queue with it."""
-        own = self._cluster.job_of(taker)
+    def _stays_behind(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Return the victims after whose move the preemptor's queue still comes before theirs."""
+        own = self._cluster.job_of(preemptor)
         home = self._queues.get(own.queue) if own else None
         if own is None or home is None:
             return []
         victims = []
-        self._hold(own, taker.task_class.request)
+        self._hold(own, preemptor.task_class.request)
         for task in candidates:
             job = self._cluster.job_of(task)
             queue = self._queues.get(job.queue) if job else None
@@ -61,7 +61,7 @@ class Hierarchy:
             if self._compare(home, queue) < 0:
                 victims.append(task)
             self._hold(job, task.task_class.request)
-        self._hold(own, -taker.task_class.request)
+        self._hold(own, -preemptor.task_class.request)
         return victims
 
     def _hold(self, job: Job, amounts: IntArray) -> None:

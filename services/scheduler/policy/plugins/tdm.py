@@ -89,9 +89,9 @@ class Tdm:
 
     # --- victims -----------------------------------------------------------------------------
 
-    def _preemptable(self, taker: Task, candidates: Sequence[Task]) -> list[Task]:
+    def _preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
         """Let fixed workloads take from those on ordinary nodes that may be evicted."""
-        if taker.preemptable or REVOCABLE in taker.task_class.traits:
+        if preemptor.preemptable or REVOCABLE in preemptor.task_class.traits:
             return []
         found = [
             task
