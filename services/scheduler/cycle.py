@@ -2,7 +2,7 @@
 
 A cycle starts when something changed (after a short debounce and not sooner than `min_period`
 after the last one began) and at the latest after `schedule_period`. No cycle starts while STATE
-is not synced, or while another installation is in charge of the cluster (`Tenure`).
+is not synced, or while another installation holds the cluster's Lease (`Tenure`).
 """
 
 import asyncio
@@ -36,20 +36,20 @@ _DECIDE: Final = "decide"
 _DECIDED: Final = ("podgroups", "queues", "actions")
 RETRY_S: Final = 0.2
 REST: Final = 1.0
-"""A cycle is followed by a rest at least as long as itself: cycles take at most half of a core."""
+"""Pause after a cycle, in lengths of the cycle: cycles take at most half of a core."""
 LONG_REST: Final = 3.0
 LONG_REST_MAX_S: Final = 0.1
-"""Short cycles rest three times as long as they took: a busy cluster changes all the time, and what
-the API server does with the cores is what the work waits for."""
+"""Pause after a short cycle, up to `LONG_REST_MAX_S`: a busy cluster changes all the time, and pods
+start sooner where the cores are left to the API server."""
 
 
 def rest_s(cycle_s: float) -> float:
-    """Return how long to rest after a cycle that took `cycle_s`, both in seconds."""
+    """Return how long to pause after a cycle that took `cycle_s`, both in seconds."""
     return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MAX_S))
 
 
 class Scheduler:
-    """Leads when it can; a standby folds facts all the same, so that its cluster state is hot."""
+    """Leads, or stands by: a standby folds facts, too, so that its cluster state is up to date."""
 
     name: Final = "scheduler"
 
@@ -82,7 +82,7 @@ class Scheduler:
         self._outcomes = outcomes
         self._tenure = tenure
         self._decided_in = ""
-        """The last tenure that something was decided in."""
+        """The last tenure in which a cycle was run."""
         self._conf = conf
         self._publisher = publisher
         self._leadership = leadership
@@ -95,14 +95,14 @@ class Scheduler:
         self._failed_facts: set[tuple[str, str]] = set()
         """Kind and key of the objects that cannot be folded as they are."""
         self._deciding = False
-        """Whether what runs changes nothing but what it undoes itself."""
+        """Whether the present step is a decision, which undoes all its changes itself."""
         self._faults = faults
         self._clock = clock
         self._log = log
         self._cycle = 0
         self._recovered_epoch = NEVER
         self._cycle_s = 0.0
-        """How long the last round took that decided; reading STATE for the first time is none."""
+        """How long the last step with a cycle took; 0 after one without, as the first reading."""
         self._following = asyncio.Event()
         self._following.set()
         self._busy = asyncio.Lock()
@@ -151,10 +151,10 @@ class Scheduler:
             self._following.set()
 
     async def _isolated(self, work: Callable[[], Awaitable[None]]) -> str:
-        """Run one round; return what it failed with, if that is an error of ours (ADR 19).
+        """Run one step; return the text of an unexpected error, "" if there was none (ADR 19).
 
-        Nothing was decided then. If the cluster state may be wrong it is filled anew, and what was
-        asked of binders is read again in any case.
+        A step with an error has decided nothing. If the cluster state may be wrong, STATE is read
+        again; COMMAND and OUTCOME are read again in any case.
         """
         name = self._settings.scheduler_name[0]
         with self._contain.isolate("cycles", name, stage="cycle") as isolated:
@@ -166,12 +166,12 @@ class Scheduler:
             self._log.warning("state_read_again", reason="the cluster state is not whole")
             self._state.resync()
         if isolated.error is None:
-            return "the cluster state is filled anew"
+            return "the cluster state is read again"
         self._report.skipped()
         return f"the last cycle failed: {describe(isolated.error)}"
 
     async def _step(self, term: Term) -> None:
-        """Fold, and decide if what is known is the whole world."""
+        """Fold, and run a cycle if STATE is synced and the Lease is held."""
         self._deciding = False
         self._cycle_s = 0.0
         begun = self._clock.monotonic()
@@ -192,7 +192,7 @@ class Scheduler:
     def _resync_if_another_led(self) -> bool:
         """Read STATE again if another installation has led meanwhile; return whether one has.
 
-        Intents from before are void by then, and so are their assumptions.
+        Intents from before that are void, and so are their assumptions.
         """
         before, self._decided_in = self._decided_in, self._tenure.term
         if before in ("", self._decided_in):
@@ -202,7 +202,7 @@ class Scheduler:
         return True
 
     async def _wait_for_change(self, started: float) -> None:
-        """Wait for a change, then gather more for a moment, the longer the last cycle took."""
+        """Wait for a change; then wait a little more, the longer the last cycle took."""
         ended = self._clock.monotonic()
         if await sleep_or_event(self._clock, self._settings.schedule_period, self._inbox.changed):
             next_start = max(started + self._settings.min_period, ended + rest_s(self._cycle_s))

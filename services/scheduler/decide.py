@@ -36,7 +36,7 @@ from services.scheduler.engine.status.statuses import (
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
-from services.scheduler.policy.parking_policy import judges_alike
+from services.scheduler.policy.parking_policy import decides_by_amounts
 from services.scheduler.policy.states.queue_gates import QueueGates
 
 _STATUS: Final = "status"
@@ -56,9 +56,9 @@ class Part(enum.Enum):
 
 
 Stopwatch = Callable[[Part, str], None]
-"""Hears of each part as it ends, and of which plugin or action it was; time is its own affair."""
-Look = Callable[[Session, Plan], None]
-"""Sees the session as actions left it, and what is wanted of objects; changes nothing."""
+"""Called at the end of each part with the name of its plugin or action; it has its own clock."""
+Inspect = Callable[[Session, Plan], None]
+"""Called with the session after its actions, and with the plan; changes nothing."""
 
 
 def untimed(_: Part, __: str) -> None:
@@ -104,7 +104,7 @@ def open_session(
         cycle=cycle,
         actions=config.actions,
         without=without,
-        alike=judges_alike(config, plugins),
+        alike=decides_by_amounts(config, plugins),
     )
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
@@ -112,7 +112,7 @@ def open_session(
             hooks = Registrar(session.hooks, tier=number, flags=option.flags, identity=identity)
             plugins[option.name](option.arguments).contribute(hooks, session)
             ended(Part.PLUGIN, option.name)
-    session.tell_apart()
+    session.add_traits()
     ended(Part.OPENED, "")
     return session
 
@@ -143,17 +143,17 @@ def decide(
     plugins: Plugins = PLUGINS,
     sharding: Sharding = UNSHARDED,
     ended: Stopwatch = untimed,
-    look: Look | None = None,
+    inspect: Inspect | None = None,
     without: Collection[str] = (),
 ) -> Plan:
     """Return what this cycle wants. The cluster state is the same before and after.
 
-    `now` is unix seconds; `seed` turns ties between equal nodes; the same arguments give the same
-    plan, whatever `ended` and `look` do. Jobs of the keys `without` have no turn. A
-    job whose handling raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff`
+    `now` is Unix seconds; `seed` breaks ties between equal nodes; the same arguments give the same
+    plan, whatever `ended` and `inspect` do. Jobs with keys in `without` are not visited. A job
+    whose handling raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff`
     when the cluster state can no longer be trusted.
 
-    A cycle whose evictions concern parked gangs is played twice, the second time with all of them.
+    A cycle that evicts while gangs are parked is run a second time with all gangs (ADR 22).
     """
     opened = partial(
         open_session,
@@ -175,21 +175,21 @@ def decide(
             if _leaves_out_contenders(session):
                 continue
             plan = conclude(session)
-            if look is not None:
-                look(session, plan)
+            if inspect is not None:
+                inspect(session, plan)
             return plan
         finally:
             session.close()
-    raise AssertionError("no gang is parked when a cycle is played again")
+    raise AssertionError("no gang is parked when a cycle is run again")
 
 
 def _leaves_out_contenders(session: Session) -> bool:
-    """Tell whether parked gangs might have taken part in evictions; if so, bring all back."""
+    """Tell whether evictions might concern parked gangs; if so, wake them all."""
     jobs = session.cluster_state.jobs
-    if not len(jobs.parking.placing) or not (session.evictions or session.contenders):
+    if not len(jobs.parking.at_allocate) or not (session.evictions or session.contenders):
         return False
     jobs.parking.note_contenders(session.contenders, session.now)
-    jobs.wake_placing()
+    jobs.wake_at_allocate()
     return True
 
 

@@ -1,19 +1,18 @@
-"""Paces wanted statuses: a new phase is written at once, the rest once it has stood for a while.
+"""Paces status writes: a new phase is written at once, the rest once it has stood for a while.
 
-Cycles follow every change by milliseconds. Between two pods of a gang that are being created, a job
-"waits" for a moment, and its counters change with every pod that starts; written each time, that is
-a storm of statuses. So a new phase goes out at once, and everything else (conditions, counters,
-sums of queues) when it has been wanted unchanged for `settle_s`, or, if it keeps changing, for
-`PATIENCE` times that. A pod's condition stands longer, `PODS` times: there are many, and those of a
-gang that is on its way are void a moment later. Nothing but a new phase is written for a gang whose
-pods are still being made or bound (`IncompleteGangs`). What is held back is not adopted, so the
-next cycle wants it again: the last word always goes out.
+Cycles follow every change within milliseconds. Between two pods of a gang that are being created a
+job "waits" for a moment, and its counters change with every pod that starts; a write each time
+would be a storm. So a new phase is written at once, and everything else (conditions, counters, sums
+of queues) when it has been wanted unchanged for `settle_s` seconds, or, if it keeps changing, after
+`PATIENCE` times that. A pod's condition has to stand `PODS` times as long: there are many, and most
+are out of date a moment later. For a gang whose pods are still being created or bound
+(`IncompleteGangs`) only a new phase is written. A status that is held back is not assumed to be
+written, so that the next cycle wants it again: the last one is always written.
 
 A gang whose pods are being created waits for its owner and not for nodes: any condition would be
-out of date a moment later, and there are thousands of such moments while a large load is submitted.
-A gang whose pods are being bound has a new phase as soon as they are: its conditions go with that,
-in one write. A gang that has got no pod, and no node, for a while is incomplete no longer: then its
-conditions say what is missing.
+out of date a moment later. A gang whose pods are being bound gets a new phase as soon as they are:
+its conditions are written with that. A gang that has got no further pod and no node for a while
+counts as waiting: then its conditions say what is missing.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -46,7 +45,7 @@ class _Wanted(NamedTuple):
 
 
 class Pacing:
-    """Remembers since when each object wants another status. Pure: `now` comes in."""
+    """Remembers since when each object's status should be another one. Times are Unix seconds."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
@@ -58,14 +57,14 @@ class Pacing:
         *,
         now: float,
         shown: PhaseOf,
-        making: Collection[str] = (),
+        in_progress: Collection[str] = (),
         at_once: Collection[str] = (),
         group_of: GroupOf = _no_group,
     ) -> Plan:
-        """Return the plan with those statuses that are worth a write now.
+        """Return the plan with the statuses that are to be written now.
 
-        `making` are the keys of PodGroups whose pods are still being made or bound, `at_once` those
-        of PodGroups that are looked at so seldom that nothing is held back.
+        `in_progress` are the keys of PodGroups whose pods are still being created or bound,
+        `at_once` those of parked PodGroups that this cycle visits to bring their status up to date.
         """
         before, self._wanted = self._wanted, {}
 
@@ -91,13 +90,13 @@ class Pacing:
                 for group in plan.podgroups
                 if moves_on(group)
                 or group.key in at_once
-                or (group.key not in making and stands(group.uid, group))
+                or (group.key not in in_progress and stands(group.uid, group))
             ),
             pods=tuple(
                 pod
                 for pod in plan.pods
                 if (group := group_of(pod.uid)) in at_once
-                or (group not in making and stands(pod.uid, pod.condition, times=PODS))
+                or (group not in in_progress and stands(pod.uid, pod.condition, times=PODS))
             ),
             queues=tuple(q for q in plan.queues if stands(q.uid, q)),
         )
@@ -130,16 +129,16 @@ class _Incomplete(NamedTuple):
 
 
 class IncompleteGangs:
-    """Remembers when gangs whose pods are being made or bound last got on."""
+    """Remembers when gangs whose pods are being created or bound last got a pod or a node."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._waiting: dict[str, _Incomplete] = {}
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
-        """Return those of `keys` whose pods are being made or bound; forget all others."""
+        """Return those of `keys` whose pods are being created or bound; forget all others."""
         before, self._waiting = self._waiting, {}
-        making = set()
+        in_progress = set()
         for key in keys:
             job = jobs.get(key)
             if job is None or _is_kept_out(job):
@@ -152,5 +151,5 @@ class IncompleteGangs:
                 waiting = _Incomplete(*seen, since=now)
             self._waiting[key] = waiting
             if now - waiting.since < self._patience_s:
-                making.add(key)
-        return frozenset(making)
+                in_progress.add(key)
+        return frozenset(in_progress)

@@ -1,17 +1,17 @@
-"""Waits of gangs: which of them events report, and which explanations are published. Pure.
+"""Waits of gangs: which of them events report, and which explanations are published.
 
-An event reports a wait once per cause, when the cause has lasted for a while, and never a wait that
-the gang's owner has to end (missing pods, scheduling gates). An alert is about a cluster that is
-too full, a kind of node that is missing, a queue that is used up (`Waits`).
+An event reports a wait once per cause, when the cause has lasted for a while (`Waits`). It never
+reports a wait that the gang's owner has to end (missing pods, scheduling gates): readers want to
+hear of a cluster that is too full, a kind of node that is missing, a queue without share.
 
-The bus holds the last explanation of each gang that waits (`WaitExplanations`). It is published
-when its cause has lasted for a while, and again when it has another cause. When only amounts or the
-place in the queue change it is published every `FIGURES_S` at most, and not when only free amounts
-change: these move with every pod that comes or goes. A gang that waits for its owner is explained
-later still: in a large submission every gang does so for a moment. An explanation that still holds
-is published again before it expires on the bus.
+The stream WAITING holds the last explanation of each waiting gang (`WaitExplanations`). It is
+published when its cause has lasted for a while, and again when the cause changes. When only amounts
+or the position in the queue change, it is published every `FIGURES_S` seconds at most, and not when
+only free amounts change, as they do with every pod that comes or goes. The explanation of a gang
+that waits for its owner is published later: in a large submission every gang does so for a moment.
+An explanation that still holds is published again before it expires on the bus.
 
-Jobs that are parked keep their wait and their explanation: that is what was decided of them.
+Parked jobs keep their wait and their explanation: the cycle that visited them last decided both.
 """
 
 import re
@@ -39,26 +39,26 @@ _AMOUNT: Final = re.compile(r"\d[\w.]*")
 
 
 class _WaitMemory(Generic[_W]):
-    """Memory of the gangs that wait, by the key of the PodGroup."""
+    """Records of waiting gangs, by the key of the PodGroup; parked ones apart."""
 
     def __init__(self) -> None:
         self._open: dict[str, _W] = {}
         self._parked: dict[str, _W] = {}
-        """Gangs that cycles do not look at; they go on waiting."""
+        """Gangs that cycles do not visit."""
 
     def forget(self) -> None:
-        """Report everything again: another leader has reported meanwhile."""
+        """Forget all waits: another leader has reported meanwhile."""
         self._open.clear()
         self._parked.clear()
 
     def park(self, key: str) -> None:
-        """Keep what is remembered of a gang although the next cycles do not look at it."""
+        """Keep the record of a gang that the next cycles do not visit."""
         known = self._open.pop(key, None)
         if known is not None:
             self._parked[key] = known
 
     def resume(self, keys: Iterable[str]) -> None:
-        """Go on with gangs that this cycle has looked at again."""
+        """Go on with gangs that this cycle has visited again."""
         for key in keys:
             known = self._parked.pop(key, None)
             if known is not None:
@@ -83,12 +83,12 @@ class Waits(_WaitMemory[_Wait]):
         self._settle_s = settle_s
 
     def is_reported(self, key: str) -> bool:
-        """Tell whether subscribers know of a job's wait and its cause."""
+        """Tell whether an event has reported a job's wait for its present cause."""
         wait = self._find(key)
         return wait is not None and wait.cause in wait.reported
 
     def resume_all(self) -> None:
-        """Go on with all waits: the next cycle looks at every job."""
+        """Go on with all waits: the next cycle visits every job."""
         self.resume(list(self._parked))
 
     def lasting(
@@ -130,24 +130,24 @@ def cause_of(explanation: Explanation) -> str:
 
 
 class _Explained(Struct):
-    """One gang that waits, as cycles have found it."""
+    """The explanation of one waiting gang, and which of it was published."""
 
     why: Explanation
     cause: str
     since: float
     """When a cycle first found this cause (Unix seconds)."""
     at: float
-    """When a cycle first found this very explanation."""
+    """When a cycle first gave this explanation, figures included (Unix seconds)."""
     cycle: int
     is_published: bool = False
     published_cause: str = ""
     published_at: float = 0.0
     is_due: bool = True
-    """Whether what was decided last is worth a message."""
+    """Whether `why` differs from what was published by more than free amounts."""
 
 
 class WaitExplanations(_WaitMemory[_Explained]):
-    """Remembers what was decided of gangs that wait, and what of it was published."""
+    """Remembers the explanations of waiting gangs, and which of them were published."""
 
     def __init__(self, settle_s: float) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
 
     @override
     def forget(self) -> None:
-        """Publish everything anew: another leader has had a turn, or the bus has lost it."""
+        """Publish everything again: another leader has published, or the bus has lost it."""
         super().forget()
         self._due.clear()
         self._republish_at.clear()
@@ -165,7 +165,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
     def changes(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float, cycle: int, term: int
     ) -> list[m.WaitExplained]:
-        """Return what to publish after a cycle that has found these explanations."""
+        """Return the messages to publish after a cycle with these explanations."""
         before, self._open = self._open, {}
         for why in explanations:
             known = self._updated(before.pop(why.job, None), why, now, cycle)
@@ -237,7 +237,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
 
 
 def _says_the_same(one: Explanation, other: Explanation) -> bool:
-    """Tell whether explanations say the same but for figures that move all the time."""
+    """Tell whether explanations are equal but for free amounts."""
     if (one.gate, one.message) != (other.gate, other.message) or one.reasons != other.reasons:
         return False
     return one.details == other.details or settled(one.details) == settled(other.details)
@@ -278,7 +278,7 @@ class WaitReports:
         self._explained = WaitExplanations(settle_s)
 
     def forget(self) -> None:
-        """Report everything again: another leader has reported meanwhile."""
+        """Forget all waits: another leader has reported meanwhile."""
         self._waits.forget()
         self._explained.forget()
 
@@ -288,13 +288,13 @@ class WaitReports:
         self._explained.forget()
 
     def is_reported(self, key: str) -> bool:
-        """Tell whether subscribers know of a job's wait and its cause."""
+        """Tell whether an event has reported a job's wait for its present cause."""
         return self._waits.is_reported(key)
 
     def review(
         self, plan: Plan, jobs: Jobs, may_park: Sequence[Parkable], *, now: float, term: int
     ) -> tuple[list[Explanation], list[m.WaitExplained]]:
-        """Return waits to report and to publish; park the jobs that nothing is left to say of."""
+        """Return waits to report and messages to publish; park jobs whose waits are reported."""
         left = jobs.parking.take_left()
         self._waits.resume(left)
         self._explained.resume(left)

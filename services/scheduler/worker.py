@@ -1,7 +1,8 @@
-"""The worker: the one owner of the cluster state, used from one thread at a time.
+"""The worker: the only owner of the cluster state, used from one thread at a time.
 
-It folds what the loop has gathered and decides; both are synchronous and may take long, so the
-loop calls them in a thread (ADR 6). Nothing else touches the cluster state: it needs no lock.
+It folds facts into the cluster state and decides. Both are synchronous and may take long, so the
+leader's loop (`cycle`) calls them in a thread (ADR 6). Nothing else uses the cluster state, so that
+it needs no lock.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +36,17 @@ from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
 
 FEW: Final = 20
-"""So many waiting jobs have a turn in every cycle: what is shown of a short queue is always new."""
+"""With up to so many waiting jobs none is parked: the status of a short queue is up to date."""
 
 
 class FoldFailure(msgspec.Struct, frozen=True):
-    """One fact that scheduling could not use, and why."""
+    """A fact that could not be folded, and why."""
 
     kind: str
     key: str
     uid: str
     reason: Exception | str
-    """The error itself where it is one of ours."""
+    """The exception where it was an unexpected one."""
 
 
 class UnstoredIntent(NamedTuple):
@@ -56,26 +57,26 @@ class UnstoredIntent(NamedTuple):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan and the messages that say it."""
+    """A plan, and the messages in which it is published."""
 
     plan: Plan
-    """The plan without the statuses that are held back."""
+    """The plan without the statuses that are held back (`pacing`)."""
     whole: Plan
-    """Everything that was decided, statuses that are held back included."""
+    """The plan with all statuses."""
     commands: list[m.Command]
     statuses: list[desired.DesiredStatus]
-    """Statuses to publish: those of the plan, and earlier ones that nothing has come of."""
+    """Statuses to publish: those of the plan, and earlier ones that no object shows yet."""
     admitted: Sequence[GangAdmitted] = ()
     waits: Sequence[Explanation] = ()
-    """Waits that have lasted and that no event has reported yet."""
+    """Waits that have lasted for a while and that no event has reported yet."""
     explained: Sequence[m.WaitExplained] = ()
-    """Why gangs wait, where something else is to be published than is; and that one does not."""
+    """Messages for the stream WAITING: explanations that have changed, and ends of waits."""
     expired_reservations: Sequence[str] = ()
-    """Keys of PodGroups that no longer reserve anything, because their pods did not come."""
+    """Keys of Inqueue PodGroups that reserve nothing any more: their pods came too late."""
     exclusions: Sequence[Exclusion] = ()
-    """Jobs, queues and actions that met an error of ours."""
+    """Jobs, queues and actions whose handling raised an unexpected error."""
     parked: int = 0
-    """Waiting jobs that the cycle did not look at: nothing that they wait for has changed."""
+    """Waiting jobs that the cycle did not visit, as nothing that they wait for has changed."""
     sample: CycleSample = CycleSample()
     placements: Sequence[PlacedJob] = ()
 
@@ -86,7 +87,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Holds the cluster state and what is needed to rebuild its assumptions."""
+    """Owns the cluster state, and what the scheduler remembers from cycle to cycle."""
 
     def __init__(
         self,
@@ -128,10 +129,10 @@ class Worker:
         self._unpublished: set[str] = set()
         self._cluster_state = self._empty()
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
-        """Objects that met an error of ours, by kind and key: what content, and the error."""
+        """Kind and key of an object whose fold raised an unexpected error → digest and error."""
         self._without: set[str] = set()
-        """Jobs whose handling broke a session off. Each time costs a whole cycle and all facts read
-        again, so that they are skipped until their PodGroup is gone."""
+        """Keys of jobs whose handling broke a session off. That costs a cycle and a resync, so that
+        they are not visited until their PodGroup is gone."""
         self._left_out_conditions = desired.LeftOutConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
@@ -145,30 +146,30 @@ class Worker:
 
     @property
     def cluster_state(self) -> ClusterState:
-        """Return the cluster state, which `forget` replaces; a reader has it for one thread."""
+        """Return the cluster state; `forget` replaces it by another object."""
         return self._cluster_state
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the cluster state follows from its facts; if not, it is filled anew."""
+        """Return whether the cluster state agrees with its facts; if not, it needs a resync."""
         return self._cluster_state.is_whole
 
     @property
     def assumed(self) -> int:
-        """Return how many pods are assumed to be bound or leaving."""
+        """Return how many pods are assumed to be bound or evicted."""
         return self._cluster_state.assumed
 
     def forget(self) -> None:
-        """Start from nothing: STATE is about to be replayed."""
+        """Begin with an empty cluster state: STATE is about to be replayed."""
         self._metrics.mark_stale()
         self._reminders.forget()
         self._wait_reports.begin_resync()
         self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
-        """Fold facts in, in order; return those that cannot be scheduled by.
+        """Fold facts, in order; return those that could not be folded.
 
-        What a source has measured of nodes since the last time comes in as well.
+        Measured load of nodes (`usage`) is taken over as well.
         """
         if (samples := self._measured()) is not None:
             self._cluster_state.store(UsageTable).replace(samples)
@@ -185,10 +186,10 @@ class Worker:
         return list(failures.values())
 
     def _try_to_fold(self, fact: m.Fact) -> FoldFailure | None:
-        """Fold a fact, or leave its object out; return why.
+        """Fold a fact, or leave its object out and return why.
 
-        What failed with an error of ours is not tried again with the same content: if it failed
-        half-way, the cluster state is not whole and is filled anew, without it.
+        A fact whose fold raised an unexpected error is not folded again while its content is the
+        same: if it failed half-way, a resync would only fail at it again.
         """
         if self._left_out:
             at = (fact.kind, fact.key)
@@ -200,7 +201,7 @@ class Worker:
             self._fold(fact)
         except (BadFact, msgspec.DecodeError) as error:
             return FoldFailure(fact.kind, fact.key, fact.uid, str(error))
-        except Exception as error:  # noqa: BLE001 - an error of ours about one object (ADR 19)
+        except Exception as error:  # noqa: BLE001 - one object costs no other (ADR 19)
             self._left_out[fact.kind, fact.key] = (desired.digest(fact), error)
             self._remove(fact)
             return FoldFailure(fact.kind, fact.key, fact.uid, error)
@@ -209,7 +210,7 @@ class Worker:
     def _remove(self, fact: m.Fact) -> None:
         try:
             self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
-        except Exception:  # noqa: BLE001 - the cluster state is filled anew
+        except Exception:  # noqa: BLE001 - a resync follows
             self._cluster_state.spoil()
 
     def _fold(self, fact: m.Fact) -> None:
@@ -234,7 +235,7 @@ class Worker:
             raise BadFact(f"{fact.kind} {fact.key} is too large to be published; it is left out")
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
-        """Take the ends of commands in: what failed is no longer assumed."""
+        """Take over outcomes of intents: what failed is no longer assumed."""
         if outcomes:
             self._metrics.mark_stale()
         for outcome in outcomes:
@@ -248,7 +249,7 @@ class Worker:
                     self._metrics.bound(task, outcome.time)
 
     def _note_refusals(self, outcome: m.Outcome) -> None:
-        """Remember what the binder could not do; its other results take effect at once."""
+        """Remember binds and evictions that failed, so that they are not tried again at once."""
         refusals = self._cluster_state.refusals
         for item in outcome.items:
             if item.result is m.Result.FAILED:
@@ -258,12 +259,12 @@ class Worker:
                 refusals.drop(item.uid)
 
     def recover(self, unfinished: Sequence[m.Command], recent: Sequence[m.Outcome]) -> int:
-        """Rebuild the assumptions of the leader before; return how many pods are assumed.
+        """Rebuild the assumptions of the previous leader; return how many pods are assumed.
 
-        `unfinished` is what COMMAND still holds, read before `recent`, the outcomes of the last
-        minutes in order. A pod that was bound according to its outcome counts on its node even if
-        STATE does not show it yet. What this process assumed on its own and the bus does not hold
-        was never stored; statuses that it wanted in an earlier term are the other leader's since.
+        `unfinished` are the intents that COMMAND still holds, read before `recent`, the outcomes of
+        the last minutes in order. A pod that was bound according to its outcome counts on its node
+        even if STATE does not show it yet. Assumptions of this process are dropped: intents that
+        are not on the bus were never stored, and another leader has written statuses meanwhile.
         """
         self._metrics.begin()
         self._reminders.forget()
@@ -289,11 +290,11 @@ class Worker:
                 self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
     def set_tenure(self, tenure: str) -> None:
-        """Claim nodes in this tenure of the Lease from now on; "" where none is needed."""
+        """Claim nodes of shards in this tenure of the Lease from now on; "": none is needed."""
         self._cluster_state.shards.tenure = tenure
 
     def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
-        """Run one cycle; its intents count as assumed from here on."""
+        """Run one cycle; its intents are assumed at once."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._cluster_state.review_refusals(now)
         expired_reservations = self._reservation_timeouts.review(
@@ -310,7 +311,7 @@ class Worker:
             whole,
             now=now,
             shown=self._shown_phase,
-            making=self._being_made(whole, now),
+            in_progress=self._in_progress(whole, now),
             at_once=self._cluster_state.jobs.parking.refreshed,
             group_of=self._group_of,
         )
@@ -342,7 +343,7 @@ class Worker:
         )
 
     def _inspect(self, session: Session, plan: Plan) -> None:
-        """Measure, and note which jobs may be parked when the session is closed."""
+        """Measure the session, and note which jobs may be parked once it is closed."""
         self._metrics.observe(session)
         self._parkable = []
         if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
@@ -358,8 +359,8 @@ class Worker:
             is_outstanding=lambda status: desired.is_outstanding(status, self._cluster_state),
         )
 
-    def _being_made(self, plan: Plan, now: float) -> frozenset[str]:
-        """Return the PodGroups that the plan has a status for while pods are made or bound."""
+    def _in_progress(self, plan: Plan, now: float) -> frozenset[str]:
+        """Return the PodGroups with a status in the plan whose pods are being created or bound."""
         keys = dict.fromkeys(group.key for group in plan.podgroups)
         keys |= dict.fromkeys(self._group_of(pod.uid) for pod in plan.pods)
         return self._incomplete_gangs.review(keys, self._cluster_state.jobs, now=now)
@@ -379,7 +380,7 @@ class Worker:
                 plugins=self._plugins,
                 sharding=self._own_shard.sharding,
                 ended=self._ended,
-                look=self._inspect,
+                inspect=self._inspect,
                 without=self._without,
             )
         except BrokenOff as error:
@@ -406,7 +407,7 @@ class Worker:
     def withdraw(self, refused: Sequence[UnstoredIntent]) -> None:
         """Undo the assumptions of intents that the server refused to store.
 
-        Pods of one that can never be stored are held back as if their binds had been refused.
+        Where one can never be stored, its pods are held back as if the binder had refused them.
         """
         self._metrics.mark_stale()
         for command, why in refused:
@@ -419,7 +420,7 @@ class Worker:
                 )
 
     def assume_statuses(self, plan: Plan) -> None:
-        """Use the statuses of a published plan until the objects show them."""
+        """Assume the statuses of a published plan until the objects show them."""
         self._metrics.mark_stale()
         self._cluster_state.assume_statuses(plan, unpublished=sorted(self._unpublished))
         self._own_shard.published(self._cluster_state)
@@ -427,22 +428,22 @@ class Worker:
     # --- recorded cycles ----------------------------------------------------------------------
 
     def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
-        """Return everything that the next decision depends on and no fact says.
+        """Return everything beside facts that the next decision depends on, for a recorded cycle.
 
-        The next cycle looks at all jobs, as one that replays it will.
+        All parked jobs are woken, so that a replay visits the same jobs.
         """
         self._cluster_state.jobs.wake_all()
         return memory_of(self._cluster_state), self._reservation_timeouts.waiting_groups
 
     def lay_out(self, memory: SchedulerMemory) -> None:
-        """Prepare for the facts of a recorded cycle; nothing has been folded yet."""
+        """Prepare an empty cluster state for the facts of a recorded cycle."""
         lay_out(self._cluster_state, memory)
 
     def restore(self, memory: SchedulerMemory, waiting_groups: dict[str, WaitingGroup]) -> None:
-        """Take over what a recorded cycle went by, after its facts."""
+        """Take over the memory of a recorded cycle, after its facts."""
         restore(self._cluster_state, memory)
         self._reservation_timeouts.restore(waiting_groups)
 
     def audit(self) -> list[str]:
-        """Derive node usage from the pods again; return what had drifted (repaired)."""
+        """Compute node usage from the pods again; return the differences, which are repaired."""
         return [str(drift) for drift in self._cluster_state.audit()]

@@ -41,7 +41,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """`namespace/name` or `name`."""
     stage: str
-    """The step that failed, as a closed word: `fold`, `judge`, `write`, ...; a label of metrics."""
+    """The step that failed, one of a few words (`fold`, `write`, ...); a label of metrics."""
     reason: str
     """One line for a person."""
     since: float

@@ -108,7 +108,7 @@ class ContendedHistories(Histories):
     @property
     def parked_gangs(self) -> int:
         """Return how many gangs with pods the first worker leaves out."""
-        return len(self.workers[0].cluster_state.jobs.parking.placing)
+        return len(self.workers[0].cluster_state.jobs.parking.at_allocate)
 
     @override
     def limit(self, name: str, cpu: str) -> None:

@@ -55,7 +55,7 @@ class DeviceClaims:
         self._devices.begin_with(self._attributes)
 
     def predicate(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes, None for a class without claims."""
+        """Return the predicate, None for a class without claims."""
         if not task_class.device_claims:
             return None
         verdict = _Verdict(self._devices, self._attributes, task_class.device_claims)

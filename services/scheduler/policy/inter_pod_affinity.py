@@ -56,7 +56,7 @@ class InterPodAffinity:
         return codes
 
     def over_domains(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by affinity, and by anti-affinity over wider domains."""
+        """Return the predicate on pod affinity, and on anti-affinity over more than a node."""
         affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         wide = list(self._opposed(task_class, unique=False))
         if not affinity_terms.required_affinity and not wide:

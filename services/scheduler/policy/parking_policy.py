@@ -1,8 +1,8 @@
-"""At which gates jobs may be parked under a configuration (`engine.session.waking`).
+"""Whether jobs may be parked under a configuration (`engine.session.waking`).
 
-A parked job misses its turns. That is right where a refusal rests on amounts that only become
-scarcer in the course of a cycle, and where nothing but amounts decides: no clock, no plugin of
-another distribution, no eviction before the gate.
+A parked job is not visited. That is right where a refusal rests on amounts that only become scarcer
+in the course of a cycle, and where amounts alone decide: no clock, no plugin of another
+distribution, no eviction before enqueue and allocate have run.
 """
 
 from collections.abc import Sequence
@@ -36,17 +36,15 @@ _PARKING_PLUGINS: Final = frozenset(
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
 _EVICTS_FOR_NO_TASK: Final = "shuffle"
 _HOLDS_JOBS: Final = "reservation"
-"""Holds jobs in their turns, so that their order alone does not say which gets what is free."""
+"""Holds back jobs that have room, so that job order alone does not say which of them gets it."""
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 
 
 class ParkingPolicy(NamedTuple):
-    """Whether jobs may be parked."""
+    """Whether jobs may be parked that the actions enqueue and allocate refuse."""
 
-    entering: bool = False
-    """Before the gate of their queue."""
-    placing: bool = False
-    """While nodes or the queue's share are too little for them."""
+    at_enqueue: bool = False
+    at_allocate: bool = False
 
 
 def parking_policy(
@@ -54,10 +52,10 @@ def parking_policy(
 ) -> ParkingPolicy:
     """Return where jobs may be parked.
 
-    Jobs with pods may be where actions evict after allocate, if it is asked who of them contends
-    for victims (`policy.prospects`).
+    With `contending`, jobs with pods may be parked where actions evict after allocate, too: the
+    caller asks whether evictions might make room for them (`policy.prospects`).
     """
-    if not judges_alike(config, plugins):
+    if not decides_by_amounts(config, plugins):
         return ParkingPolicy()
     options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
@@ -67,15 +65,15 @@ def parking_policy(
         option.name == "gang" and all(option.flags[flag] for flag in asked) for option in options
     )
     return ParkingPolicy(
-        entering="enqueue" in actions[:first],
-        placing=gangs
+        at_enqueue="enqueue" in actions[:first],
+        at_allocate=gangs
         and "allocate" in actions[:first]
         and (first == len(actions) or (contending and _asks_all(config, actions[first:]))),
     )
 
 
 def _asks_all(config: SchedulerConfig, actions: Sequence[str]) -> bool:
-    """Tell whether a gang's prospects depend on amounts and victims alone in these actions."""
+    """Tell whether amounts and victims alone decide what a gang can gain in these actions."""
     names = {option.name for tier in config.tiers for option in tier.plugins}
     return (
         _HOLDS_JOBS not in names
@@ -84,7 +82,7 @@ def _asks_all(config: SchedulerConfig, actions: Sequence[str]) -> bool:
     )
 
 
-def judges_alike(config: SchedulerConfig, plugins: Plugins) -> bool:
+def decides_by_amounts(config: SchedulerConfig, plugins: Plugins) -> bool:
     """Tell whether all plugins read amounts, priorities and counts of jobs, and nothing else.
 
     Two jobs of a queue that have the same of these get the same answers then.

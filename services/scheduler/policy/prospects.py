@@ -1,18 +1,18 @@
-"""Which parked gangs an action that evicts might give something to (`decide`).
+"""For which parked gangs an action that evicts might make room (`decide`).
 
-Asked at the turn of their queue, of the state that an attempt would meet. As long as no such gang
-might gain anything and no pod is evicted, turns of parked gangs would all end in vain, so that the
-others decide as if these had had theirs. Each answer is a necessary condition of an attempt's
-success; attempts tell the rest.
+The action asks when it comes to a queue, of the state that an attempt would meet. As long as the
+answer is no for all parked gangs and no pod is evicted, every attempt of a parked gang would fail,
+so that leaving them out changes no decision. Each answer is a necessary condition of success; only
+an attempt shows whether it suffices.
 
-⚠ Less than a gang is given one thing: preempt lets single pods wait where there is room as it is
-(A05). Parked gangs do have that turn (`policy.actions.preempt`).
+⚠ preempt does one thing for less than a whole gang: it lets single pods wait where there is room
+without an eviction (A05). It visits parked gangs for that (`policy.actions.preempt`).
 """
 
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from services.scheduler.engine.jobs.parking import Asking, Group, Needs
+from services.scheduler.engine.jobs.parking import AllocateDemand, Group, Preempting
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import lacks_nodes, lacks_share
@@ -25,11 +25,11 @@ from services.scheduler.policy.actions.victims import (
 )
 from shared.model.status import TaskStatus
 
-_Prospect = Callable[["Prospects", Queue, Job, Needs], bool]
+_Prospect = Callable[["Prospects", Queue, Job, AllocateDemand], bool]
 
 
 class Prospects:
-    """Notes the parked gangs that might gain something by one action (`Session.contenders`)."""
+    """Notes the parked gangs for which one action might make room (`Session.contenders`)."""
 
     def __init__(self, session: Session, action: str) -> None:
         self._session = session
@@ -40,20 +40,20 @@ class Prospects:
 
     def queues(self) -> list[str]:
         """Return the queues of parked gangs."""
-        return self._session.cluster_state.jobs.parking.placing.queues()
+        return self._session.cluster_state.jobs.parking.at_allocate.queues()
 
     def review(self, queue: Queue) -> None:
-        """Note the gangs of a queue that might gain something as things are."""
+        """Note the gangs of a queue for which the action might make room in the present state."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             self._known.clear()
         may_gain = _PROSPECTS[self._action]
-        for group in self._session.cluster_state.jobs.parking.placing.groups(queue.name):
-            if not isinstance(group.demand, Needs) or self._gains(may_gain, queue, group):
+        for group in self._session.cluster_state.jobs.parking.at_allocate.groups(queue.name):
+            if not isinstance(group.demand, AllocateDemand) or self._gains(may_gain, queue, group):
                 self._session.contenders.append(group)
 
     def _gains(self, may_gain: _Prospect, queue: Queue, group: Group) -> bool:
-        assert isinstance(group.demand, Needs)
+        assert isinstance(group.demand, AllocateDemand)
         with self._session.isolate(self._action, group.first):
             return may_gain(self, queue, group.first, group.demand)
         return True
@@ -66,9 +66,9 @@ class Prospects:
 
     # --- within the queue ------------------------------------------------------------------------
 
-    def may_preempt(self, queue: Queue, job: Job, needs: Needs) -> bool:
+    def may_preempt(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:
         """Tell whether a gang may ask and finds victims, or room that allocate did not ask for."""
-        if needs.asking is Asking.NONE:
+        if needs.preempting is Preempting.NONE:
             return False
         if not (lacks_nodes(self._session, needs) or lacks_share(self._session, queue, needs)):
             return True
@@ -78,7 +78,7 @@ class Prospects:
         giving = preempted_from(self._session, job)
         return are_any(preempt_bounds(self._session, job), lambda bound: any(map(bound, giving)))
 
-    def may_preempt_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:
+    def may_preempt_whole(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:
         """Tell whether a less important job of the queue has pods (A08)."""
         holders = self._session.cluster_state.jobs.holders.of(queue.name)
         return self._once(
@@ -87,10 +87,10 @@ class Prospects:
 
     # --- from other queues -----------------------------------------------------------------------
 
-    def may_reclaim(self, queue: Queue, job: Job, needs: Needs) -> bool:
+    def may_reclaim(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:
         """Tell whether enough pods are entitled to more, and find victims or room."""
         session = self._session
-        if needs.asking is Asking.NONE or session.hooks.overused(queue):
+        if needs.preempting is Preempting.NONE or session.hooks.overused(queue):
             return False
         one = {t.task_class.id: t for t in job.by_status[TaskStatus.PENDING].values()}
         entitled = (
@@ -102,7 +102,7 @@ class Prospects:
             return False
         return not lacks_nodes(session, needs) or self.reclaimable_jobs.exist_for(queue.name)
 
-    def may_reclaim_whole(self, queue: Queue, job: Job, needs: Needs) -> bool:  # noqa: ARG002
+    def may_reclaim_whole(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:  # noqa: ARG002
         """Tell whether a gang is entitled to all its pods and other queues have any (A09)."""
         hooks = self._session.hooks
         tasks = list(job.by_status[TaskStatus.PENDING].values())

@@ -47,7 +47,7 @@ class Spreading:
     # --- hard --------------------------------------------------------------------------------
 
     def hard_constraints(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by a class's hard constraints."""
+        """Return the predicate on a class's hard topology spread constraints."""
         affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         hard = affinity_terms.hard_spreading
         if not hard:

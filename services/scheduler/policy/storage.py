@@ -68,7 +68,7 @@ class Storage:
     # --- VolumeZone --------------------------------------------------------------------------
 
     def zones(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by the zones of bound volumes."""
+        """Return the predicate on the zones of bound volumes."""
         zoned = [volume for _, volume in self._bound(task_class) if volume is not None]
         zoned = [volume for volume in zoned if set(ZONE_LABELS) & volume.metadata.labels.keys()]
         if not zoned:
@@ -99,7 +99,7 @@ class Storage:
     # --- NodeVolumeLimits --------------------------------------------------------------------
 
     def limits(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by how many volumes their drivers can attach."""
+        """Return the predicate on how many volumes a node's drivers can attach."""
         wanted = {
             a for key in task_class.claims if (a := self._volumes.attachment(key)) is not None
         }
@@ -123,7 +123,7 @@ class Storage:
     # --- VolumeRestrictions ------------------------------------------------------------------
 
     def restrictions(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by claims that one pod at most may use."""
+        """Return the predicate on claims that only one pod may use (ReadWriteOncePod)."""
         claims = self._volumes.claims
         alone = [
             key
@@ -145,7 +145,7 @@ class Storage:
     # --- VolumeBinding -----------------------------------------------------------------------
 
     def binding(self, task_class: TaskClass) -> CrossNodeVerdict | None:
-        """Return how to judge nodes by where volumes are, or could be."""
+        """Return the predicate on where volumes are, or could be provisioned."""
         if not task_class.claims:
             return None
         waits = any(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from services.scheduler.decide import Look
+from services.scheduler.decide import Inspect
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
 from services.scheduler.engine.state.assumptions import Assumption
@@ -69,7 +69,7 @@ class Rehearsal(Imagined):
 
     # --- decisions ---------------------------------------------------------------------------
 
-    def cycle(self, asker: str = "", look: Look | None = None) -> list[Plan]:
+    def cycle(self, asker: str = "", inspect: Inspect | None = None) -> list[Plan]:
         """Decide and assume the plan, as one cycle; return the plans. `asker` is a PodGroup's key.
 
         With many waiting jobs only the asker may have others evicted.
@@ -77,20 +77,20 @@ class Rehearsal(Imagined):
         config = self._policy.config
         waiting = [job.key for job in self._cluster_state.jobs.unsettled() if job.key != asker]
         if EVICTING.isdisjoint(config.actions) or len(waiting) <= FEW:
-            return [self._decide(self._policy, (), look)]
+            return [self._decide(self._policy, (), inspect)]
         quiet = replace(self._policy, config=without_evictions(config))
-        plans = [self._decide(quiet, (), look)]
+        plans = [self._decide(quiet, (), inspect)]
         job = self._cluster_state.jobs.get(asker)
         if job is not None and not job.is_ready:
-            plans.append(self._decide(self._policy, waiting, look))
+            plans.append(self._decide(self._policy, waiting, inspect))
         return plans
 
-    def _decide(self, policy: Policy, without: Iterable[str], look: Look | None) -> Plan:
+    def _decide(self, policy: Policy, without: Iterable[str], inspect: Inspect | None) -> Plan:
         plan = decided(
             self._cluster_state,
             policy,
             now=self._now,
-            look=look,
+            inspect=inspect,
             without=frozenset(without),
         )
         for gang in plan.binds:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.decide import Look, decide
+from services.scheduler.decide import Inspect, decide
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -55,7 +55,7 @@ def decided(
     policy: Policy,
     *,
     now: float,
-    look: Look | None = None,
+    inspect: Inspect | None = None,
     without: Collection[str] = (),
 ) -> Plan:
     """Return the plan of one session. Jobs of the keys `without` have no turn.
@@ -69,7 +69,7 @@ def decided(
         seed=policy.seed,
         plugins=policy.plugins,
         sharding=policy.sharding,
-        look=look,
+        inspect=inspect,
         without=without,
     )
 
@@ -95,5 +95,5 @@ def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
         )
 
     with Imagined(state):
-        decided(state, quiet, now=now, look=read)
+        decided(state, quiet, now=now, inspect=read)
     return found[0]

@@ -12,7 +12,7 @@ def test_a_key_is_news_once_and_again_when_its_reason_or_stage_changes() -> None
     aside = SetAside()
     told = [put(aside, "a/b"), put(aside, "a/b"), put(aside, "a/b", reason="bang")]
     assert told == [True, False, True]
-    assert put(aside, "a/b", reason="bang", stage="judge")
+    assert put(aside, "a/b", reason="bang", stage="status")
 
 
 def test_the_first_time_and_the_number_of_failures_are_kept() -> None:
@@ -25,10 +25,10 @@ def test_the_first_time_and_the_number_of_failures_are_kept() -> None:
 
 def test_a_key_that_is_handled_well_is_taken_back_by_the_stage_that_failed() -> None:
     aside = SetAside()
-    put(aside, "a/b", stage="judge")
+    put(aside, "a/b", stage="status")
     assert not aside.drop("pods", "a/b", stage="fold")
     assert aside.get("pods", "a/b") is not None
-    assert aside.drop("pods", "a/b", stage="judge")
+    assert aside.drop("pods", "a/b", stage="status")
     assert not aside.drop("pods", "a/b")
     assert len(aside) == 0
 
@@ -36,7 +36,7 @@ def test_a_key_that_is_handled_well_is_taken_back_by_the_stage_that_failed() -> 
 def test_beginning_anew_takes_back_one_stage_or_all() -> None:
     aside = SetAside()
     put(aside, "a/b", stage="fold")
-    put(aside, "c/d", stage="judge")
+    put(aside, "c/d", stage="status")
     aside.clear(stage="fold")
     assert [item.key for item in aside.items()] == ["c/d"]
     aside.clear()

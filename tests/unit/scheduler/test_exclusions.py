@@ -94,7 +94,7 @@ def test_a_bug_that_one_job_brings_out_keeps_no_other_job_waiting(point) -> None
             made.config,
             now=0.0,
             plugins=plugins,
-            look=lambda session, _: exclusions.update(session.exclusions.found),
+            inspect=lambda session, _: exclusions.update(session.exclusions.found),
         )
         made.publish(plan)
         placed |= binds_of(plan)

@@ -24,7 +24,7 @@ def cycle(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Plan:
     def look(session: Session, _: Plan) -> None:
         metrics.observe(session)
 
-    return decide(world.cluster_state, world.config, now=now, look=look)
+    return decide(world.cluster_state, world.config, now=now, inspect=look)
 
 
 def figures_of(world: Cluster, metrics: CycleMetrics, *, now: float = 0.0) -> Figures | None:

@@ -86,9 +86,13 @@ def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
         pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)],
     )
 
-    def due(now: float, *making: str, what: Plan = waiting) -> Plan:
+    def due(now: float, *groups: str, what: Plan = waiting) -> Plan:
         return pacing.due(
-            what, now=now, shown=shows("Pending"), making=making, group_of=lambda _: "ns/g"
+            what,
+            now=now,
+            shown=shows("Pending"),
+            in_progress=groups,
+            group_of=lambda _: "ns/g",
         )
 
     for now in range(40):

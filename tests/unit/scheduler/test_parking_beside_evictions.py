@@ -223,7 +223,7 @@ def test_gangs_of_one_queue_are_told_apart_by_priority_and_by_who_may_preempt():
     waiting.wait("asks")
     waiting.wait("above", priorityClassName="high", preemptionPolicy="Never")
     waiting.cycles.settle()
-    lot = waiting.by.cluster_state.jobs.parking.placing
+    lot = waiting.by.cluster_state.jobs.parking.at_allocate
     assert Counter(len(g.members) for g in lot.groups("default")) == Counter([GANGS, 1, 1])
     waiting.node("n2", 10)
     waiting.run("less", "n2", 5, priorityClassName="low")
@@ -272,18 +272,18 @@ PLACING = {
 @pytest.mark.parametrize("actions", PLACING)
 def test_gangs_are_parked_where_actions_evict_for_preemptors_after_the_last_allocate(actions):
     found = parking_policy(evicting(actions), PLUGINS, contending=True)
-    assert found.placing is PLACING[actions]
+    assert found.at_allocate is PLACING[actions]
 
 
 def test_no_gang_is_parked_where_evictions_are_not_asked_about():
-    assert not parking_policy(evicting("allocate, preempt"), PLUGINS).placing
-    assert parking_policy(evicting("allocate, backfill"), PLUGINS).placing
+    assert not parking_policy(evicting("allocate, preempt"), PLUGINS).at_allocate
+    assert parking_policy(evicting("allocate, backfill"), PLUGINS).at_allocate
 
 
 def test_no_gang_is_parked_where_a_plugin_holds_jobs_and_actions_evict():
     text = 'actions: "allocate, preempt"\ntiers: [{plugins: [{name: gang}, {name: %s}]}]'
-    assert parking_policy(configure(text % "drf"), PLUGINS, contending=True).placing
-    assert not parking_policy(configure(text % "reservation"), PLUGINS, contending=True).placing
+    assert parking_policy(configure(text % "drf"), PLUGINS, contending=True).at_allocate
+    assert not parking_policy(configure(text % "reservation"), PLUGINS, contending=True).at_allocate
 
 
 COUNTING = "capacity, arguments: {countReleasing: true}"

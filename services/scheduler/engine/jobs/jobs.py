@@ -291,8 +291,8 @@ class Jobs:
     def park(self, job: Job, order: OrderKey, demand: Demand, *, now: float) -> bool:
         """Keep a job out of sessions as long as nothing it waits for changes.
 
-        It has just been looked at, and nothing is left to say of it. Returns whether it stays out:
-        not if it has changed since, or might have something by an eviction.
+        A session has just visited it, and its wait is reported. Returns whether it is parked: not
+        if it has changed since, or if an eviction might make room for its group.
         """
         if self._unsettled.get(job.key) is not job or job.key in self._stale:
             return False
@@ -308,15 +308,15 @@ class Jobs:
         if self.parking.leave(job.key):
             self._unsettled[job.key] = job
 
-    def wake_placing(self) -> None:
-        """Have sessions visit all jobs again that find no place."""
-        for job in self.parking.placing.jobs():
+    def wake_at_allocate(self) -> None:
+        """Have sessions visit all jobs again that allocate refused."""
+        for job in self.parking.at_allocate.jobs():
             self.wake(job)
 
     def wake_all(self) -> None:
         """Have sessions visit all jobs again."""
-        self.wake_placing()
-        for job in self.parking.entering.jobs():
+        self.wake_at_allocate()
+        for job in self.parking.at_enqueue.jobs():
             self.wake(job)
 
     def stray(self) -> list[Job]:

@@ -1,12 +1,13 @@
-"""Parked jobs: they wait, everything about it is said, and nothing they wait for has changed.
+"""Parked jobs: they were refused, their wait is reported, and nothing that they wait for changed.
 
-A long queue is looked at job by job once. After that its jobs are parked: sessions count them in
-sums and do not visit them, so that a cycle costs what has changed and not what waits. Jobs of one
-queue that ask for the same form a group; what refuses its first job refuses all of them.
+A session visits each job of a long queue once. After that the jobs are parked: sessions count them
+in sums and do not visit them, so that the cost of a cycle grows with the changes and not with the
+number of waiting jobs. Jobs of one queue with the same demand form a group: a rule that refuses the
+first job of a group refuses all of them.
 
-A job leaves as soon as a fact changes it (`Jobs.refresh`) or the rules of a session no longer
-refuse its group (`session.waking`). One that has been parked for long is looked at all the same,
-so that what is shown of it does not grow old.
+A job is woken as soon as a fact changes it (`Jobs.refresh`), or as soon as the rules of a session
+no longer refuse its group (`session.waking`). A job that has been parked for long is visited in any
+case, so that its status stays up to date.
 """
 
 import enum
@@ -24,52 +25,52 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.tasks.task import TaskClass
 
 REFRESH_S: Final = 30.0
-"""A job that has been parked for so long is looked at when there is time for it."""
-ENTERING_MAX: Final = 3
-"""So many jobs without pods at most are looked at in one cycle for that reason."""
-PLACING_EVERY_S: Final = 0.2
-"""A job with pods takes longer, and less often."""
+"""A job that has been parked for this long is visited, within the two limits below."""
+ENQUEUE_MAX: Final = 3
+"""At most this many jobs without pods are visited per cycle because of `REFRESH_S`."""
+ALLOCATE_EVERY_S: Final = 0.2
+"""At most one job with pods is visited in this time because of `REFRESH_S`: it costs more."""
 CONTENDED_S: Final = 30.0
-"""For so long no job of a group is parked that might have had something by an eviction."""
+"""How long no job of a group is parked after an eviction might have made room for the group."""
 
 
-class Wants(NamedTuple):
-    """Amounts that a job without pods asks for to enter its queue."""
+class EnqueueDemand(NamedTuple):
+    """The resources that a job without pods asks the action enqueue for."""
 
-    minimum: IntArray
+    min_resources: IntArray
 
 
-class Asking(enum.Enum):
-    """Which of a job's pods may take from others at all (`preemptionPolicy`)."""
+class Preempting(enum.Enum):
+    """Which of a job's pods may preempt others (`preemptionPolicy`)."""
 
     NONE = "none"
     SOME = "some"
     ALL = "all"
 
     @classmethod
-    def of(cls, answers: Collection[bool]) -> "Asking":
-        """Return it by what each pod says."""
+    def of(cls, answers: Collection[bool]) -> "Preempting":
+        """Return it for the answers of all pods."""
         return cls.ALL if all(answers) else cls.SOME if any(answers) else cls.NONE
 
 
-class Needs(NamedTuple):
-    """The pods for which a job that has entered its queue finds no place."""
+class AllocateDemand(NamedTuple):
+    """The pods of a job that the action allocate found no nodes for."""
 
     missing: int
-    """How many of them it needs at least."""
+    """How many of them have to be placed at least."""
     classes: tuple[tuple[TaskClass, int], ...]
     """Its pending pods by class."""
     priority: int
-    asking: Asking
+    preempting: Preempting
 
 
-Demand = Wants | Needs
+Demand = EnqueueDemand | AllocateDemand
 _Place = tuple[OrderKey, Job]
 _order = itemgetter(0)
 
 
 class Group:
-    """Parked jobs of one queue that ask for the same, in their order."""
+    """Parked jobs of one queue with the same demand, in job order."""
 
     __slots__ = ("demand", "id", "members", "queue")
 
@@ -81,7 +82,7 @@ class Group:
 
     @property
     def first(self) -> Job:
-        """The job whose turn comes first."""
+        """The first job in job order."""
         return self.members[0][1]
 
 
@@ -89,31 +90,31 @@ _GroupName = tuple[str, object]
 
 
 class _ParkedJob(NamedTuple):
-    """Where a job is parked."""
+    """The group and the order key of a parked job, and since when it is parked (Unix seconds)."""
 
     group: Group
     order: OrderKey
     since: float
 
 
-class ParkingLot:
-    """The parked jobs before one gate: entering a queue, or finding nodes."""
+class ParkedJobs:
+    """The jobs that one action refused: enqueue or allocate."""
 
     def __init__(self) -> None:
-        self._spots: dict[str, _ParkedJob] = {}
-        """By the key of the job, longest parked first."""
+        self._parked: dict[str, _ParkedJob] = {}
+        """Key of the job → where it is; longest parked first."""
         self._groups: dict[str, dict[_GroupName, Group]] = {}
         """Queue → its groups."""
         self._orders: dict[str, list[OrderKey]] = {}
-        """Queue → orders of all that are parked."""
+        """Queue → order keys of its parked jobs, sorted."""
         self._least: dict[str, list[Group]] = {}
-        """Queue → groups of which no other asks for as little in everything, where known."""
+        """Queue → groups than which no other asks for less of every resource, where computed."""
 
     def __len__(self) -> int:
-        return len(self._spots)
+        return len(self._parked)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._spots
+        return key in self._parked
 
     def jobs(self) -> list[Job]:
         """Return all jobs."""
@@ -133,26 +134,26 @@ class ParkingLot:
         return len(self._orders.get(queue, ()))
 
     def ahead(self, queue: str, order: OrderKey) -> int:
-        """Return how many parked jobs of a queue come before one of that order."""
+        """Return how many parked jobs of a queue come before a job with this order key."""
         return bisect_left(self._orders.get(queue, ()), order)
 
     def least(self, queue: str) -> list[Group]:
-        """Return groups of `Wants` of which every other one asks for as much or more."""
+        """Return groups such that each other group asks for at least as much as one of them."""
         found = self._least.get(queue)
         if found is None:
             found = self._least[queue] = _least(self.groups(queue))
         return found
 
     def longest(self, now: float, most: int) -> Iterator[Job]:
-        """Yield up to `most` jobs that have been parked for long, by `now` in Unix seconds."""
-        for spot in islice(self._spots.values(), most):
-            if 0 <= now - spot.since < REFRESH_S:
+        """Yield up to `most` jobs parked for `REFRESH_S` or longer at `now` (Unix seconds)."""
+        for parked in islice(self._parked.values(), most):
+            if 0 <= now - parked.since < REFRESH_S:
                 return
-            members = spot.group.members
-            yield members[bisect_left(members, spot.order, key=_order)][1]
+            members = parked.group.members
+            yield members[bisect_left(members, parked.order, key=_order)][1]
 
     def park(self, job: Job, order: OrderKey, demand: Demand, now: float) -> None:
-        """Take a job in that is not here."""
+        """Add a job that is not parked."""
         name = _name_of(job, demand)
         groups = self._groups.setdefault(job.queue, {})
         group = groups.get(name)
@@ -161,11 +162,11 @@ class ParkingLot:
             self._least.pop(job.queue, None)
         insort(group.members, (order, job), key=_order)
         insort(self._orders.setdefault(job.queue, []), order)
-        self._spots[job.key] = _ParkedJob(group, order, now)
+        self._parked[job.key] = _ParkedJob(group, order, now)
 
     def leave(self, key: str) -> None:
-        """Let a job out."""
-        group, order, _ = self._spots.pop(key)
+        """Remove a job."""
+        group, order, _ = self._parked.pop(key)
         del group.members[bisect_left(group.members, order, key=_order)]
         orders = self._orders[group.queue]
         del orders[bisect_left(orders, order)]
@@ -182,41 +183,41 @@ class Parking:
     """All parked jobs."""
 
     def __init__(self) -> None:
-        self.entering = ParkingLot()
-        """Jobs without pods that their queue does not let in."""
-        self.placing = ParkingLot()
-        """Jobs in their queue whose pods find no place."""
+        self.at_enqueue = ParkedJobs()
+        """Pending jobs without pods, which enqueue refused."""
+        self.at_allocate = ParkedJobs()
+        """Inqueue jobs with pods, for which allocate found no nodes."""
         self._left: list[str] = []
         self._contended: dict[_GroupName, float] = {}
-        """When groups might last have had something by an eviction."""
+        """Group → when an eviction might last have made room for it (Unix seconds)."""
         self._refreshed_at = 0.0
         self.refreshed: frozenset[str] = frozenset()
-        """Keys of the jobs that the last session looked at for being old."""
+        """Keys of the jobs that the last session visited because of `REFRESH_S`."""
 
     def __len__(self) -> int:
-        return len(self.entering) + len(self.placing)
+        return len(self.at_enqueue) + len(self.at_allocate)
 
     def __contains__(self, key: str) -> bool:
-        return key in self.entering or key in self.placing
+        return key in self.at_enqueue or key in self.at_allocate
 
     def park(self, job: Job, order: OrderKey, demand: Demand, now: float) -> None:
-        """Take a job in that is not here."""
-        parked = self.entering if isinstance(demand, Wants) else self.placing
+        """Add a job that is not parked."""
+        parked = self.at_enqueue if isinstance(demand, EnqueueDemand) else self.at_allocate
         parked.park(job, order, demand, now)
 
     def has_contended(self, job: Job, demand: Demand, now: float) -> bool:
-        """Tell whether a job's group might have had something by an eviction not long ago."""
+        """Tell whether an eviction might have made room for a job's group within `CONTENDED_S`."""
         then = self._contended.get(_name_of(job, demand))
         return then is not None and 0 <= now - then < CONTENDED_S
 
     def note_contenders(self, groups: Collection[Group], now: float) -> None:
-        """Keep groups from being parked that might have something by an eviction."""
+        """Keep groups from being parked for which an eviction might make room."""
         recent = {k: then for k, then in self._contended.items() if 0 <= now - then < CONTENDED_S}
         self._contended = recent | dict.fromkeys((group.id for group in groups), now)
 
     def leave(self, key: str) -> bool:
-        """Let a job out, if it is here; return whether it was."""
-        for parked in (self.entering, self.placing):
+        """Remove a job, if it is parked; return whether it was."""
+        for parked in (self.at_enqueue, self.at_allocate):
             if key in parked:
                 parked.leave(key)
                 self._left.append(key)
@@ -229,24 +230,24 @@ class Parking:
         return left
 
     def refresh(self, now: float) -> list[Job]:
-        """Return jobs that are to be looked at since they have been parked for long."""
-        found = list(self.entering.longest(now, ENTERING_MAX))
-        if not 0 <= now - self._refreshed_at < PLACING_EVERY_S:
+        """Return the jobs that a session has to visit because of `REFRESH_S`."""
+        found = list(self.at_enqueue.longest(now, ENQUEUE_MAX))
+        if not 0 <= now - self._refreshed_at < ALLOCATE_EVERY_S:
             self._refreshed_at = now
-            found += self.placing.longest(now, 1)
+            found += self.at_allocate.longest(now, 1)
         self.refreshed = frozenset(job.key for job in found)
         return found
 
 
 def _name_of(job: Job, demand: Demand) -> _GroupName:
-    if isinstance(demand, Wants):
-        return job.queue, demand.minimum.tobytes()
+    if isinstance(demand, EnqueueDemand):
+        return job.queue, demand.min_resources.tobytes()
     classes = tuple((task_class.id, count) for task_class, count in demand.classes)
-    return job.queue, (demand.missing, classes, demand.priority, demand.asking)
+    return job.queue, (demand.missing, classes, demand.priority, demand.preempting)
 
 
 def _least(groups: list[Group]) -> list[Group]:
-    """Return the groups that no other one undercuts in every resource; smallest sums first."""
+    """Return the groups than which no other asks for less of every resource; smallest first."""
     found: list[Group] = []
     amounts: list[IntArray] = []
     of_group = [(group, _minimum(group)) for group in groups]
@@ -259,4 +260,4 @@ def _least(groups: list[Group]) -> list[Group]:
 
 def _minimum(group: Group) -> IntArray:
     demand = group.demand
-    return demand.minimum if isinstance(demand, Wants) else np.zeros(0, np.int64)
+    return demand.min_resources if isinstance(demand, EnqueueDemand) else np.zeros(0, np.int64)

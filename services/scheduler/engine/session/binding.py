@@ -1,13 +1,12 @@
-"""A bind: the claims that travel with it, and the room that its node must have by then (CA05).
+"""A bind: the claims that it carries, and a last check that its node has room (CA05).
 
-A node holds what it has, whatever brought a pod there.
+Predicates count an evicted pod as gone, though it stays on its node until it has terminated, and
+they do not check resources for a task that requests nothing. So tasks that are about to be bound
+are compared with what is idle on their nodes at that moment. A task without room stays allocated
+for the rest of the session.
 
-Predicates count an evicted pod as gone, and a task that asks for nothing is not asked for room. On
-its node an evicted pod stays until it has terminated. So what a session is about to bind is held
-against what is idle then; what has no room stays allocated for the rest of the session.
-
-A task that asks for something had room when it was placed. It has lost it only if a task that asks
-for nothing was bound since; so nodes are looked at when one of those is about to be.
+A task with requests had room when it was placed. It can have lost it only to a best-effort task
+that was bound since: so nodes are checked when one of those is about to be bound.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,14 +28,14 @@ from shared.model.status import READY, TaskStatus
 
 
 def claims_of(hooks: Combined, task: Task) -> tuple[ClaimUse, ...]:
-    """Return the claims that are to get their volumes."""
+    """Return the PersistentVolumeClaims that the binder has to bind to volumes for a task."""
     if not task.task_class.claims:
         return ()
     return tuple(ClaimUse(**asdict(use)) for use in hooks.claims(task))
 
 
 def devices_of(hooks: Combined, task: Task) -> tuple[DeviceUse, ...]:
-    """Return the claims for devices, with what they have or are to get."""
+    """Return the ResourceClaims of a task, with their allocations."""
     if not task.task_class.device_claims:
         return ()
     return tuple(
@@ -52,10 +51,10 @@ def devices_of(hooks: Combined, task: Task) -> tuple[DeviceUse, ...]:
 
 
 def needed(job: Job, binds: Sequence[Bind]) -> int:
-    """Return how many of these binds must come about so that the job keeps its minimum.
+    """Return how many of these binds have to succeed so that the job has its minimum.
 
-    0 where no device has to be prepared: then nothing is waited for. Which of the pods fail is not
-    known, so that the role with the least surplus counts; subgroups need all of their pods.
+    0 where no device has to be prepared: then the binder does not wait. Which of the pods will fail
+    is not known, so that the role with the least surplus decides; subgroups need all of their pods.
     """
     if not any(use.to_prepare for bind in binds for use in bind.devices):
         return 0
@@ -73,30 +72,30 @@ def needed(job: Job, binds: Sequence[Bind]) -> int:
 
 
 class Room:
-    """The idle amounts of nodes on which more was placed than they have."""
+    """Idle amounts of the nodes on which more is placed than they have."""
 
     def __init__(self, nodes: Nodes, dimensions: Dimensions, journal: Journal) -> None:
         self._nodes = nodes
         self._dimensions = dimensions
         self._journal = journal
         self._idle: dict[str, IntArray] = {}
-        """Node → what is idle there when tasks that are allocated and not bound do not count."""
+        """Node → its idle amounts, without counting tasks that are allocated and not yet bound."""
 
     def take(self, tasks: Sequence[Task]) -> dict[str, str]:
-        """Count allocated tasks in that are about to be bound; return those that have no room.
+        """Count in tasks that are about to be bound; return those without room.
 
-        By uid, with a message to users. They are counted one after the other: what has no room
-        takes none from the next.
+        The result maps uids to messages for users. Tasks are counted one after the other: one
+        without room takes none from the next.
         """
         if any(task.task_class.best_effort for task in tasks):
             names = dict.fromkeys(task.node for task in tasks)
-            self._look_at(names, dict.fromkeys(task.task_class for task in tasks))
+            self._note_overfull(names, dict.fromkeys(task.task_class for task in tasks))
         if not self._idle:
             return {}
         return {task.uid: self._text(task, short) for task in tasks if (short := self._count(task))}
 
-    def _look_at(self, names: Collection[str], classes: Collection[TaskClass]) -> None:
-        """Note of each node that has too little of what the classes ask for, what is idle there."""
+    def _note_overfull(self, names: Collection[str], classes: Collection[TaskClass]) -> None:
+        """Note the idle amounts of nodes that have too little of what the classes request."""
         ledger = self._nodes.ledger
         known = {name: self._nodes.column(name) for name in names}
         dims = sorted({dim for task_class in classes for dim in task_class.dims})
@@ -115,7 +114,7 @@ class Room:
                 self._idle[task.node] += task.task_class.request
 
     def _count(self, task: Task) -> list[int]:
-        """Count a task in unless its node is short of something; return what is short."""
+        """Count a task in if its node has room; return the resources that are short."""
         left, task_class = self._idle.get(task.node), task.task_class
         if left is None:
             return []
@@ -133,7 +132,7 @@ class Room:
 
 
 def lacked(tasks: Sequence[Task]) -> str:
-    """Return what a state of policy still lacks for one of these tasks, "" if nothing."""
+    """Return why a state of policy holds one of these tasks back; "" if none does."""
     for task in tasks:
         for state in task.task_class.demands:
             if text := state.lacking(task):
@@ -142,12 +141,12 @@ def lacked(tasks: Sequence[Task]) -> str:
 
 
 def awaited(task: Task) -> str:
-    """Return what a state of policy says that a task's bind waits for, "" if nothing."""
+    """Return what the bind of a task waits for by a state of policy; "" if nothing."""
     return next((text for state in task.task_class.demands if (text := state.awaited(task))), "")
 
 
 def allocated(journal: Journal) -> Iterator[Task]:
-    """Yield the tasks that the session has allocated and not bound."""
+    """Yield the tasks that the session has allocated and not yet bound."""
     for change in journal.since(0):
         if isinstance(change, Placed) and not change.waiting:
             yield from (t for t in change.tasks if t.status is TaskStatus.ALLOCATED)

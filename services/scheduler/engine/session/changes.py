@@ -51,7 +51,7 @@ class Placed:
         self._version = session_state.ledger.version
 
     def do(self) -> None:
-        """Count the tasks in at job, nodes and plugins."""
+        """Count the tasks in: job, nodes, ledger and plugins."""
         task_class = self.tasks[0].task_class
         self.job.move(self.tasks, TaskStatus.PIPELINED if self.waiting else TaskStatus.ALLOCATED)
         for task, name in zip(self.tasks, self._names, strict=True):
@@ -64,7 +64,7 @@ class Placed:
         self._session_state.hooks.moved(self.job, task_class, self._columns, self._counts)
 
     def undo(self, *, final: bool) -> None:
-        """Count them out again; remember that it was tried."""
+        """Count them out again; unless `final`, note where they were for messages."""
         task_class = self.tasks[0].task_class
         ledger = self._session_state.ledger
         ledger.place(self._columns, -self._counts, task_class, waiting=self.waiting)

@@ -1,8 +1,8 @@
 """Evictions within a session: changes of the journal, and what a commit makes of them (SS10).
 
-An evicted task is Releasing from then on: it still uses its node, but counts no more for its job
-and queue, and what it holds is part of what the node will have (T08). Nothing leaves the session
-before a commit; an undone trial puts every victim back as it was.
+An evicted task is Releasing from then on: it still uses its node, but no longer counts for its job
+and queue, and its resources are part of what the node will have idle (T08). No eviction is in the
+plan before a commit; undoing a trial puts every victim back as it was.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Evicted:
         self.queue = job.queue
 
     def do(self) -> None:
-        """Count the task as leaving at job, node and plugins."""
+        """Count the task as Releasing in job, ledger and plugins."""
         self._move(TaskStatus.RELEASING, 1)
 
     def undo(self, *, final: bool) -> None:
@@ -66,7 +66,7 @@ class Evicted:
 
 
 class Withdrawn:
-    """A task that waited on a node is pending again, to be looked at anew."""
+    """A task that was Pipelined on a node is pending again."""
 
     def __init__(self, session_state: SessionState, job: Job, task: Task) -> None:
         column = session_state.nodes.column(task.node)
@@ -74,12 +74,12 @@ class Withdrawn:
         self._placed = Placed(session_state, job, [task], [column], waiting=True)
 
     def do(self) -> None:
-        """Take the place back."""
+        """Take it off the node."""
         self._placed.undo(final=False)
         self._session_state.ledger.version = self._session_state.ledger.tick
 
     def undo(self, *, final: bool) -> None:  # noqa: ARG002 - the placement's own undo follows
-        """Wait there again."""
+        """Put it back on the node."""
         self._placed.do()
 
 
@@ -99,9 +99,9 @@ class Reprieved:
 
 
 def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor]]:
-    """Return the evictions among these changes, and which tasks wait for them.
+    """Return the evictions among these changes, and the preemptors that are Pipelined for them.
 
-    ⚠ Only a task whose own place had to be cleared is nominated to its node (SS11).
+    ⚠ Only a task for which itself something was evicted is nominated to its node (SS11).
     """
     standing: dict[str, Evicted] = {}
     for change in changes:

@@ -1,9 +1,9 @@
 """Jobs, queues and actions that a session left out because their handling raised an error.
 
 Actions handle each job or queue inside `Session.isolate`: an exception ends the handling of that
-one, and all others go on. Open trials are undone as the exception passes, decisions before it
-stand, and the job has no further turn in this session. A change that broke off half-way
-(`BrokenOff`) ends the session: neither its plan nor the cluster state can be trusted then.
+one alone. Trials that are open are undone, decisions that were committed stand, and the job is not
+visited again in this session. A change of the journal that failed half-way (`BrokenOff`) ends the
+session: neither its plan nor the cluster state can be trusted then.
 """
 
 from types import TracebackType
@@ -22,7 +22,7 @@ class Exclusion(NamedTuple):
     """`podgroups` or `queues`, as kinds of objects are called, or `actions`."""
     key: str
     stage: str
-    """The stage that failed: the name of an action, or `judge` for statuses."""
+    """The stage that failed: the name of an action, or `status`."""
     error: Exception
     uid: str = ""
 
@@ -55,7 +55,7 @@ class Exclusions:
 
 
 class StageIsolation:
-    """The handling of one job, queue or action: an exception is noted and goes no further."""
+    """The block in which one job, queue or action is handled; it notes and stops an exception."""
 
     __slots__ = ("_exclusions", "_stage", "_subject", "failed")
 

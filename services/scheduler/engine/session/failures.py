@@ -1,4 +1,4 @@
-"""Failures of a job in one session: for rules, and for the messages to users (T11)."""
+"""Failures of one job in one session, for rules and for messages to users (T11)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class JobFailures:
         return task, self.by_task[task.uid]
 
     def take_over(self, other: "JobFailures", pairs: Iterable[tuple[Task, Task]]) -> None:
-        """Note for the second task of each pair what is noted in `other` for the first."""
+        """Copy the failures of the first task of each pair, which are in `other`, to the second."""
         for theirs, mine in pairs:
             if theirs.uid in other.by_task:
                 self.by_task[mine.uid] = other.by_task[theirs.uid]

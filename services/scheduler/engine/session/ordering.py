@@ -1,10 +1,10 @@
-"""The order in which queues, jobs and victims have their turns (SS09), and places in it.
+"""The order in which actions visit queues, jobs and victims (SS09), and positions of jobs in it.
 
-Actions that evict nothing go through heaps of keys (`by_queue`). Evictions change the shares of
-jobs and queues that are still waiting for their turn; for actions that evict, orders are asked anew
-at every comparison (`Orders`). Upstream compares when things move within its heaps, never all of
-them again; so do these heaps, because the next one after a change depends on it. Keys are kept per
-state of the ledger.
+Actions that evict nothing take queues and jobs from heaps of keys (`by_queue`). Evictions change
+the shares of jobs and queues that have not been visited yet; for actions that evict, keys are
+computed again at every comparison (`Orders`). ⚠ Volcano compares items only when they move within
+its heaps, and never sorts all of them again; which item comes next after a change depends on that,
+so these heaps do the same. Keys are cached per version of the ledger.
 """
 
 import heapq
@@ -30,7 +30,7 @@ Isolate = Callable[[str, Job | Queue], StageIsolation]
 
 
 class LiveHeap(Generic[_T]):
-    """A binary heap that asks `first(a, b)` anew whenever two things meet."""
+    """A binary heap that calls `first(a, b)` at every comparison, as Go's container/heap does."""
 
     def __init__(self, first: Callable[[_T, _T], bool], things: Iterable[_T] = ()) -> None:
         self._first = first
@@ -137,7 +137,7 @@ class Orders:
 
 
 class Places:
-    """Places of jobs in the lines of their queues; parked jobs count as if they had had turns."""
+    """Positions of jobs in their queues; parked jobs count as if they had been visited."""
 
     def __init__(self, parking: Parking, hooks: Combined) -> None:
         self._parking = parking
@@ -146,13 +146,13 @@ class Places:
         self._places: dict[str, int] = {}
 
     def turn(self, job: Job) -> None:
-        """Note that it is a job's turn; the first one counts."""
+        """Note that a job is visited; the first visit counts."""
         if job.key not in self._places:
             self._turns[job.queue] += 1
             self._places[job.key] = self._turns[job.queue] + self._parked_ahead(job)
 
     def of(self, job: Job) -> int:
-        """Return a job's place in its queue, 0 when it had no turn."""
+        """Return a job's position in its queue, 0 when it was not visited."""
         return self._places.get(job.key, 0)
 
     def _parked_ahead(self, job: Job) -> int:
@@ -161,9 +161,9 @@ class Places:
             return 0
         order = self._hooks.job_order(job)
         if job.is_pending:
-            return parking.entering.ahead(job.queue, order)
-        # All that wait before the gate of the queue are asked before any behind it.
-        return parking.entering.count(job.queue) + parking.placing.ahead(job.queue, order)
+            return parking.at_enqueue.ahead(job.queue, order)
+        # enqueue visits all Pending jobs before allocate visits any Inqueue one.
+        return parking.at_enqueue.count(job.queue) + parking.at_allocate.ahead(job.queue, order)
 
 
 def by_queue(

@@ -67,7 +67,7 @@ _T = TypeVar("_T", bound=plugins.Task)
 
 
 class Session(ClusterView):
-    """One round. Implements `pumice.plugins.Cluster` for the plugins."""
+    """One cycle. Implements `pumice.plugins.Cluster` for the plugins."""
 
     def __init__(
         self,
@@ -80,16 +80,16 @@ class Session(ClusterView):
         without: Collection[str] = (),
         alike: bool = False,
     ) -> None:
-        """Begin a round; jobs of the keys `without` have no turn in it."""
+        """Begin a cycle; jobs with keys in `without` are not visited."""
         super().__init__(cluster_state)
         self.alike = alike
         """Whether plugins answer alike for jobs of a queue that are equal in what they ask for."""
         self.actions = actions
-        """Names of the actions of this round; some ask what others will do."""
+        """Names of the actions of this cycle; some depend on which others there are."""
         self.preemption_attempts = 0
-        """How often a node with enough victims was found and cleared, kept or undone (ME2)."""
+        """How often victims were evicted from a node that had enough, kept or undone (ME2)."""
         self.eviction_transactions: Counter[str] = Counter()
-        """Action → how many times it settled on evictions for one preemptor (ME2)."""
+        """Action → how many times it committed evictions for one preemptor (ME2)."""
         self.now = now
         self.cycle = cycle
         self.journal = Journal()
@@ -98,8 +98,8 @@ class Session(ClusterView):
         self.ledger = cluster_state.nodes.ledger
         self._session_state = SessionState(cluster_state.nodes, self.hooks, self.failures)
         self.first = seed % max(1, self.ledger.size)
-        """Column at which searches among equals begin."""
-        self._parts: tuple[BoolArray, ...] = ()
+        """Column at which a search among equal nodes begins."""
+        self._shard_masks: tuple[BoolArray, ...] = ()
         self._candidates: dict[int, Candidates] = {}
         self._failures: dict[str, JobFailures] = {}
         self._binds: dict[str, tuple[Job, list[Bind]]] = {}
@@ -108,18 +108,18 @@ class Session(ClusterView):
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
         self.places = Places(cluster_state.jobs.parking, self.hooks)
-        """Where jobs stand in the lines of their queues, by their turns in this round."""
+        """Positions of jobs in their queues, by the order in which this cycle visits them."""
         self.explanations: dict[str, Explanation] = {}
         self.held: set[str] = set()
-        """Keys of the jobs that plugins hold although they may have room."""
+        """Keys of the jobs that plugins hold back although they may have room."""
         self.exclusions = Exclusions()
         """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
-        """Jobs that may need something; settled ones count in sums only."""
+        """Jobs that may need something; settled and parked ones count in sums only."""
         self.lines: dict[str, Group] = {}
-        """Job that came back as the first of its line → the line."""
+        """Key of a job that was woken as the first of its group → the group (`next_in_line`)."""
         self.contenders: list[Group] = []
-        """Parked groups that might have something by an eviction: the cycle is played again."""
+        """Parked groups for which evictions might make room: with any, the cycle is run again."""
         self.total: IntArray = self.ledger.total()
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
@@ -130,7 +130,7 @@ class Session(ClusterView):
         return PluginMemory(self.cluster_state.memory, self.journal)
 
     def schedulable(self, job: plugins.Job) -> int:
-        """Return how many tasks are ready, or were before an attempt was given up."""
+        """Return how many tasks are ready, or were before a trial was undone (D01)."""
         mine = engine_record(job, Job)
         return self.failures(mine).schedulable(mine)
 
@@ -150,16 +150,16 @@ class Session(ClusterView):
             yield heap.pop()
 
     def store(self, kind: type[_S]) -> _S:
-        """Return what is kept beside the engine for plugins, by its type."""
+        """Return the state of policy of a type (`PolicyState`), or the `Network`."""
         return (
             engine_record(self.network, kind) if kind is Network else self.cluster_state.store(kind)
         )
 
-    def tell_apart(self) -> None:
-        """Let plugins tell pending tasks apart (`trait`); before the first candidates."""
+    def add_traits(self) -> None:
+        """Ask plugins for traits of pending tasks (`Hooks.trait`); before the first candidates."""
         if self.hooks.of(Points.trait):
             for job in self.jobs:
-                with self.isolate("tell apart", job):
+                with self.isolate("trait", job):
                     for task in job.by_status[TaskStatus.PENDING].values():
                         traits = {**task.task_class.traits, **self.hooks.trait(task)}
                         if traits != task.task_class.traits:
@@ -170,7 +170,7 @@ class Session(ClusterView):
     # --- candidates --------------------------------------------------------------------------
 
     def candidates(self, task_class: TaskClass) -> Candidates:
-        """Return the fit of a class on all nodes, brought up to date."""
+        """Return which nodes a class fits on, in the present state of the session."""
         found = self._candidates.get(task_class.id)
         if found is None:
             found = self._candidates[task_class.id] = Candidates(
@@ -185,12 +185,12 @@ class Session(ClusterView):
         return found
 
     def open_nodes(self, task_class: plugins.TaskClass) -> BoolArray:
-        """Return the nodes that take tasks of a class for all that node objects say."""
+        """Return the nodes that a class may go to by all predicates that read node objects only."""
         return self.candidates(engine_record(task_class, TaskClass)).open
 
     @cached_property
     def network(self) -> Network:
-        """HyperNodes, and where in them jobs are."""
+        """HyperNodes, and in which of them the tasks of jobs are."""
         return Network(self.cluster_state.hypernodes.layout(self.cluster_state.nodes))
 
     def choose(
@@ -201,12 +201,13 @@ class Session(ClusterView):
         waiting: bool,
         target: PlacementTarget | None = None,
     ) -> list[int]:
-        """Return the columns that up to `count` tasks of a class should go to, in order.
+        """Return the columns that up to `count` tasks of a class should go to, one per task.
 
-        A target may narrow the nodes; batch node order comes first (`choose_by_batch_order`).
+        `waiting`: they may wait for resources that are being released. `target` says which nodes
+        may be used, and asks for batch node order first (`choose_by_batch_order`).
         """
         candidates = self.candidates(task_class)
-        for part in self._parts or (None,):
+        for part in self._shard_masks or (None,):
             within = _both(part, target.within if target else None)
             if target is not None:
                 here = target._replace(within=within)
@@ -221,7 +222,7 @@ class Session(ClusterView):
         return []
 
     def join_shard(self, names: Collection[str], *, hard: bool) -> None:
-        """Keep to some nodes: to no others (hard), or to others after them (soft)."""
+        """Use these nodes only (hard), or the others after them (soft)."""
         mask = np.zeros(self.ledger.size, dtype=np.bool_)
         mask[
             [column for name in names if (column := self.cluster_state.nodes.column(name)) >= 0]
@@ -229,16 +230,19 @@ class Session(ClusterView):
         if hard:
             self.hooks.of(Points.predicate).add(0, outside(mask))
         else:
-            self._parts = (mask, ~mask)
+            self._shard_masks = (mask, ~mask)
 
     def by_shard(self, mask: BoolArray) -> list[BoolArray]:
-        """Return nodes in the groups in which they are to be tried: a shard's own come first."""
-        return [mask & part for part in self._parts] or [mask]
+        """Split nodes into the groups in which they are to be tried: those of the shard first."""
+        return [mask & part for part in self._shard_masks] or [mask]
 
     # --- errors ------------------------------------------------------------------------------
 
     def isolate(self, stage: str, subject: Job | Queue | None = None) -> StageIsolation:
-        """Handle one job or queue (None: a whole action); an exception ends its turn alone."""
+        """Return a block in which one job or queue is handled (None: a whole action).
+
+        An exception in it leaves out that job, queue or action and nothing else (ADR 19).
+        """
         return StageIsolation(self.exclusions, stage, subject)
 
     # --- placing -----------------------------------------------------------------------------
@@ -248,9 +252,9 @@ class Session(ClusterView):
         return self.journal.trial()
 
     def place(self, job: Job, tasks: list[Task], columns: list[int], *, waiting: bool) -> None:
-        """Put tasks of one class and role on nodes, one column each.
+        """Put tasks of one class and role on nodes, one column per task.
 
-        They hold resources at once (Allocated), or wait for a release (Pipelined).
+        They hold resources at once (Allocated), or wait for resources to be released (Pipelined).
         """
         self.journal.make(Placed(self._session_state, job, tasks, columns, waiting=waiting))
         self._touched[job.key] = job
@@ -266,7 +270,7 @@ class Session(ClusterView):
         self._bind(job, tasks)
 
     def dispatch(self, job: Job) -> None:
-        """Bind everything that is allocated for a job, from whichever statement (SS11)."""
+        """Bind all allocated tasks of a job, whichever attempt allocated them (SS11)."""
         self._bind(job, list(job.by_status[TaskStatus.ALLOCATED].values()))
 
     def _bind(self, job: Job, tasks: list[Task]) -> None:
@@ -295,9 +299,10 @@ class Session(ClusterView):
         self._touched[job.key] = job
 
     def _with_room(self, job: Job, tasks: list[Task]) -> list[Task]:
-        """Return the tasks that their nodes can hold by now; the others stay allocated (CA05).
+        """Return the tasks that their nodes have room for now; the others stay allocated (CA05).
 
-        Where one lacks more than room, all wait for it: half a gang would be bound without it.
+        Where a state of policy holds one back (`PolicyState.lacking`), none is returned: else half
+        of a gang would be bound.
         """
         lacks = lacked(tasks)
         lacking = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
@@ -307,7 +312,7 @@ class Session(ClusterView):
         return [task for task in tasks if task.uid not in lacking]
 
     def evict(self, task: Task, *, reason: str, preemptor: Task | None = None) -> Evicted:
-        """Tell a task of a job to go; it stays Releasing for the rest of the session (T08)."""
+        """Evict a task of a job; it is Releasing for the rest of the session (T08)."""
         job = self.cluster_state.jobs.get(task.job_key)
         assert job is not None, f"{task.key} is in no job of this session"
         change = Evicted(self._session_state, job, task, reason=reason, preemptor=preemptor)
@@ -316,15 +321,15 @@ class Session(ClusterView):
         return change
 
     def reprieve(self, evicted: Evicted) -> None:
-        """Take back the eviction of a task by the same trial."""
+        """Take back an eviction of the same trial."""
         self.journal.make(Reprieved(evicted))
 
     def withdraw(self, job: Job, task: Task) -> None:
-        """Make a task that waits on a node pending again."""
+        """Make a task pending again that is Pipelined on a node."""
         self.journal.make(Withdrawn(self._session_state, job, task))
 
     def commit_evictions(self, position: int) -> None:
-        """Put what was evicted since `position` into the plan; what waits stays as it is (SS10)."""
+        """Put the evictions since `position` and their nominations into the plan (SS10)."""
         evictions, nominations = committed(self.journal.since(position))
         if evictions:
             self.eviction_transactions[evictions[0].reason] += 1
@@ -339,14 +344,14 @@ class Session(ClusterView):
     # --- why not -----------------------------------------------------------------------------
 
     def failures(self, job: Job) -> JobFailures:
-        """Return what went wrong for a job in this session so far."""
+        """Return the failures of a job in this session so far."""
         found = self._failures.get(job.key)
         if found is None:
             found = self._failures[job.key] = JobFailures()
         return found
 
     def fail(self, job: Job, tasks: Sequence[Task]) -> FitErrors:
-        """Note that no node takes these tasks, which share a class; return why."""
+        """Note that no node fits these tasks, which share a class; return why."""
         failure = self.candidates(tasks[0].task_class).failure()
         failures = self.failures(job)
         for task in tasks:
@@ -368,14 +373,14 @@ class Session(ClusterView):
             self.explanations[job.key] = explanation(job, gate, message, failure, shortages)
 
     def hold(self, job: Job, hold: plugins.Hold) -> None:
-        """Note that a job may not start for now; what its attempt met on nodes is no reason."""
+        """Note that a plugin holds a job back; what its attempt met on nodes is forgotten."""
         self.held.add(job.key)
         self._failures.pop(job.key, None)
         self.explanations.pop(job.key, None)
         self.explain(job, hold.gate, hold.message)
 
-    def let_go(self, job: Job) -> None:
-        """Note that a job that was held has started after all."""
+    def end_hold(self, job: Job) -> None:
+        """Note that a job that was held back has started in this session."""
         self.held.discard(job.key)
         self.explanations.pop(job.key, None)
 
@@ -397,16 +402,16 @@ class Session(ClusterView):
         )
 
     def visited(self) -> list[Job]:
-        """Return the jobs whose status has to be computed, in order of their keys."""
+        """Return the jobs whose status has to be computed, by key."""
         found = {job.key: job for job in self.jobs}
-        parking = self.cluster_state.jobs.parking  # parked jobs may wait for single pods' places
+        parking = self.cluster_state.jobs.parking  # preempt places single pods of parked jobs
         found.update(item for item in self._touched.items() if item[0] not in parking)
         jobs = self.cluster_state.jobs
         found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
         return [job for _, job in sorted(found.items())]
 
     def close(self) -> None:
-        """Tell plugins, and put the cluster state back as it was."""
+        """Tell plugins, and undo all changes to the cluster state."""
         self.hooks.closed()
         self.journal.undo_to(0, final=True)
         self.cluster_state.nodes.pod_affinity.forget_tables()

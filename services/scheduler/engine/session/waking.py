@@ -1,27 +1,32 @@
-"""Which parked jobs a session visits after all, and which jobs may be parked after it.
+"""Which parked jobs a session wakes, and which jobs may be parked after it (ADR 22).
 
-A parked job has no turn. That changes no decision as long as its turn would end as the last one
-did, with a refusal: a refusal leaves everything as it was. So at the beginning of a session the
-rules are asked about each group of parked jobs, and those that are no longer refused come back.
-Within a session amounts only become scarcer until something is evicted, so that a job that is
-refused at the beginning is refused when its turn comes. `policy.parking_policy` says for which
-configurations that holds. Where actions evict, they ask whether a parked job might gain something
-(`policy.prospects`), and a cycle in which one might, or in which pods are evicted, is run again
-with all of them.
+A parked job is not visited. That changes no decision as long as the visit would end with a refusal
+again: a refusal changes nothing. So a session first asks the rules about each group of parked jobs,
+and wakes the groups that are no longer refused. Within a session resources only become scarcer
+until something is evicted, so that a job that is refused at the beginning would be refused later,
+too. `policy.parking_policy` says for which configurations that holds. Actions that evict ask
+whether an eviction might make room for a parked group (`policy.prospects`). A cycle in which it
+might, or in which pods are evicted, is run again with all jobs awake.
 
-Of jobs before the gate of a queue only the first of each group comes back; it brings the next one
-when it has entered (`next_in_line`).
+Of a group that waits for the action enqueue only the first job is woken; the next one is woken when
+that has become Inqueue (`next_in_line`).
 """
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from pumice.plugins import Condition, Vote
 from pumice.plugins.combining import OrderKey
-from services.scheduler.engine.jobs.parking import Asking, Demand, Group, Needs, Wants
+from services.scheduler.engine.jobs.parking import (
+    AllocateDemand,
+    Demand,
+    EnqueueDemand,
+    Group,
+    Preempting,
+)
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
@@ -42,9 +47,9 @@ class Parkable(NamedTuple):
 
 
 def wake(session: Session, *, again: bool = False) -> None:
-    """Wake the parked jobs that this session may not refuse; before its first action.
+    """Wake the parked jobs that the rules may no longer refuse; before the first action.
 
-    `again` tells that the cycle is run once more: those parked for long have been looked at.
+    `again`: the cycle is run a second time, and jobs parked for long were visited in the first.
     """
     parking = session.cluster_state.jobs.parking
     if not len(parking):
@@ -59,7 +64,7 @@ def wake(session: Session, *, again: bool = False) -> None:
 
 
 def next_in_line(session: Session, job: Job) -> Job | None:
-    """Wake the parked job that comes after one that has entered its queue, if any does."""
+    """Wake the parked job after one that has become Inqueue; return it, None if there is none."""
     line = session.lines.get(job.key)
     if line is None or not line.members:
         return None
@@ -76,11 +81,11 @@ def _wake(session: Session, job: Job, line: Group | None = None) -> None:
 
 
 def _admissible_groups(session: Session) -> Iterator[Group]:
-    lot = session.cluster_state.jobs.parking.entering
-    for queue in lot.queues():
-        if not all(_is_refused(session, group) for group in lot.least(queue)):
-            # Only if none of the least demands is let in, no larger one is.
-            yield from (g for g in lot.groups(queue) if not _is_refused(session, g))
+    parked = session.cluster_state.jobs.parking.at_enqueue
+    for queue in parked.queues():
+        if not all(_is_refused(session, group) for group in parked.least(queue)):
+            # Where all the smallest demands are refused, so are the larger ones.
+            yield from (g for g in parked.groups(queue) if not _is_refused(session, g))
 
 
 def _is_refused(session: Session, group: Group) -> bool:
@@ -91,23 +96,23 @@ def _is_refused(session: Session, group: Group) -> bool:
 
 
 def _placeable_groups(session: Session) -> Iterator[Group]:
-    lot = session.cluster_state.jobs.parking.placing
+    parked = session.cluster_state.jobs.parking.at_allocate
     slots = session.cluster_state.nodes.slots
-    if not len(lot):
+    if not len(parked):
         slots.forget()
         return
     slots.update()
-    for name in lot.queues():
+    for name in parked.queues():
         queue = session.queue(name)
-        for group in lot.groups(name):
+        for group in parked.groups(name):
             if queue is None or not _is_unplaceable(session, queue, group):
                 yield group
 
 
 def _is_unplaceable(session: Session, queue: Queue, group: Group) -> bool:
-    """Tell whether nodes, or the queue's share, are certainly too little for a gang."""
+    """Tell whether a gang certainly lacks nodes, or its queue's share."""
     needs = group.demand
-    if not isinstance(needs, Needs):
+    if not isinstance(needs, AllocateDemand):
         return False
     if lacks_nodes(session, needs):
         return True
@@ -116,13 +121,13 @@ def _is_unplaceable(session: Session, queue: Queue, group: Group) -> bool:
     return False
 
 
-def lacks_nodes(session: Session, needs: Needs) -> bool:
-    """Tell whether nodes are certainly too little for a gang; once `wake` has begun."""
+def lacks_nodes(session: Session, needs: AllocateDemand) -> bool:
+    """Tell whether free nodes are certainly too few for a gang; valid once `wake` has begun."""
     return sum(_places(session, needs)) < needs.missing
 
 
-def lacks_share(session: Session, queue: Queue, needs: Needs) -> bool:
-    """Tell whether a queue's share is too little for a gang on the nodes that it might find."""
+def lacks_share(session: Session, queue: Queue, needs: AllocateDemand) -> bool:
+    """Tell whether a queue's share is too small for a gang, on the nodes that might take it."""
     allowed = (
         session.hooks.allocatable(queue, task_class, most)
         for most, (task_class, _) in zip(_places(session, needs), needs.classes, strict=True)
@@ -130,7 +135,7 @@ def lacks_share(session: Session, queue: Queue, needs: Needs) -> bool:
     return sum(allowed) < needs.missing
 
 
-def _places(session: Session, needs: Needs) -> list[int]:
+def _places(session: Session, needs: AllocateDemand) -> list[int]:
     return [min(count, _slots(session, task_class)) for task_class, count in needs.classes]
 
 
@@ -146,45 +151,41 @@ def parkable(
     plan: Plan,
     is_reported: Callable[[str], bool],
     *,
-    entering: bool,
-    placing: bool,
+    at_enqueue: bool,
+    at_allocate: bool,
 ) -> list[Parkable]:
     """Return the waiting jobs whose status and wait are reported; the session's actions have run.
 
     A change of nothing but a condition's message can wait: messages name nodes and amounts, and
     change with every pod that comes or goes.
 
-    `is_reported` tells by the key of a job whether subscribers know of its wait. `entering` and
-    `placing` tell whether jobs may be parked before the gate of their queue, and behind it.
+    `is_reported` tells by the key of a job whether subscribers know of its wait. `at_enqueue` and
+    `at_allocate` tell whether jobs may be parked that these actions refused.
     """
-    jobs = session.cluster_state.jobs
-    if not (entering or placing):
+    if not (at_enqueue or at_allocate):
         return []
     changed = _changed_jobs(session, plan)
-    found = []
-    for why in plan.explanations:
-        if why.job in changed or not is_reported(why.job):
-            continue
-        job = jobs.get(why.job)
-        if job is None or session.exclusions.has(job):
-            continue
-        demand = _demand(session, job, why)
-        if demand is not None and (entering if isinstance(demand, Wants) else placing):
-            found.append(Parkable(job, session.hooks.job_order(job), demand))
-    return found
+    whys = (w for w in plan.explanations if w.job not in changed and is_reported(w.job))
+    found = _parkable(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate)
+    return [each for each in found if not session.exclusions.has(each.job)]
 
 
-def refused(session: Session, *, entering: bool, placing: bool) -> list[Parkable]:
-    """Return the jobs that may be parked, reported or not; the session's actions have run."""
-    found = []
-    for why in session.explanations.values():
+def refused(session: Session, *, at_enqueue: bool, at_allocate: bool) -> list[Parkable]:
+    """Return the jobs that may be parked, whether reported or not; after the actions have run."""
+    whys = session.explanations.values()
+    return list(_parkable(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate))
+
+
+def _parkable(
+    session: Session, explanations: Iterable[Explanation], *, at_enqueue: bool, at_allocate: bool
+) -> Iterator[Parkable]:
+    for why in explanations:
         job = session.cluster_state.jobs.get(why.job)
         demand = None if job is None else _demand(session, job, why)
         if job is None or demand is None:
             continue
-        if entering if isinstance(demand, Wants) else placing:
-            found.append(Parkable(job, session.hooks.job_order(job), demand))
-    return found
+        if at_enqueue if isinstance(demand, EnqueueDemand) else at_allocate:
+            yield Parkable(job, session.hooks.job_order(job), demand)
 
 
 def _changed_jobs(session: Session, plan: Plan) -> set[str]:
@@ -219,7 +220,7 @@ def _without_messages(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
 
 
 def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
-    """Return what a job waits for, None when that is more than amounts."""
+    """Return a job's demand; None where it waits for more than amounts of resources."""
     if job.division is not None or job.gated or job.reservation_expired:
         return None
     if session.hooks.job_watched(job):
@@ -227,7 +228,7 @@ def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     if not job.tasks:
         if job.min_resources is None or not job.is_pending or why.gate != "enqueue":
             return None
-        return Wants(job.min_resources)
+        return EnqueueDemand(job.min_resources)
     pending = job.by_status[TaskStatus.PENDING]
     if job.is_pending or len(pending) < len(job.tasks) or why.gate not in _NO_PLACE:
         return None
@@ -242,5 +243,5 @@ def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     if missing < 1:
         return None
     by_class = tuple((classes[number], counts[number]) for number in sorted(counts))
-    asking = Asking.of({task.preempts for task in pending.values()})
-    return Needs(missing, by_class, job.priority, asking)
+    preempting = Preempting.of({task.preempts for task in pending.values()})
+    return AllocateDemand(missing, by_class, job.priority, preempting)

@@ -110,7 +110,7 @@ class JobAttempt:
         self._goal = WholeJob(session, job, found.elsewhere)
         committed = self._attempt() is True
         if committed:
-            session.let_go(job)
+            session.end_hold(job)
         else:
             session.hold(job, found)
         return committed

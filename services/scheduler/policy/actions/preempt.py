@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 
 from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.holders import MAY_GO
-from services.scheduler.engine.jobs.parking import Asking, Demand, Needs
+from services.scheduler.engine.jobs.parking import AllocateDemand, Demand, Preempting
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
@@ -113,7 +113,7 @@ class _SingleRoom:
 
     def has_any(self, demand: Demand) -> bool:
         """Tell whether a pod of a parked gang that may ask finds room."""
-        if not isinstance(demand, Needs) or demand.asking is Asking.NONE:
+        if not isinstance(demand, AllocateDemand) or demand.preempting is Preempting.NONE:
             return False
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
@@ -135,7 +135,7 @@ def _one_by_one(
     """Yield jobs of a queue by key, parked ones as long as there is room for one of their pods."""
     parked: list[tuple[str, Job, Demand | None]] = [
         (job.key, job, group.demand)
-        for group in session.cluster_state.jobs.parking.placing.groups(queue.name)
+        for group in session.cluster_state.jobs.parking.at_allocate.groups(queue.name)
         if room.has_any(group.demand)
         for _, job in group.members
     ]
