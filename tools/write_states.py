@@ -66,11 +66,11 @@ def _jobs() -> Iterator[str]:
 def _done(move: Transition, action: Action | None) -> str:
     if move.do is Do.SYNC:
         return "make what the spec asks for" if action is None else "count"
-    if move.target is KillScope.JOB:
+    if move.scope is KillScope.JOB:
         return "delete pods and PodGroup; version + 1"
     return (
-        f"delete the {move.target.value}'s pods"
-        if move.target is not KillScope.POD
+        f"delete the {move.scope.value}'s pods"
+        if move.scope is not KillScope.POD
         else ("delete the pod")
     )
 
@@ -78,7 +78,7 @@ def _done(move: Transition, action: Action | None) -> str:
 def _stay(move: Transition) -> str:
     if move.do is Do.SYNC:
         return "all wanted"
-    if move.target is not KillScope.JOB:
+    if move.scope is not KillScope.JOB:
         return "all others"
     stays = {Retain.FINISHED: "succeeded and failed", Retain.SUCCEEDED: "succeeded"}
     return stays.get(move.retain, "none")

@@ -62,7 +62,7 @@ def check_move(case: dict[str, Any]) -> None:
     )
     wanted = actual.get("status", actual.get("storedStatus"))
     expect("status", _comparable(json.loads(msgspec.json.encode(step.status)), wanted), wanted)
-    deleted = [f"delete pods {_name_of(given, pod)}" for pod in step.doomed]
+    deleted = [f"delete pods {_name_of(given, pod)}" for pod in step.to_delete]
     expect("deletions", sorted(deleted), [c for c in actual["kubeCalls"] if c[:6] == "delete"])
 
 

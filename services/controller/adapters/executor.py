@@ -73,8 +73,8 @@ class Executor:
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
         """Carry out one stage: everything is tried, then the worst failure is raised."""
         effects_now = list(stage)
-        if doomed := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
-            self._recorder.event(record.job, "SuccessfulDelete", f"Deleting {doomed} pods")
+        if deleted := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
+            self._recorder.event(record.job, "SuccessfulDelete", f"Deleting {deleted} pods")
         try:
             await apply(list(self._calls(record, effects_now)), width=CREATORS)
         finally:

@@ -87,12 +87,12 @@ def after_kill(
     job: Job,
     pods: Iterable[PodView],
 ) -> CompletedIndexes:
-    """Return the completed indexes after a kill: what it restarts is struck out.
+    """Return the completed indexes after a kill, without those that it restarts.
 
-    A job that is resumed takes up what succeeded before it was stopped: pods of that time are of an
-    older version and count no longer by themselves.
+    A resumed job keeps the indexes that succeeded before it was stopped: their pods are of an older
+    version and no longer count by themselves.
     """
-    if transition.target is KillScope.JOB:
+    if transition.scope is KillScope.JOB:
         match transition.retain:
             case Retain.NONE:
                 return NONE_COMPLETED
@@ -100,14 +100,14 @@ def after_kill(
                 return completed
             case Retain.SUCCEEDED:
                 return _with_succeeded(completed, pods)
-    assert request is not None, "a kill of a part is about some pod"
+    assert request is not None, "a kill of a task or pod has a request"
     task = next((t for t in job.spec.tasks if t.name == request.task), None)
     if task is None:
         return completed
     kept = {
         i
         for i in _within(task, completed)
-        if not _is_meant(task, i, transition.target, request, job)
+        if not _is_in_scope(task, i, transition.scope, request, job)
     }
     return {**completed, task.name: kept}
 
@@ -120,14 +120,14 @@ def _with_succeeded(completed: CompletedIndexes, pods: Iterable[PodView]) -> Com
     return known
 
 
-def _is_meant(task: TaskSpec, index: int, target: KillScope, request: Request, job: Job) -> bool:
+def _is_in_scope(task: TaskSpec, index: int, scope: KillScope, request: Request, job: Job) -> bool:
     policy = task.partition_policy
     name = f"{job.metadata.name}-{task.name}-{index}"
     partition = str(index // policy.partition_size) if policy is not None else ""
     return (
-        target is KillScope.TASK
-        or (target is KillScope.POD and name == request.pod)
-        or (target is KillScope.PARTITION and partition == request.partition)
+        scope is KillScope.TASK
+        or (scope is KillScope.POD and name == request.pod)
+        or (scope is KillScope.PARTITION and partition == request.partition)
     )
 
 

@@ -149,10 +149,10 @@ _FIELDS: Final[Mapping[str, str]] = {
 def count(
     pods: Iterable[PodView],
     *,
-    doomed: frozenset[str] = frozenset(),
+    to_delete: frozenset[str] = frozenset(),
     gone: Mapping[str, int] = NONE_GONE,
 ) -> Counts:
-    """Count `pods`; those named in `doomed` are about to be deleted: they count as terminating.
+    """Count `pods`; those named in `to_delete` count as terminating.
 
     `gone` says per task how many have succeeded and are there no more (`completed_indexes`).
     """
@@ -160,7 +160,7 @@ def count(
     terminating = 0
     by_task: dict[str, dict[str, int]] = {}
     for pod in pods:
-        if pod.deleting or pod.name in doomed:
+        if pod.deleting or pod.name in to_delete:
             terminating += 1
             continue
         totals[_FIELDS.get(pod.phase, "unknown")] += 1

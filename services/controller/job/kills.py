@@ -1,8 +1,8 @@
-"""Which pods a transition deletes: the part of the table that is about pods (J16 to J21).
+"""Which pods a transition of a job deletes (J16 to J21).
 
-`doomed_by_transition` is asked once, when an action is carried out. `doomed_by_status` follows from
-the recorded phase and version alone, so that a process that starts between a decision and its
-effect finds the rest of the work.
+`to_delete_by_transition` is called once, when an action is carried out. `to_delete_by_status` needs
+the recorded phase and version only, so that a process that starts after a crash between the two
+finds the pods that are left to delete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,19 @@ FINISHED_PODS = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _DIGITS = 10
 
 
-def doomed_by_transition(
+def to_delete_by_transition(
     job: Job, pods: Iterable[PodView], transition: Transition, request: Request | None
 ) -> tuple[PodView, ...]:
     """Return the pods that carrying out `transition` deletes, in order of name."""
-    if transition.target is KillScope.JOB:
+    if transition.scope is KillScope.JOB:
         retain = Retain.FINISHED if _is_last_try(job) else transition.retain
         return _sorted(p for p in pods if not (p.deleting or _kept(p, retain)))
-    assert request is not None, "a kill of a part is about some pod"
-    return _sorted(p for p in pods if not p.deleting and _is_meant(p, transition.target, request))
+    assert request is not None, "a kill of a task or pod has a request"
+    return _sorted(p for p in pods if not p.deleting and _is_in_scope(p, transition.scope, request))
 
 
 def _is_last_try(job: Job) -> bool:
-    """J21: pods that ended are kept for a look at them when no further try is left."""
+    """J21: pods that ended are kept, for their logs, when no further try is left."""
     return job.status.retry_count >= job.spec.max_retry - 1
 
 
@@ -41,23 +41,26 @@ def _kept(pod: PodView, retain: Retain) -> bool:
 
 
 def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: Request) -> bool:
-    """Whether a transition is about a partition without pods: it does nothing."""
-    about = transition.do is Do.KILL and transition.target is KillScope.PARTITION
-    return about and not any(_is_meant(pod, KillScope.PARTITION, request) for pod in pods)
+    """Whether a transition kills a partition that has no pods: it does nothing."""
+    kills_partition = transition.do is Do.KILL and transition.scope is KillScope.PARTITION
+    return kills_partition and not any(
+        _is_in_scope(pod, KillScope.PARTITION, request) for pod in pods
+    )
 
 
-def _is_meant(pod: PodView, target: KillScope, request: Request) -> bool:
-    if target is KillScope.POD:
+def _is_in_scope(pod: PodView, scope: KillScope, request: Request) -> bool:
+    if scope is KillScope.POD:
         return pod.name == request.pod
     if pod.task != request.task:
         return False
-    return target is KillScope.TASK or (pod.partition != "" and pod.partition == request.partition)
+    return scope is KillScope.TASK or (pod.partition != "" and pod.partition == request.partition)
 
 
-def doomed_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
-    """Return the pods that have to go, by the recorded status alone, in order of name.
+def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ...]:
+    """Return the pods to delete by the recorded status alone, in order of name.
 
-    A pod that bears no task was not made by the controller: it counts, and goes when the job does.
+    A pod without the label of a task was not made by the controller: it counts, and is deleted with
+    the job.
     """
     phase = job.status.state.phase
     alive = (p for p in pods.values() if not p.deleting)
@@ -70,7 +73,7 @@ def doomed_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ..
             if is_stale(job, p, done) or (p.task and not _is_wanted(p.name, replicas))
         )
     if phase == JobPhase.RESTARTING:
-        # Counted after the restart was recorded: one more than `doomed_by_transition` sees.
+        # The restart has been recorded by now: one more than `to_delete_by_transition` counts.
         spent = job.status.retry_count >= job.spec.max_retry
         retain = Retain.FINISHED if spent else Retain.NONE
         return _sorted(p for p in alive if is_stale(job, p, done) and not _kept(p, retain))
@@ -78,7 +81,7 @@ def doomed_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView, ..
 
 
 def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
-    """Whether a pod bears one of the names that the tasks' pods have: job, task and index."""
+    """Whether a pod has the name of a replica that the spec asks for: job, task and index."""
     prefix, _, index = name.rpartition("-")
     number = int(index) if index.isdecimal() and index.isascii() and len(index) <= _DIGITS else -1
     return 0 <= number < replicas.get(prefix, 0) and index == str(number)
@@ -87,7 +90,7 @@ def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
 def is_stale(job: Job, pod: PodView, done: CompletedIndexes) -> bool:
     """Whether a pod is left over from before a restart, or marked for deletion (J24).
 
-    One that has succeeded by the status's own record outlives the kill before a resume (J19).
+    A pod that has succeeded according to the status is kept when the job is resumed (J19).
     """
     if pod.out_of_sync or pod.version >= job.status.version:
         return pod.out_of_sync

@@ -1,10 +1,10 @@
-"""The life of a Job as one table: (phase, action) → what to do, and which phase follows.
+"""The state machine of a Job as one table: (phase, action) → SYNC or KILL, and the next phase.
 
-Read a row as: in this phase, on this action, SYNC (bring pods to what the spec says) or KILL
-(delete pods), then either enter a phase outright (`enters`), or ask a rule whether the counts call
-for another (`then`). A phase without a row for an action uses its `None` row; a phase without any
-row raises. The rules are pure functions of the spec, the recorded status and the fresh counts. Used
-by `plan` (J15 to J20, J37, J39).
+Read a row as: in this phase, on this action, SYNC (make and delete pods by the spec) or KILL
+(delete pods), then either enter a phase in any case (`enters`), or ask a rule whether the counts
+of pods call for another phase (`then`). A phase without a row for an action uses its `None` row; a
+phase without any row raises. The rules are pure functions of the spec, the recorded status and the
+present counts. Used by `plan` (J15 to J20, J37, J39).
 """
 
 import enum
@@ -25,7 +25,7 @@ class Do(enum.Enum):
 
 
 class KillScope(enum.Enum):
-    """Which pods a kill is about."""
+    """The pods that a kill may delete."""
 
     JOB = "job"
     TASK = "task"
@@ -34,11 +34,11 @@ class KillScope(enum.Enum):
 
 
 class Retain(enum.Enum):
-    """Which pods a kill leaves."""
+    """The pods in scope that a kill keeps."""
 
     NONE = "none"
     FINISHED = "finished"
-    """Succeeded and Failed pods stay for a look at their logs (J16, J21)."""
+    """Succeeded and Failed pods stay, for their logs (J16, J21)."""
     SUCCEEDED = "succeeded"
     """Succeeded pods stay: the job goes on where it stopped (J19)."""
 
@@ -47,7 +47,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """When the counts call for another phase."""
 
     leads_to: Mapping[JobPhase, str]
-    """Every phase that it can name → when it does, in words for the diagram in docs/states.md."""
+    """Each phase that it can return → when it does, as text for the diagram in docs/states.md."""
     decide: Callable[[JobSpec, JobStatus, Counts], JobPhase | None]
 
 
@@ -55,7 +55,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
     do: Do
-    target: KillScope = KillScope.JOB
+    scope: KillScope = KillScope.JOB
     retain: Retain = Retain.NONE
     enters: JobPhase | None = None
     retry: bool = False
@@ -142,8 +142,8 @@ def _kill(enters: JobPhase) -> Transition:
     return Transition(do=Do.KILL, retain=Retain.FINISHED, enters=enters)
 
 
-def _restart(target: KillScope) -> Transition:
-    return Transition(do=Do.KILL, target=target, enters=JobPhase.RESTARTING, retry=True)
+def _restart(scope: KillScope) -> Transition:
+    return Transition(do=Do.KILL, scope=scope, enters=JobPhase.RESTARTING, retry=True)
 
 
 _ON_ACTION: Final[Mapping[Action | None, Transition]] = {
@@ -175,10 +175,10 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Transition]]] = {
     JobPhase.RUNNING: {**_ON_ACTION, None: Transition(do=Do.SYNC, then=_FROM_RUNNING)},
     JobPhase.RESTARTING: {
         Action.SYNC_JOB: Transition(do=Do.SYNC, then=_FROM_RESTARTING),
-        Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, target=KillScope.TASK),
-        Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, target=KillScope.POD),
+        Action.RESTART_TASK: msgspec.structs.replace(_STILL_KILLING, scope=KillScope.TASK),
+        Action.RESTART_POD: msgspec.structs.replace(_STILL_KILLING, scope=KillScope.POD),
         Action.RESTART_PARTITION: msgspec.structs.replace(
-            _STILL_KILLING, target=KillScope.PARTITION
+            _STILL_KILLING, scope=KillScope.PARTITION
         ),
         None: _STILL_KILLING,
     },
@@ -195,10 +195,10 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Transition]]] = {
 }
 
 FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
-"""Phases that nothing leaves (J20)."""
+"""Final phases: no action leaves them (J20)."""
 
 ALIVE: Final = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
-"""Phases in which pods are made."""
+"""Phases in which missing pods are created."""
 
 
 def transition_for(phase: JobPhase, action: Action) -> Transition:

@@ -4,10 +4,10 @@ A pass answers requests in order until one of them changes the phase, or none is
 what the phase asks for (sync, or the rest of a kill). The order of effects is what makes a crash
 harmless (ADR 8):
 
-- Entering a phase is written *before* its effects. Which pods have to go follows from the recorded
-  phase and version (`kills.doomed_by_status`), or from a mark on the pod, so a new process carries
-  on where the old one died; requests of an older version ask for nothing, so no restart counts
-  twice.
+- Entering a phase is written *before* its effects. Which pods to delete follows from the recorded
+  phase and version (`kills.to_delete_by_status`), or from a mark on the pod, so that a new process
+  goes on where the old one died; requests of an older version ask for nothing, so that no restart
+  counts twice.
 - Pending is written *after* the PodGroup is made, so that a watcher who sees the one finds the
   other. When the group meets trouble, the next pass says Pending first.
 - Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
@@ -68,7 +68,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one action: Volcano's `Execute`, without its side effects."""
 
     status: JobStatus
-    doomed: tuple[PodView, ...] = ()
+    to_delete: tuple[PodView, ...] = ()
     transition: Transition
 
 
@@ -89,16 +89,16 @@ def execute(
     transition = transition_for(phase, action)
     views = tuple(pods)
     if transition.do is Do.KILL:
-        doomed = kills.doomed_by_transition(job, views, transition, request)
+        to_delete = kills.to_delete_by_transition(job, views, transition, request)
         completed = completed_indexes.after_kill(completed, transition, request, job, views)
     else:
-        doomed = kills.doomed_by_status(job, {p.name: p for p in views})
+        to_delete = kills.to_delete_by_status(job, {p.name: p for p in views})
     gone = completed_indexes.gone(job, completed, {p.name: p for p in views})
-    counts = count(views, doomed=frozenset(p.name for p in doomed), gone=gone)
+    counts = count(views, to_delete=frozenset(p.name for p in to_delete), gone=gone)
     after = status.with_counts(job.status, counts)
     resources = completed_indexes.with_marks(job.status.controlled_resources, job, completed, None)
     after = msgspec.structs.replace(after, controlled_resources=resources)
-    if transition.do is Do.KILL and transition.target is KillScope.JOB:
+    if transition.do is Do.KILL and transition.scope is KillScope.JOB:
         after = msgspec.structs.replace(after, version=after.version + 1)
     if transition.enters is not None:
         after = msgspec.structs.replace(after, retry_count=after.retry_count + transition.retry)
@@ -108,7 +108,7 @@ def execute(
         )
     elif (then := _by_rule(transition, job, after, counts)) is not None:
         after = status.entered(job, after, then, now=now)
-    return Step(status=after, doomed=doomed, transition=transition)
+    return Step(status=after, to_delete=to_delete, transition=transition)
 
 
 def _by_rule(transition: Transition, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
@@ -144,7 +144,7 @@ def _answer_requests(
     *,
     now: float,
 ) -> Pass:
-    """Answer what is `ready`, then do what the phase asks for."""
+    """Handle the requests that are `ready`, then do what the phase asks for."""
     job = facts.job
     commands = {c.metadata.uid: c for c in facts.commands}
     for request, action in ready:
@@ -196,7 +196,7 @@ def _as_urgent(stage: Stage) -> Stage:
 
 
 def _restarts(job: Job, transition: Transition) -> bool:
-    """Whether a transition dooms pods that the present phase alone does not doom."""
+    """Whether a transition deletes pods that are kept by the present phase alone."""
     more = job.status.state.phase == JobPhase.RESTARTING and transition.do is Do.KILL
     return transition.enters is not None or more
 
@@ -204,10 +204,10 @@ def _restarts(job: Job, transition: Transition) -> bool:
 def _unwritten_start(
     facts: JobFacts, ready: Sequence[tuple[Request, Action]], *, now: float
 ) -> effects.WriteStatus | None:
-    """Return the write of Running for a job that is to be killed and whose start was not written.
+    """Return the write of Running for a job that will be killed and is still recorded as Pending.
 
-    Its pods may have started and failed between two reconciliations. Volcano answers the start by
-    itself and first, so that the job was Running before anything was done to it (J16).
+    Its pods may have started and failed between two reconciliations. Volcano handles the start
+    first and apart, so that the job was Running before it is killed (J16).
     """
     job = facts.job
     if job.status.state.phase != JobPhase.PENDING or not facts.pods or facts.problems:
@@ -222,13 +222,13 @@ def _unwritten_start(
 
 
 def _count_kill(job: Job) -> Job:
-    """Count one more kill in a phase that kills anyway (J20); its pods follow from the phase."""
+    """Raise the version for one more kill in a phase that kills anyway (J20)."""
     counted = msgspec.structs.replace(job.status, version=job.status.version + 1)
     return msgspec.structs.replace(job, status=counted)
 
 
 def _without_phase_change(job: Job, step: Step) -> Step:
-    """Return a step without its change of phase: only `_level` leaves a phase, after the kill."""
+    """Return a step without its change of phase: `_level` leaves a phase after the kill."""
     if step.transition.enters is not None:
         return step
     was = job.status
@@ -270,20 +270,20 @@ def _entering(
 ) -> tuple[Stage, ...]:
     """Write the phase, then kill: the order that survives a crash between the two.
 
-    What a kill of a part dooms does not follow from the phase, so pods are marked: all others
-    before the phase is written, the one that the request is about after it. After a crash the
-    marks, or that pod's own request, tell what is left to do.
+    Which pods a kill of a task or pod deletes does not follow from the phase, so they are marked:
+    all others before the phase is written, the pod of the request after it. After a crash the
+    marks, or that pod's own request, say what is left to do.
     """
-    whole = step.transition.target is KillScope.JOB
-    others = () if whole else tuple(p for p in step.doomed if p.name != request.pod)
+    whole = step.transition.scope is KillScope.JOB
+    others = () if whole else tuple(p for p in step.to_delete if p.name != request.pod)
     marks = tuple(_mark(p) for p in others if not p.out_of_sync)
     first: list[effects.Effect] = []
     if written := _write(facts.job.status, step.status):
         first.append(written)
     first += records
-    last = tuple(_mark(p) for p in step.doomed if not whole and p.name == request.pod)
+    last = tuple(_mark(p) for p in step.to_delete if not whole and p.name == request.pod)
     kill = _without_group(facts) if whole else []
-    kill += [effects.DeletePod(name=p.name, uid=p.uid) for p in step.doomed]
+    kill += [effects.DeletePod(name=p.name, uid=p.uid) for p in step.to_delete]
     return tuple(stage for stage in (marks, tuple(first), last, tuple(kill)) if stage)
 
 
@@ -299,7 +299,7 @@ def _without_group(facts: JobFacts) -> list[effects.Effect]:
 
 
 def _level(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
-    """Return what the present phase asks for, whatever led to it."""
+    """Return the stages that the present phase asks for, whatever led to it."""
     phase = facts.job.status.state.phase
     if phase is None:
         opened = status.entered(facts.job, facts.job.status, JobPhase.PENDING, now=now)
@@ -325,9 +325,7 @@ def _sync_alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stag
         job, facts.pods.values(), Action.SYNC_JOB, None, now=now, completed=facts.completed
     )
     if before.state.phase is None:
-        step = _without_phase_change(
-            job, step
-        )  # a new job is Pending first, though it ask for nothing
+        step = _without_phase_change(job, step)  # a new job is Pending first, even without tasks
     over = step.status.state.phase not in ALIVE
     after = msgspec.structs.replace(
         step.status,
@@ -367,7 +365,7 @@ def _blocked_by(facts: JobFacts) -> tuple[str, str]:
 
 
 def _without_claims(facts: JobFacts) -> str:
-    """J30: a claim that the user names is the user's to make."""
+    """Return the message on claims that the user named and has to create (J30)."""
     named = [volume.volume_claim_name for volume in facts.job.spec.volumes]
     return "; ".join(
         f"spec.volumes[{named.index(name)}].volumeClaimName: no claim {name!r} in this namespace: "
@@ -377,13 +375,15 @@ def _without_claims(facts: JobFacts) -> str:
 
 
 def _finish_kill(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
-    """Finish a kill, then see whether the phase can be left (J18 to J20)."""
+    """Delete what a kill has left, then leave the phase if its rule says so (J18 to J20)."""
     job = facts.job
-    doomed = kills.doomed_by_status(job, facts.pods)
+    to_delete = kills.to_delete_by_status(job, facts.pods)
     over = job.status.state.phase in FINISHED
     done = facts.completed if over else completed_indexes.recorded(job)
     gone_before = completed_indexes.gone(job, done, facts.pods)
-    counts = count(facts.pods.values(), doomed=frozenset(p.name for p in doomed), gone=gone_before)
+    counts = count(
+        facts.pods.values(), to_delete=frozenset(p.name for p in to_delete), gone=gone_before
+    )
     after = status.with_counts(job.status, counts)
     if over:
         after = status.not_below(after, before)
@@ -396,10 +396,10 @@ def _finish_kill(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Sta
         gone += _without_companions(facts)
         resources = completed_indexes.with_marks(_kept_marks(job), job, done, facts.pods)
         after = msgspec.structs.replace(after, controlled_resources=resources)
-    elif any(not p.out_of_sync for p in doomed):
+    elif any(not p.out_of_sync for p in to_delete):
         gone += _without_group(facts)
-    gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in doomed]
-    next_phase = None if doomed else _by_rule(transition, job, after, counts)
+    gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete]
+    next_phase = None if to_delete else _by_rule(transition, job, after, counts)
     if next_phase is not None:
         after = status.entered(job, after, next_phase, now=now)
     write = _write(before, after)
@@ -407,7 +407,7 @@ def _finish_kill(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Sta
 
 
 def _without_companions(facts: JobFacts) -> list[effects.Effect]:
-    """Drop what the plugins made, once (J21): the marks in the status say what is there."""
+    """Delete the plugins' companions, once (J21): the marks in the status say which there are."""
     if facts.problems or _kept_marks(facts.job) == facts.job.status.controlled_resources:
         return []
     made = tuple(c for c in sync.companions(facts.job) if not c.keep)

@@ -20,7 +20,7 @@ from shared.model.durations import seconds
 INTERNAL_EVENTS: Final = frozenset(
     {JobEvent.OUT_OF_SYNC, JobEvent.COMMAND_ISSUED, JobEvent.POD_RUNNING}
 )
-"""Events that no policy answers: they only ask for a reconciliation of the job."""
+"""Events that no policy is about: they only have the job reconciled."""
 
 INTERNAL_ACTIONS: Final = frozenset(
     {
@@ -31,7 +31,7 @@ INTERNAL_ACTIONS: Final = frozenset(
         Action.CLOSE_QUEUE,
     }
 )
-"""Actions that follow from no decision about a job: no event tells of them (J14)."""
+"""Actions that no policy or Command decides: no Kubernetes Event is recorded for them (J14)."""
 
 
 class PolicyAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ _KILL_SCOPE: Final[Mapping[Action, KillScope]] = {
     Action.RESTART_POD: KillScope.POD,
     Action.RESTART_PARTITION: KillScope.PARTITION,
 }
-"""KillScope of an action that is not about the whole job."""
+"""Actions that do not kill the whole job."""
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,9 +104,10 @@ class Delayed(msgspec.Struct, frozen=True, kw_only=True):
 def due_actions(
     job: Job, requests: Iterable[Request], delayed: tuple[Delayed, ...], *, now: float
 ) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
-    """Return what to do now, in order, and what waits: what is due comes first and in both.
+    """Return the actions to carry out now, in order, and the delayed ones.
 
-    An action that is carried out is struck from what waits (`after_action`).
+    Delayed actions that are due come first, and are among the delayed ones until they have been
+    carried out (`after_action`).
     """
     found: list[tuple[Request, Action]] = []
     waiting = list(delayed)
@@ -132,7 +133,7 @@ def due_actions(
 
 
 def _cancels(new: Request, old: Request) -> bool:
-    """Whether what happened makes an action that waits pointless (J12)."""
+    """Whether a new request cancels the delayed action of an old one (J12)."""
     if old.event == JobEvent.POD_PENDING:
         return new.pod_uid == old.pod_uid and new.event != JobEvent.POD_PENDING
     if old.event in {JobEvent.POD_FAILED, JobEvent.POD_EVICTED}:
@@ -143,26 +144,26 @@ def _cancels(new: Request, old: Request) -> bool:
 def after_action(
     delayed: tuple[Delayed, ...], request: Request, action: Action
 ) -> tuple[Delayed, ...]:
-    """Return what still waits after an action: others of its kind about the same are over (J12).
+    """Return the delayed actions that are left after an action: those of its scope end (J12).
 
-    A restart of a pod leaves alone what waits to be done to its task or its job.
+    A restart of a pod leaves delayed actions on its task or its job as they are.
     """
     left = tuple(d for d in delayed if d.request.key != request.key)
     if action in INTERNAL_ACTIONS:
         return left
-    place = _place(request, action)
-    return tuple(d for d in left if _place(d.request, d.action) != place)
+    scope = _scope(request, action)
+    return tuple(d for d in left if _scope(d.request, d.action) != scope)
 
 
-def _place(request: Request, action: Action) -> tuple[KillScope, str, str]:
-    """Return what an action that a request leads to is about."""
-    reach = _KILL_SCOPE.get(action, KillScope.JOB)
-    match reach:
+def _scope(request: Request, action: Action) -> tuple[KillScope, str, str]:
+    """Return the job, task, pod or partition that an action kills, as a comparable value."""
+    scope = _KILL_SCOPE.get(action, KillScope.JOB)
+    match scope:
         case KillScope.JOB:
-            return reach, "", ""
+            return scope, "", ""
         case KillScope.TASK:
-            return reach, request.task, ""
+            return scope, request.task, ""
         case KillScope.POD:
-            return reach, request.pod, ""
+            return scope, request.pod, ""
         case KillScope.PARTITION:
-            return reach, request.task, request.partition
+            return scope, request.task, request.partition

@@ -1,10 +1,10 @@
-"""Requests to a job: what happened to its pods, in order and each only once.
+"""Volcano's requests to a job: events of its pods, in order and each only once.
 
-A request is derived by comparing what was known of a pod with what is known now (J06 to J09), so it
-does not matter how many watch events lie between the two. It is known by (pod uid, event, job
-version); adding it again changes nothing, and no exit code or eviction is merged with another's.
-`at_start` derives again what a process that died may have left unanswered. A job's record asks at
-each change of a pod (`records`); `plan` answers.
+A request follows from comparing a pod as it was known with the pod as it is now (J06 to J09), so
+that it does not matter how many watch events lie between the two. Its key is (pod uid, event, job
+version): adding it again changes nothing, and different exit codes or evictions are never merged.
+`at_start` derives again the requests that a process that died may not have handled. A job's record
+calls this at each change of a pod (`records`); `plan` handles requests.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _SYNC_ONLY = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job (J03)."""
+    """An event of a job, for which a policy may have an action (J03)."""
 
     event: JobEvent
     job_uid: str
@@ -39,14 +39,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     exit_code: int = 0
     action: Action | None = None
-    """Given outright by a command; else policies decide."""
+    """The action of a Command; else policies decide."""
     command_uid: str = ""
     since: str = ""
     """RFC 3339 time that a policy's timeout counts from; empty: from now (J12)."""
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what makes two requests the same."""
+        """Return the key by which two requests are the same."""
         return (self.command_uid or self.pod_uid or self.pod, self.event, self.version)
 
 
@@ -54,7 +54,7 @@ class PodSums:
     """Sums of a job's pods per task, for the rules that ask about all pods of a task.
 
     A job may have 150,000 pods, and each changes several times: walking them at each change would
-    stop the process. Only requests rest on these sums; a status counts afresh (J26).
+    stop the process. Only requests use these sums; the counts of the status are counted anew (J26).
     """
 
     def __init__(self, pods: Iterable[PodView]) -> None:
@@ -104,7 +104,7 @@ def compare(
     deleted_by_us: bool = False,
     completed: CompletedIndexes = NONE_COMPLETED,
 ) -> tuple[Request, ...]:
-    """Return what the change of one pod (one uid) from `before` to `after` asks for.
+    """Return the requests that follow from the change of one pod (one uid).
 
     `sums` are of the job's pods as they are now, the changed one included; `completed` says which
     have succeeded, there or gone (`completed_indexes`). None stands for "is not there".
@@ -133,13 +133,13 @@ def at_start(
     sums: PodSums,
     completed: CompletedIndexes = NONE_COMPLETED,
 ) -> tuple[Request, ...]:
-    """Return the requests that a process which knows nothing yet must assume unanswered.
+    """Return the requests that a process has to assume unhandled when it starts.
 
     `sums` are of `pods`.
 
     Pods of the current version that ended, and pods that the recorded counts hold but that are no
-    longer there (evicted meanwhile). A pod of an older version was answered by what raised the
-    version; a finished or aborting job has nothing to answer.
+    longer there (evicted meanwhile). Requests of a pod of an older version were handled by the
+    action that raised the version; a finished or aborting job has none.
     """
     if job.status.state.phase not in {JobPhase.PENDING, JobPhase.RUNNING, JobPhase.RESTARTING}:
         return ()
@@ -191,7 +191,7 @@ def _missing(
 
 
 def of_group(job: Job, before: PodGroup | None, after: PodGroup | None) -> tuple[Request, ...]:
-    """Return what a change of the job's PodGroup asks for: phase Unknown is an event (J09)."""
+    """Return the requests that follow from a change of the PodGroup: Unknown is an event (J09)."""
     was = before.status.phase if before is not None else None
     if after is None or after.status.phase in {was, None}:
         return ()
@@ -233,7 +233,7 @@ def _since(pod: PodView, event: JobEvent) -> str:
 
 
 def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:
-    """Say why a pod is gone: evicted, unless it had succeeded, was not wanted or surplus (J08)."""
+    """Return the request for a pod that is gone: evicted, unless that was intended (J08)."""
     task = _task(job.spec, pod.task)
     surplus = task is None or pod.index >= task.replicas
     no_loss = wanted or pod.out_of_sync or surplus

@@ -1,7 +1,7 @@
-"""Bringing a job that is alive to what its spec says: companions, PodGroup, pods (J22 to J25, J27).
+"""Volcano's syncJob: companions, PodGroup and pods by a job's spec (J22 to J25, J27).
 
-Called by `plan` for the phases in which pods are made. Everything follows from the facts of this
-moment; what is there already is left alone, so the pass may be repeated at any time.
+Called by `plan` for the phases in which pods are created. All follows from the facts of this
+moment; objects that are there already are left alone, so that it may be repeated at any time.
 """
 
 import zlib
@@ -25,9 +25,9 @@ Stage = tuple[effects.Effect, ...]
 
 
 def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
-    """Return what has to be made, changed and deleted, in stages; empty when all is well."""
+    """Return the objects to create, patch and delete, in stages; empty when none is."""
     job = facts.job
-    doomed = kills.doomed_by_status(job, facts.pods)
+    to_delete = kills.to_delete_by_status(job, facts.pods)
     creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
     assert facts.group_wanted is not None, "only valid jobs are synced"
@@ -38,22 +38,22 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
     wanted = companions(job)
     mark = digest(wanted)
-    touched = bool(creates or doomed or beside)
-    begins = facts.group is None  # perhaps not for the first time: what went meanwhile is made
+    touched = bool(creates or to_delete or beside)
+    begins = facts.group is None  # perhaps again: companions may have been deleted meanwhile
     if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
         ensure = effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins)
-        # Scheduling waits for a new group; of a job that changes, pods wait for the hosts' names.
+        # The scheduler waits for a new group; pods of a job that changes wait for names of hosts.
         beside = [*beside, ensure] if begins else [ensure, *beside]
-    deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in doomed)
+    deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete)
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
     return tuple(stage for stage in stages if stage)
 
 
 def amendment(facts: JobFacts) -> effects.AmendJob | None:
-    """Return what is missing in the job itself, before anything is made of it.
+    """Return the patch of the job itself that has to come before its pods; None: there is none.
 
-    That its queue hands jobs on to other clusters (J33), and names of claims that the user left out
-    (J30): pods, the PodGroup and users find the claim's name there.
+    It adds the annotation of a job whose queue forwards jobs to other clusters (J33), and names of
+    claims that the user left out (J30): pods, the PodGroup and users read them there.
     """
     job = facts.job
     patch: Json = {}
@@ -74,14 +74,14 @@ def _named(job: Job, index: int) -> Json:
 
 
 def gate_is_open(facts: JobFacts) -> bool:
-    """Whether pods may be made: scheduling has let the group into its queue (J23)."""
+    """Whether pods may be created: the scheduler has made the PodGroup Inqueue (J23)."""
     if facts.group is None:
         return False
     return facts.admitted or facts.group.status.phase not in {None, PodGroupPhase.PENDING}
 
 
 def companions(job: Job) -> tuple[Companion, ...]:
-    """Return the objects beside the pods of a valid job: of its plugins, then the claims."""
+    """Return the objects beside the pods of a valid job: those of its plugins, then its claims."""
     made = [c for _, plugin, args in plugins_of(job) for c in plugin.companions(job, args)]
     return (*made, *claims(job))
 
@@ -92,7 +92,7 @@ def digest(wanted: tuple[Companion, ...]) -> int:
 
 
 def marks(job: Job) -> dict[str, str]:
-    """Return what status.controlledResources says of a job that is alive (§2.2, J30)."""
+    """Return status.controlledResources of a job in a phase with pods (§2.2, J30)."""
     made = {f"{PLUGIN_MARK}{name}": name for name, plugin, _ in plugins_of(job) if plugin.marked}
     names = [claim_name(job, index) for index in range(len(job.spec.volumes))]
     made.update({f"{VOLUME_MARK}{name}": name for name in names})
@@ -104,9 +104,10 @@ def _marked(job: Job) -> bool:
 
 
 def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
-    """Return the missing pods per task; one that is still being deleted holds its name.
+    """Return the pods to create per task.
 
-    One that has succeeded is not missing, even if it is gone: it never runs again.
+    A pod that is still being deleted holds its name. A pod that has succeeded is not missing, even
+    if its object is gone: it never runs again.
     """
     made = []
     for task in facts.job.spec.tasks:
@@ -133,7 +134,7 @@ def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
 
 
 def _is_forwarded(facts: JobFacts) -> bool:
-    """J33."""
+    """Whether the job's queue forwards jobs to other clusters (J33)."""
     return facts.queue is not None and bool(facts.queue.spec.extend_clusters)
 
 

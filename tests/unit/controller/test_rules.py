@@ -57,8 +57,8 @@ def test_a_restart_of_a_part_leaves_the_rest_alone_j16() -> None:
         Action.RESTART_PARTITION: KillScope.PARTITION,
     }
     for phase in (*ALIVE, JobPhase.RESTARTING):
-        for action, target in targets.items():
-            assert transition_for(phase, action).target is target
+        for action, scope in targets.items():
+            assert transition_for(phase, action).scope is scope
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Equal jobs fail alike: a long queue of them costs one attempt, not one each.
 
-An attempt that came to nothing has left everything as it was, and the ledger says so: it has the
-version again that it had before. A job that asks for the same then needs no attempt of its own. It
-takes over how far the other one came, for its messages.
+An attempt that failed has been undone, and the ledger has the version again that it had before. An
+equal job needs no attempt at that version. It takes over the failures of the other job, for its
+messages.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,8 +20,8 @@ from shared.model.status import TaskStatus
 class TaskSignature(NamedTuple):
     """The properties of a task that decide whether nodes can be cleared for it.
 
-    As long as nothing changes, tasks of one job with equal signatures fail alike, so that one try
-    stands for all.
+    At one version of the ledger tasks of one job with equal signatures fail alike, so that one is
+    tried for all.
     """
 
     task_class: int
@@ -32,14 +32,14 @@ class TaskSignature(NamedTuple):
 
     @classmethod
     def of(cls, task: Task) -> "TaskSignature":
-        """Return what tells a task from others."""
+        """Return the signature of a task."""
         return cls(
             task.task_class.id, task.priority, task.pod_priority, task.preempts, task.nominated
         )
 
 
 def attempt_key(session: Session, job: Job) -> tuple[Hashable, ...]:
-    """Return what an attempt depends on: the state of the ledger and what plugins read of a job."""
+    """Return the version of the ledger, and the fields of a job that plugins read."""
     return session.ledger.version, job.queue, job.namespace, job.priority
 
 
@@ -49,11 +49,11 @@ class _Attempt(NamedTuple):
     job: Job
     tasks: Sequence[Task]
     is_explained: bool
-    """Whether it was explained by what nodes lack, which is the same for the other job."""
+    """Whether its explanation is of nodes, which holds for an equal job as well."""
 
 
 class FailedAttempts:
-    """Failed attempts of one action, by the state of the ledger and the signature of the job.
+    """Failed attempts of one action, by the version of the ledger and the signature of the job.
 
     Kept where plugins answer alike for equal jobs (`Session.alike`), and for jobs none of whose
     pods has a node, waits for one or is held back.
@@ -77,7 +77,7 @@ class FailedAttempts:
         return True
 
     def _explain(self, job: Job, why: Explanation) -> None:
-        """Give a job the explanation of another; the first one that it has stands."""
+        """Give a job the explanation of another, unless it has one."""
         mine = structs.replace(
             why, job=job.key, job_uid=job.uid, queue=job.queue, owner_job=job.owner_job
         )

@@ -17,9 +17,9 @@ from shared.model.status import READY, TaskStatus
 
 
 def starving_jobs(session: Session) -> list[Job]:
-    """Return the valid jobs outside of phase Pending that may take from others (SS07).
+    """Return the valid jobs outside of phase Pending that may preempt others (SS07).
 
-    A job that a plugin holds does not: it would take by force what it may not have by its turn.
+    A job that a plugin holds back is none of them: it would evict for what it may not have yet.
     """
     hooks = session.hooks
     starving = []
@@ -34,10 +34,10 @@ def starving_jobs(session: Session) -> list[Job]:
 def turns(
     session: Session, orders: Orders, jobs: Iterable[Job], prospects: Prospects
 ) -> Iterator[tuple[Queue, list[Job]]]:
-    """Yield queues with the jobs that are theirs, the best queue of the moment first.
+    """Yield queues with their jobs, the first by QueueOrder next.
 
-    Whose turn is next is asked after the one before has been served, since that changes shares.
-    Queues of parked gangs have their turn, too, since these might gain something.
+    The next queue is determined after the one before has been handled, since evictions change
+    shares. Queues with nothing but parked gangs are among them (`Prospects`).
     """
     by_queue: dict[str, list[Job]] = {name: [] for name in prospects.queues()}
     for job in jobs:
@@ -50,15 +50,15 @@ def turns(
 
 
 def wanting(session: Session, job: Job) -> list[Task]:
-    """Return the pending tasks of a job that nothing holds back, in order."""
+    """Return the pending tasks of a job without gates and refusals, in task order."""
     pending = job.by_status[TaskStatus.PENDING].values()
     return sorted((t for t in pending if not (t.gated or t.held)), key=session.hooks.task_order)
 
 
 def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> list[Task]:
-    """Return the tasks on a node that a rule admits as candidates, least important first.
+    """Return the tasks on a node that `wanted` accepts, least important first.
 
-    Plugins that give up only so many of a job's tasks take the first ones of this list.
+    Plugins that give up only some of a job's tasks take the first ones of this list.
     """
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
@@ -71,7 +71,7 @@ def room_after(
 ) -> bool:
     """Tell whether a node has room for one task of a class once these victims are gone.
 
-    ⚠ There may be none: an earlier eviction may have freed more than its preemptor needed.
+    `victims` may be empty: an earlier eviction may have freed more than its preemptor needed.
     """
     ledger, dims = session.ledger, list(task_class.dims)
     room: IntArray = ledger.allocatable[dims, column] - ledger.used[dims, column]
@@ -106,12 +106,12 @@ def _offering(
 
 
 class UnschedulableCache:
-    """Task signatures that no node can be cleared for, and jobs whose attempt came to nothing.
+    """Task signatures for which no node can be cleared, and jobs whose attempts failed.
 
-    Other jobs skip the search over all nodes whenever that state of the ledger is back, as it is
-    after an attempt that was undone. Kept for jobs without a task on a node only: such a job has
-    none to give, so that equal jobs have the same victims. The names are all that plugins decide
-    by about a preemptor (PL02 to PL16).
+    Other jobs skip the search over all nodes at the same version of the ledger, which is also that
+    after an attempt that was undone. Used for jobs without a task on a node only: no such task can
+    be a victim, so that equal jobs have the same victims. A signature holds everything that plugins
+    read of a preemptor (PL02 to PL16).
     """
 
     def __init__(self, session: Session) -> None:
@@ -119,7 +119,7 @@ class UnschedulableCache:
         self.failed = FailedAttempts(session)
         self._known: set[tuple[Hashable, ...]] = set()
 
-    def _of_task(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
+    def _signature(self, job: Job, task: Task) -> tuple[Hashable, ...] | None:
         if holds(job):
             return None
         return (
@@ -130,20 +130,20 @@ class UnschedulableCache:
         )
 
     def learn(self, job: Job, task: Task) -> None:
-        """Note that no node could be cleared for a task of a job as things are."""
-        names = self._of_task(job, task)
-        if names is not None:
-            self._known.add(names)
+        """Note that no node can be cleared for a task at this version of the ledger."""
+        signature = self._signature(job, task)
+        if signature is not None:
+            self._known.add(signature)
 
     def knows(self, job: Job, task: Task) -> bool:
-        """Tell whether it was shown already that no node can be cleared for such a task."""
-        return self._of_task(job, task) in self._known
+        """Tell whether no node can be cleared for a task at this version of the ledger."""
+        return self._signature(job, task) in self._known
 
 
 def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> bool:
-    """Tell whether a task may wait on a node as things are: queue, room and predicates allow it.
+    """Tell whether a task may be Pipelined on a node: by its queue's share, room and predicates.
 
-    All three are asked because devices may lie in pieces though their sum suffices (A05).
+    Predicates are asked, too, since devices may be too scattered though their sum suffices (A05).
     """
     return (
         session.hooks.allocatable(queue, task.task_class, 1) == 1
@@ -155,9 +155,9 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
 def reprieve(
     session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
 ) -> list[Evicted]:
-    """Let victims stay, most important first, as long as the preemptor fits all the same.
+    """Reprieve victims, most important first, as long as the preemptor still fits.
 
-    `evicted` is in the order in which they went; returns those that had to go again.
+    `evicted` is in the order of evictions; returns the victims that are evicted after all.
     """
     gone = []
     for change in reversed(evicted):
@@ -170,11 +170,10 @@ def reprieve(
 
 
 def allows_preemption(session: Session, task: Task) -> bool:
-    """Tell whether a task may take from others within its queue (A05).
+    """Tell whether a task may preempt others of its queue (A05).
 
-    Not with the preemption policy Never; and not while its nominated node, whose victims are on
-    their way out, is to be had, or is still being cleared for it. A node that refuses it for good
-    does not hold it up.
+    Not with the preemption policy Never; and not while its nominated node fits, or while victims on
+    that node are still terminating. A nominated node that refuses it for good does not count.
     """
     if not task.preempts:
         return False
@@ -193,7 +192,7 @@ def allows_preemption(session: Session, task: Task) -> bool:
 
 
 def is_whole(job: Job) -> bool:
-    """Tell whether a gang has its minima, counting what waits, whatever plugins are configured."""
+    """Tell whether a gang has its minima, Pipelined tasks included, whatever plugins there are."""
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     statuses = (*READY, TaskStatus.PIPELINED)
     return counted >= job.min_available and not job.roles_short_of(*statuses, best_effort=True)
@@ -207,11 +206,11 @@ def take_for(
     *,
     whole: bool,
 ) -> None:
-    """Try to make a place for each task of a starving job, as preempt and reclaim both do.
+    """Call `attempt` for each task of a starving job, as preempt and reclaim both do.
 
-    All is for nothing unless the job is then pipelined; with `whole` its gang has to be whole even
-    where no plugin asks for that. A task like one that just failed is not tried again until another
-    one found a place.
+    All is undone unless the job is then pipelined; with `whole` its gang has to be whole even where
+    no plugin asks for that. After a failure, tasks of the same signature are not tried again until
+    another one has succeeded.
     """
     tasks = wanting(session, job)
     if unschedulable.failed.would_fail(job, tasks):

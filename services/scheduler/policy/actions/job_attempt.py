@@ -1,7 +1,7 @@
 """One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03).
 
-A gated task is never placed. One that waits for its queue alone is asked for room in the queue's
-share, and its gate is lifted when there is; whether a node has room is not looked at (CA14).
+A gated task is never placed. The gate of one that waits for its queue alone is lifted when the
+queue's share has room for it, whether or not a node has (CA14).
 """
 
 from collections import deque
@@ -25,26 +25,26 @@ class Goal(Protocol):
     """The goal of an attempt: a whole job, or a subgroup of one."""
 
     singly: bool
-    """Whether it matters to the next task where the last one went."""
+    """Whether the node of the last task matters for the next one, so that each is placed alone."""
 
     def missing(self) -> int:
-        """Return how many tasks are still needed at least; 0 ends the turn."""
+        """Return how many tasks are still needed at least; 0 ends the attempt."""
 
     def failed_roles(self) -> set[str]:
-        """Return the roles of which no further task is looked at."""
+        """Return the roles of which no further task is tried."""
 
     def may_continue(self) -> bool:
-        """Tell whether other roles may still do after one failed."""
+        """Tell whether the tasks of other roles may still make a gang."""
 
     def target(self) -> PlacementTarget:
-        """Return the job, and where its pods may go."""
+        """Return the job, and the nodes that its pods may use."""
 
     def placed(self, columns: Sequence[int]) -> None:
-        """Hear where tasks were placed."""
+        """Take note of the columns of placed tasks."""
 
 
 class WholeJob:
-    """A turn for a job without subgroups, anywhere or on some nodes."""
+    """The goal of a job without subgroups, on all nodes or some."""
 
     singly = False
 
@@ -67,11 +67,11 @@ class WholeJob:
         return need_continue(self._job, self._failed.roles)
 
     def target(self) -> PlacementTarget:
-        """Return the job's."""
+        """Return the job, and the nodes that its pods may use."""
         return self._target
 
     def placed(self, columns: Sequence[int]) -> None:
-        """Take no notice: where tasks are does not matter to others."""
+        """Do nothing: the nodes of tasks do not matter for others."""
 
 
 class JobAttempt:
@@ -95,7 +95,7 @@ class JobAttempt:
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed.
 
-        A job that plugins hold where it was placed is tried once more where they would not.
+        A job that a plugin holds back there is tried once more on the nodes that the plugin names.
         """
         session, job = self._session, self._job
         tasks = tuple(self._tasks)
@@ -106,7 +106,7 @@ class JobAttempt:
         if found.elsewhere is None:
             return False
         self._tasks.clear()
-        self._tasks.extend(task for task in tasks if not task.gated)  # their gates had their turn
+        self._tasks.extend(task for task in tasks if not task.gated)  # gates were handled above
         self._goal = WholeJob(session, job, found.elsewhere)
         committed = self._attempt() is True
         if committed:
@@ -132,7 +132,7 @@ class JobAttempt:
         return ready
 
     def place(self) -> None:
-        """Place tasks until the goal is reached or nothing more fits; the caller judges."""
+        """Place tasks until the goal is reached or nothing more fits; the caller may undo it."""
         session, job, tasks = self._session, self._job, self._tasks
         while tasks:
             run = self._next_run()
@@ -162,14 +162,14 @@ class JobAttempt:
                 break
 
     def _wait_at_gates(self, tasks: list[Task]) -> None:
-        """Have gated tasks admitted that wait for their queue alone, as far as it has room."""
+        """Have the gates of equal tasks lifted as far as their queue has room (CA14)."""
         refused = admit(self._session, self._queue, self._job, tasks)
         self._skip(tasks[: len(tasks) - refused])
         if refused:
             self._refuse_share(tasks[-refused:])
 
     def _refuse_share(self, tasks: list[Task]) -> None:
-        """Note of equal tasks that the queue may not have more, and look at none of them again."""
+        """Note that the queue has no share left for equal tasks, and skip them."""
         session, head = self._session, tasks[0]
         left = session.total - session.ledger.total_used()
         short = (
@@ -185,7 +185,7 @@ class JobAttempt:
         self._skip(tasks)
 
     def _beyond_share(self, task: Task) -> list[Shortage]:
-        """Return the resources of which the queue may not have enough more for a task."""
+        """Return the resources of which the queue's share is too small for one more task."""
         request, names = task.task_class.request, self._session.resources
         return [
             Shortage.of(name, int(asked), max(0, int(left)))
@@ -195,7 +195,7 @@ class JobAttempt:
         ]
 
     def _equals(self, limit: int | None = None) -> list[Task]:
-        """Return the tasks at the head that share class and role: what one's fate says of all."""
+        """Return the tasks at the head that are equal, so that one is tried for all."""
         head = self._tasks[0]
         alike = takewhile(
             lambda task: (
@@ -240,7 +240,7 @@ class JobAttempt:
             within = self._goal.target().within
             open_ = column >= 0 and (within is None or bool(within[column]))
             if open_ and candidates.future[column]:
-                # The node that was cleared for this task comes first; try no other in this round.
+                # Try the nominated node, which was cleared for this task, and no other one.
                 fits = candidates.future if waiting else candidates.idle
                 return [column] if fits[column] else []
             run = run[:1]

@@ -1,12 +1,12 @@
-"""preempt (A05, A06): starving jobs take from less important ones of the same queue.
+"""preempt (A05, A06): starving jobs evict pods of less important jobs in the same queue.
 
-First between jobs: a job's attempts stand or fall together, and they stand when the job is then
-pipelined. Afterwards within each starving job, by the priority of its tasks, one task at a time.
-Victims are Releasing from then on, and the preemptor waits on their node (Pipelined).
+First between jobs: the evictions for a job are kept or undone together, and kept when the job is
+then pipelined. Afterwards within each starving job, by the priority of its tasks, one task at a
+time. Victims are Releasing from then on, and the preemptor waits on their node (Pipelined).
 
-With `enableTopologyAwarePreemption` victims and node are chosen as kube-scheduler does (A06): on
-each node looked at, victims go until the task fits; then, most important first, each comes back if
-the task fits all the same. Of the nodes with victims the one is taken whose loss is smallest.
+With `enableTopologyAwarePreemption` victims and node are chosen as in kube-scheduler (A06): on each
+candidate node, victims are evicted until the task fits; then each is reprieved, most important
+first, if the task still fits. Of the nodes with victims the one with the smallest loss is taken.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,14 +42,14 @@ from shared.model.status import PREEMPTABLE
 
 _REASON = "preempt"
 _LIFT = 2**31
-"""Added to priorities before they are summed up, so that fewer negative ones are not more."""
+"""Added to each priority before summing, so that fewer victims with negative ones cost less."""
 
 
 class Options(NamedTuple):
     """Arguments of the action (K07)."""
 
     spare: bool
-    """Pumice's own `spareVictims` (default false): victims that turn out not to be needed stay, and
+    """Pumice's own `spareVictims` (default false): victims that are not needed are reprieved, and
     no pod is evicted for less than a whole gang."""
     enabled: bool
     minimum_percent: int
@@ -104,7 +104,7 @@ def execute(session: Session, arguments: Arguments) -> None:
 
 
 class _SingleRoom:
-    """Where a pod of a parked gang may wait as it is; asked once in each state of the ledger."""
+    """Whether pods of parked gangs have room without evictions, per version of the ledger."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -112,7 +112,7 @@ class _SingleRoom:
         self._known: dict[int, bool] = {}
 
     def has_any(self, demand: Demand) -> bool:
-        """Tell whether a pod of a parked gang that may ask finds room."""
+        """Tell whether a pod of a parked gang that may preempt has room on a node."""
         if not isinstance(demand, AllocateDemand) or demand.preempting is Preempting.NONE:
             return False
         if self._version != self._session.ledger.version:
@@ -132,7 +132,7 @@ class _SingleRoom:
 def _one_by_one(
     session: Session, queue: Queue, starving: Sequence[Job], room: _SingleRoom
 ) -> Iterator[Job]:
-    """Yield jobs of a queue by key, parked ones as long as there is room for one of their pods."""
+    """Yield jobs of a queue by key; parked ones only while one of their pods has room."""
     parked: list[tuple[str, Job, Demand | None]] = [
         (job.key, job, group.demand)
         for group in session.cluster_state.jobs.parking.at_allocate.groups(queue.name)
@@ -169,7 +169,7 @@ class _Preemptor:
         self._options = options
 
     def from_other_jobs(self, unschedulable: UnschedulableCache) -> None:
-        """Take from other jobs of the queue, all for nothing unless the job is then pipelined."""
+        """Evict pods of other jobs of the queue; undone unless the job is then pipelined."""
         take_for(
             self._session,
             self._job,
@@ -179,9 +179,9 @@ class _Preemptor:
         )
 
     def from_own_tasks(self, unschedulable: UnschedulableCache) -> None:
-        """Take from less important tasks of the job, until one task finds no place.
+        """Evict less important tasks of the same job, until one task finds no node.
 
-        A job without a task on a node takes what is free, or fails as the one before it did.
+        A job without a task on a node uses free room, or fails as an equal job before it did.
         """
         for task in wanting(self._session, self._job):
             position = self._session.journal.position
@@ -200,7 +200,7 @@ class _Preemptor:
         return owner is not None and owner is not self._job and owner.queue == self._job.queue
 
     def _preempt(self, task: Task, concerns: Callable[[Task], bool]) -> bool:
-        """Make a place for a task; return whether it waits on a node now."""
+        """Evict for a task; return whether it is Pipelined on a node now."""
         session = self._session
         if not allows_preemption(session, task):
             return False
@@ -232,7 +232,7 @@ class _Preemptor:
         return Hosts(self._session, *MAY_GO).of([self._job])
 
     def _preempt_on(self, task: Task, columns: list[int], may_go: Callable[[Task], bool]) -> bool:
-        """Clear one of these nodes, best first, or the best of them all (A06)."""
+        """Evict on the first of these nodes that can be cleared, or on the best of all (A06)."""
         session = self._session
         if self._options.enabled:
             search = Search(session, self._orders, self._queue, task, may_go)
@@ -246,7 +246,7 @@ class _Preemptor:
         return any(self._clear(task, column, may_go) for column in columns)
 
     def _clear(self, task: Task, column: int, may_go: Callable[[Task], bool]) -> bool:
-        """Evict on one node, least important first, until the task fits; else evict none."""
+        """Evict on one node, least important first, until the task fits; undone if it does not."""
         session = self._session
         candidates = residents(session, column, may_go)
         victims = session.hooks.preemptable(task, candidates)
@@ -269,16 +269,16 @@ class _Preemptor:
 
 
 class Choice(NamedTuple):
-    """A node and the pods that have to leave it, most important first."""
+    """A node and its victims, most important first."""
 
     column: int
     victims: Sequence[Task]
 
     def loss(self) -> tuple[int, int, int, float]:
-        """Return what is compared: the smaller the better.
+        """Return what kube-scheduler compares; the smaller the better.
 
-        The highest priority, the sum of priorities, the number of victims; last the longest
-        running of the most important ones should have begun as late as can be.
+        The highest priority, the sum of priorities, the number of victims, and the start of the
+        longest running one of the highest priority: the later the better.
         """
         priorities = [task.pod_priority for task in self.victims]
         highest = max(priorities)
@@ -288,7 +288,7 @@ class Choice(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A task that looks for a place in its queue, and the pods that it may ask to leave."""
+    """The search for a node for one preemptor, with the rule for its candidates."""
 
     session: Session
     orders: Orders
@@ -311,14 +311,14 @@ class Search(NamedTuple):
     def _on_node(self, column: int) -> list[Task]:
         """Return the fewest victims on a node, none when it cannot be cleared.
 
-        ⚠ At least one has to go: a node that is free as it is is not preemption's business.
+        ⚠ At least one has to be evicted: a node that has room without that is no candidate.
         """
         session, task = self.session, self.task
         candidates = residents(session, column, self.may_go)
         proposed = session.hooks.preemptable(task, candidates)
         if not room_after(session, task.task_class, column, proposed):
             return []
-        with session.trial():  # never kept: this only finds out
+        with session.trial():  # never kept: a dry run
             evicted: list[Evicted] = []
             heap = self.orders.victims(proposed, task)
             while heap:
