@@ -1,9 +1,9 @@
-"""Assumptions: what was asked of the binder and is not yet seen on the API server.
+"""Assumptions: binds and evictions that were published and that STATE does not show yet.
 
 A pod counts on its node from the moment its intent is published until STATE shows this uid bound,
-terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for that
-very intent. `bound` alone does not end it, nor does time. A victim stays Releasing by the same
-rule.
+terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for the
+same intent. The result `bound` alone does not end it, nor does time. The same rule holds for a
+victim, which is Releasing.
 """
 
 import enum
@@ -18,7 +18,7 @@ _ENDING_RESULTS: Final = frozenset({Result.CONFLICT, Result.GONE, Result.FAILED,
 
 
 class Purpose(enum.Enum):
-    """The intent about a pod."""
+    """The kind of intent."""
 
     BIND = "bind"
     EVICT = "evict"
@@ -36,10 +36,10 @@ class Assumption(Struct, frozen=True, kw_only=True):
 
 
 class Nominations:
-    """Nodes on which preemptors wait for victims, until their own status says so (SS11).
+    """Nominated nodes of preemptors, until their own status shows them (SS11).
 
     Without this the next cycle, which comes before the status is written, might place the pods of
-    a gang in another way, and evict once more for the one that is left over.
+    a gang otherwise, and evict again for a pod that finds no node then.
     """
 
     def __init__(self) -> None:
@@ -50,22 +50,22 @@ class Nominations:
         return tuple((uid, intent, node) for uid, (intent, node) in self._by_uid.items())
 
     def add(self, uid: str, intent: str, node: str) -> None:
-        """Remember that the evictions of an intent clear a node for a pod."""
+        """Note the node that the evictions of an intent clear for a pod."""
         self._by_uid[uid] = (intent, node)
 
     def overlay(self, uid: str, nominated: str) -> str:
-        """Return the node to use, given what the pod's status says, which ends it."""
+        """Return the nominated node; the one in the pod's status ends the assumption."""
         if nominated:
             self._by_uid.pop(uid, None)
             return nominated
         return self._by_uid[uid][1] if uid in self._by_uid else ""
 
     def drop(self, uid: str) -> None:
-        """Forget: the pod is gone or has become another one."""
+        """Forget a pod that is gone or replaced by another one of its name."""
         self._by_uid.pop(uid, None)
 
     def end(self, intent: str) -> list[str]:
-        """Forget what an intent that failed was to clear; return the uids of its preemptors."""
+        """Forget the nominations of an intent that failed; return the uids of its preemptors."""
         uids = [uid for uid, (of, _) in self._by_uid.items() if of == intent]
         for uid in uids:
             del self._by_uid[uid]
@@ -79,7 +79,7 @@ class Nominations:
 
 
 class Assumptions:
-    """The assumptions by pod uid. Those for pods that no fact has shown yet wait here."""
+    """Assumptions by pod uid, also of pods that no fact has shown yet."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Assumption] = {}
@@ -92,25 +92,25 @@ class Assumptions:
         return tuple(self._by_uid.items())
 
     def get(self, uid: str) -> Assumption | None:
-        """Return what is assumed of a pod."""
+        """Return the assumption of a pod."""
         return self._by_uid.get(uid)
 
     def add(self, uid: str, assumption: Assumption) -> None:
-        """Assume; a later intent for the same pod takes the place of an earlier one."""
+        """Add an assumption; a later intent for the same pod replaces an earlier one."""
         self._by_uid[uid] = assumption
 
     def clear(self) -> list[str]:
-        """Forget everything; return the uids that something was assumed of."""
+        """Forget everything; return the uids of the pods that had an assumption."""
         uids = list(self._by_uid)
         self._by_uid.clear()
         return uids
 
     def drop(self, uid: str) -> None:
-        """Forget: the pod is gone or has become another one."""
+        """Forget a pod that is gone or replaced by another one of its name."""
         self._by_uid.pop(uid, None)
 
     def outcome(self, intent: str, uid: str, result: Result) -> bool:
-        """Take an item of an outcome in; return whether an assumption ended by it."""
+        """Take over one item of an outcome; return whether that ended an assumption."""
         assumption = self._by_uid.get(uid)
         if assumption is None or assumption.intent != intent or result not in _ENDING_RESULTS:
             return False
@@ -118,7 +118,7 @@ class Assumptions:
         return True
 
     def overlay(self, uid: str, status: TaskStatus, node: str) -> tuple[TaskStatus, str]:
-        """Return the status and node to use, given what the fact says; ends what it fulfils."""
+        """Return status and node by fact and assumption; ends one that the fact shows."""
         assumption = self._by_uid.get(uid)
         if assumption is None:
             return status, node
@@ -128,7 +128,7 @@ class Assumptions:
         if assumption.purpose is Purpose.EVICT:
             return (TaskStatus.RELEASING if PREEMPTABLE[status] else status), node
         if node or status is not TaskStatus.PENDING:
-            # Bound, wherever: the object's word ends it. A pending pod being deleted holds nothing.
+            # Bound to any node: the fact counts. A pending pod that is being deleted holds nothing.
             del self._by_uid[uid]
             return status, node
         return TaskStatus.BINDING, assumption.node

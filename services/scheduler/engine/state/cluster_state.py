@@ -1,8 +1,8 @@
 """The cluster state: the cluster as scheduling sees it, folded from facts and kept between cycles.
 
-Facts come in any order, twice, late or early; each is applied so that the result depends on the
-last fact per object only. Sessions change it in place and put everything back, so that between
-cycles it states facts and assumptions and nothing else.
+Facts may come in any order between objects, and repeatedly: the result depends on the last fact of
+each object only. Sessions change it in place and undo all changes, so that between cycles it holds
+facts and assumptions and nothing else.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,11 +42,11 @@ _S = TypeVar("_S")
 
 
 class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
-    """A fact that cannot be scheduled by: names the object and what is wrong with it."""
+    """A fact that cannot be folded; the text names the object and what is wrong with it."""
 
 
 class ClusterState:
-    """The model that facts fold into. Everything below is one thread's; the shell sees to that."""
+    """The model that facts fold into. It is used by one thread at a time (`worker`)."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ClusterState:
         *,
         single_pods: bool = False,
     ) -> None:
-        """Begin with no fact, and with a new one of each of policy's states.
+        """Begin without facts, with a new object of each state of policy.
 
         Of `node_labels`, if there are any, a node has to have one to take part (K11). With
         `single_pods` each pod is a job of its own, and PodGroups and queues are not read (Y01).
@@ -75,7 +75,7 @@ class ClusterState:
         self.shards = NodeShards()
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
-        """When a plugin last did what it does from time to time (unix seconds), by its name."""
+        """Name of a plugin → when it last did its periodic work (Unix seconds)."""
         self._whole = True
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
@@ -111,12 +111,12 @@ class ClusterState:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Tokens of the kinds that are folded; facts of others may be spared."""
+        """Tokens of the kinds that are folded; others need not be read."""
         return frozenset(self._folds)
 
     @property
     def is_whole(self) -> bool:
-        """Whether its sums are to be trusted: no change of them failed half-way."""
+        """Whether its sums are right: no change of them has failed half-way."""
         return self._whole and self.nodes.pod_affinity.is_whole
 
     def spoil(self) -> None:
@@ -182,12 +182,12 @@ class ClusterState:
         self._recount(before)
 
     def _recount(self, before: IntArray) -> None:
-        """Count pods on nodes anew when the largest node is another, for those that are larger."""
+        """Count pods on nodes again when the largest node changes, as it bounds their requests."""
         largest = self.nodes.ledger.largest
         if largest is before or np.array_equal(largest, before):
             return
         if not self._whole:
-            return  # everything is read again, and what failed half-way cannot be counted out
+            return  # a resync follows, and a change that failed half-way cannot be counted out
         self._whole = False
         if any(
             self.task_classes.on_node(task_class, largest) is not task_class
@@ -251,11 +251,11 @@ class ClusterState:
 
     @staticmethod
     def _is_relevant(task: Task) -> bool:
-        """Tell whether a pod matters: it is ours to place, or it occupies a node (CA01)."""
+        """Tell whether a pod counts: this scheduler places it, or it occupies a node (CA01)."""
         return task.ours or (bool(task.fact_node) and not TERMINAL[task.fact_status])
 
     def _settle(self, task: Task) -> None:
-        """Count a task in with the status that fact and assumption give together."""
+        """Count a task in with its status by fact and assumption."""
         task.status, task.node = self.assumptions.overlay(
             task.uid, task.fact_status, task.fact_node
         )
@@ -265,7 +265,7 @@ class ClusterState:
             self.jobs.take(task)
 
     def _counted(self, task: Task) -> TaskClass:
-        """Return the class by which a pod counts where it is."""
+        """Return the class by which a pod counts, on its node or pending."""
         if task.node:
             return self.task_classes.on_node(task.task_class, self.nodes.ledger.largest)
         return self.task_classes.as_asked(task.task_class)
@@ -286,9 +286,9 @@ class ClusterState:
     # --- assumptions -------------------------------------------------------------------------
 
     def assume(self, intent: str, binds: Iterable[Bind | ItemOutcome]) -> None:
-        """Count these pods on their nodes, as published under the id `intent`.
+        """Count pods on their nodes, as the intent with this id binds them.
 
-        The object's word stands of pods that are seen bound: after a restart those are nearly all.
+        A pod that STATE shows as bound counts as shown: after a restart that is nearly all of them.
         """
         for bind in binds:
             task = self._tasks.get(bind.uid)
@@ -303,37 +303,37 @@ class ClusterState:
             )
 
     def assume_evictions(self, intent: str, victims: Iterable[Victim | ItemOutcome]) -> None:
-        """Count these pods as leaving, as published under the id `intent`."""
+        """Count pods as Releasing, as the intent with this id evicts them."""
         for victim in victims:
             self.add_assumption(
                 victim.uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=victim.pod)
             )
 
     def assume_nomination(self, intent: str, uid: str, node: str) -> None:
-        """Use a node that an intent clears for a pod, until the pod's status says so."""
+        """Assume the nominated node of a preemptor until its status shows it (SS11)."""
         self.nominations.add(uid, intent, node)
         if uid in self._tasks:
             self._tasks[uid].nominated = node
 
     def add_assumption(self, uid: str, assumption: Assumption) -> None:
-        """Count a pod as the binder was asked to have it."""
+        """Count a pod as if its intent had been carried out."""
         self.assumptions.add(uid, assumption)
         self._resettle(uid)
 
     def outcome(self, intent: str, items: Iterable[tuple[str, Result]]) -> None:
-        """Take an outcome in: (uid, result); what failed or is gone is no longer assumed."""
+        """Take over an outcome as (uid, result): what failed or is gone is no longer assumed."""
         for uid, result in items:
             if self.assumptions.outcome(intent, uid, result):
                 self._resettle(uid)
                 self._resettle_all(self.nominations.end(intent))
 
     def review_refusals(self, now: float) -> None:
-        """Hold back what the binder could not do, until its time (Unix seconds) has come."""
+        """Hold back pods whose binds or evictions failed, until they are due again at `now`."""
         if len(self.refusals):
             self.refusals.review(self._tasks.get, self.jobs.get, now=now)
 
     def drop_assumptions(self) -> None:
-        """Assume nothing any more: the next leader rebuilds assumptions from the bus."""
+        """Drop all assumptions: a new leader rebuilds them from the bus."""
         for uid in self.assumptions.clear():
             self._resettle(uid)
         self._resettle_all(self.nominations.clear())
@@ -352,7 +352,7 @@ class ClusterState:
             self._whole = whole
 
     def assume_statuses(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
-        """Use the statuses of a plan that was published until the objects show them.
+        """Assume the statuses of a published plan until the objects show them.
 
         `unpublished` are keys of PodGroups whose status was decided and not published: it is
         computed again in the next session, settled or not.
@@ -377,7 +377,7 @@ class ClusterState:
         self.jobs.compute_only(unpublished)
 
     def forget_wanted(self) -> None:
-        """Use the statuses that objects show, whatever was wanted of them before."""
+        """Drop assumed statuses: use those that objects show."""
         self.jobs.forget_wanted()
         self.shards.forget_wanted()
         for task in self._tasks.values():
@@ -385,7 +385,7 @@ class ClusterState:
             task.lifting = False
 
     def tidy(self) -> None:
-        """Forget classes and queries of pods that are gone; between sessions, seldom anything."""
+        """Forget classes and queries of pods that are gone; called after each session."""
         self.nodes.pod_affinity.tidy()
         if self.task_classes.are_many:
             used = [task.task_class for task in self._tasks.values()]
@@ -394,7 +394,7 @@ class ClusterState:
     # --- questions ---------------------------------------------------------------------------
 
     def store(self, kind: type[_S]) -> _S:
-        """Return what is kept for plugins, by its type."""
+        """Return the state of policy of a type."""
         return engine_record(self._stores[kind], kind)
 
     def task(self, uid: str) -> Task | None:
@@ -411,16 +411,16 @@ class ClusterState:
         return self._tasks.values()
 
     def busy_nodes(self) -> frozenset[str]:
-        """Return the nodes on which something was asked for that no fact shows yet."""
+        """Return the nodes with binds or evictions that no fact shows yet."""
         found = {assumption.node for _, assumption in self.assumptions.items()}
         tasks = (self._tasks.get(uid) for uid, _ in self.assumptions.items())
         return frozenset(found | {task.node for task in tasks if task is not None}) - {""}
 
     @property
     def assumed(self) -> int:
-        """Number of pods that something is assumed of."""
+        """Number of pods with an assumption."""
         return len(self.assumptions)
 
     def audit(self) -> list[Drift]:
-        """Derive all node usage from the pods again; repair and report what differs."""
+        """Compute all node usage from the pods again; repair and return the differences."""
         return self.nodes.audit()

@@ -1,13 +1,13 @@
-"""Binds and evictions that the binder could not carry out: when each is asked for again.
+"""Binds and evictions that failed: when each is tried again.
 
-What the API server refuses it refuses again, so that asking in every cycle is noise that never
-ends. A pod whose bind or eviction failed is held back, at first for `FIRST_S`, then twice as long
-each time up to `LONGEST_S`. All others go on, of its gang as well, as far as the gang's minimum
-allows. It is forgotten as soon as the pod or its PodGroup changes in what a decision depends on, or
-the pod is gone. A conflict is no refusal: the facts decide at once.
+The API server would mostly refuse the same bind or eviction again, so that trying it in every cycle
+would only make noise. A pod whose bind or eviction failed is held back with exponential back-off,
+from `FIRST_S` to `LONGEST_S`. Other pods go on, those of its gang as far as the gang's minimum
+allows. The back-off ends as soon as the pod or its PodGroup changes in a field that decisions read,
+or the pod is gone. A conflict is no refusal: the next cycle decides by the facts.
 
-Part of the cluster state: the scheduler's worker notes outcomes, and reviews with `now` before it
-decides. Times are those of the scheduler alone, since a binder's clock may be another.
+Part of the cluster state: the scheduler's worker notes outcomes, and reviews them before it
+decides. Times are by the scheduler's clock alone, since a binder's clock may differ.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,25 +22,27 @@ from services.scheduler.engine.tasks.task import Task
 FIRST_S: Final = 1.0
 LONGEST_S: Final = 300.0
 _DOUBLED: Final = 16
-"""Beyond so many doublings the longest interval holds in any case."""
+"""After so many doublings the interval is the longest one in any case."""
 
 
 class PodBackoff(Struct, frozen=True, kw_only=True):
-    """How often one pod was refused in a row, and until when it is held back."""
+    """The back-off of one pod."""
 
     uid: str
     intent: str
     why: str
+    """The message of the refusal."""
     is_bind: bool = True
     by: str = "the API server"
-    """The message of the refusal."""
+    """The refusing party, as words in a message."""
     times: int = 1
+    """How often it was refused in a row."""
     until: float | None = None
-    """Unix seconds; None: not reviewed since it was noted."""
+    """Until when it is held back, Unix seconds; None: not reviewed since it was noted."""
 
     @property
     def interval_s(self) -> float:
-        """Return for how long it is held back."""
+        """Return for how long it is held back, in seconds."""
         return min(FIRST_S * 2.0 ** min(self.times - 1, _DOUBLED), LONGEST_S)
 
     @property

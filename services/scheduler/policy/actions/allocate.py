@@ -1,9 +1,10 @@
 """allocate (A02, A03): gangs are placed, whole or not at all, queue by queue and job by job.
 
-A turn places tasks of one job until it is ready. What is ready is committed. ⚠ What would be ready
-once releases have happened is neither committed nor undone (SS10): it keeps its place for the rest
-of the session, so that no later job takes it, and is decided anew in the next. All else is undone.
-A job that is ready with tasks left gets further turns, one task each.
+An attempt places tasks of one job until it is ready. A job that is ready is committed. ⚠ A job that
+is only pipelined, since it waits for resources to be released, is neither committed nor undone
+(SS10): it keeps its nodes for the rest of the session, so that no later job takes them, and is
+decided again in the next one. All other attempts are undone. A job that is ready and has tasks left
+is visited again for each of them.
 """
 
 import heapq
@@ -20,13 +21,13 @@ from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from shared.model.status import TaskStatus
 
 _OF_ITS_OWNER: Final = frozenset({"gang", "binder"})
-"""Gates of jobs that lack what the cluster cannot give: pods without gates, binds that succeed."""
+"""Gates of jobs that wait for something else than nodes: missing pods, failed binds."""
 
 
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see below
     """Place pending tasks that ask for resources.
 
-    `predicateErrorCacheEnable` (K07) changes no decision: equal tasks are looked at once anyway.
+    `predicateErrorCacheEnable` (K07) changes no decision: of equal tasks one is tried anyway.
     """
     worklists = _worklists(session)
     failed = FailedAttempts(session)

@@ -1,8 +1,8 @@
 """Shared by gangpreempt and gangreclaim (A08, A09): room for a whole gang in one HyperNode.
 
-A job's places to look at are HyperNodes, widest first; in each, bundles of victims go one after
-another until everything that the job waits for finds a node there. Nothing is evicted piecemeal:
-a HyperNode either takes the whole job, or no pod of it is evicted.
+HyperNodes are tried one after the other, widest first. In each, bundles of victims are evicted one
+after the other until all missing tasks of the job find nodes there; if they do not, all evictions
+in that HyperNode are undone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,16 +33,16 @@ from shared.model.status import TaskStatus
 _DOMAINS = 8
 
 Ranked = Callable[[list[Bundle], IntArray], list[Bundle]]
-"""Puts bundles in the order in which they go, given what is needed."""
+"""Sorts bundles into the order of eviction, given the amounts that are needed."""
 
 
 class GangOptions(NamedTuple):
     """Arguments of both actions (K07)."""
 
     domains: int
-    """How many HyperNodes are looked at for a job (`maxDomains`)."""
+    """How many HyperNodes are tried for a job (`maxDomains`)."""
     whole: bool
-    """Whether gangs may be ended (`allowWholeBundle`); else only their surplus goes."""
+    """Whether whole gangs may be evicted (`allowWholeBundle`); else only their surplus tasks."""
     spare: bool
     """Pumice's own `spareVictims` (default false): no pod is evicted that is not needed, and none
     for a node that predicates refuse."""
@@ -59,7 +59,7 @@ class GangOptions(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A subgroup, and its tasks that are to be placed, in order."""
+    """A subgroup, and its tasks to place, in order."""
 
     sub: SubJob
     tasks: list[Task]
@@ -83,7 +83,7 @@ class Round(NamedTuple):
 
 
 class PreemptableTasks:
-    """Jobs with running tasks, by job; looked up anew when the ledger has changed."""
+    """Jobs with their tasks that may be evicted; cached per version of the ledger."""
 
     def __init__(self, session: Session, statuses: Sequence[TaskStatus]) -> None:
         self._session = session
@@ -92,7 +92,7 @@ class PreemptableTasks:
         self._known: list[tuple[Job, list[Task]]] = []
 
     def jobs(self) -> list[tuple[Job, list[Task]]]:
-        """Return jobs that do not object, and their tasks that do not either."""
+        """Return the jobs that may lose tasks, with their preemptable tasks."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             jobs = self._session.cluster_state.jobs
@@ -110,7 +110,7 @@ class PreemptableTasks:
 
 
 class GangEviction:
-    """One starving job that looks for a place."""
+    """The search for room for one starving job."""
 
     def __init__(
         self,

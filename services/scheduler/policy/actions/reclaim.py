@@ -33,14 +33,14 @@ from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
 _IN_VAIN: Final = 32
-"""Nodes that are searched before plugins are asked where victims are at all."""
+"""Nodes that are searched in vain before plugins are asked on which nodes victims can be."""
 
 
 def execute(session: Session, arguments: Arguments) -> None:
     """Evict from other queues for starving jobs, best queue and job first.
 
-    With Pumice's own `spareVictims` (default false) victims that turn out not to be needed stay, no
-    pod is evicted for a node that predicates refuse, and none for less than a whole gang.
+    With Pumice's own `spareVictims` (default false) victims that are not needed are reprieved, no
+    pod is evicted on a node that predicates refuse, and none for less than a whole gang.
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
     spare = spares(arguments)
@@ -84,11 +84,11 @@ class _Reclaimer:
         self._job = job
 
     def run(self, unschedulable: UnschedulableCache) -> None:
-        """Take from other queues, all for nothing unless the job is then pipelined."""
+        """Evict pods of other queues; undone unless the job is then pipelined."""
         take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
 
     def _reclaim(self, task: Task) -> bool:
-        """Make a place for a task; return whether it waits on a node now."""
+        """Evict for a task; return whether it is Pipelined on a node now."""
         session = self._session
         if not task.preempts or not session.hooks.preemptive(self._queue, [task]):
             return False
@@ -101,9 +101,9 @@ class _Reclaimer:
         )
 
     def _columns(self, task_class: TaskClass, mask: BoolArray) -> Iterator[int]:
-        """Yield the nodes of a mask in turn; once many did not do, only those that might.
+        """Yield the nodes of a mask in turn; after `_IN_VAIN` of them only those with candidates.
 
-        To find out which might takes as long as some searches, and mostly one of the first does,
+        To find these takes as long as some searches, and mostly one of the first nodes will do,
         unless it is known that there are no victims.
         """
         size, first, tried = len(mask), self._session.first, 0

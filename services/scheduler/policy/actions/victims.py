@@ -1,7 +1,7 @@
 """The nodes on which victims may be, by what plugins say of whole jobs.
 
-A search for victims that finds none is the dearest way to learn it. Plugins say of which jobs they
-would give up tasks at all (`among`), and only jobs with pods on nodes are asked about.
+A search of all nodes that finds no victims is expensive. So plugins say of which jobs they would
+give up tasks at all (`among`), and only nodes with tasks of those jobs are searched.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from services.scheduler.engine.session.session import Session
 from shared.model.status import TaskStatus
 
 Bound = Callable[[Job], bool]
-"""Tells whether a plugin might name any task of a job."""
+"""Whether a plugin might choose any task of a job as a victim."""
 
 
 class Hosts:
-    """The nodes of jobs' tasks in some statuses; a session may take tasks away, it adds none."""
+    """The nodes of jobs' tasks in some statuses; a session may evict such tasks, it adds none."""
 
     def __init__(self, session: Session, *statuses: TaskStatus) -> None:
         self._session = session
@@ -47,20 +47,20 @@ class Hosts:
 
 
 def are_any(tiers: Sequence[list[Bound] | None], gives: Callable[[Bound], bool]) -> bool:
-    """Tell whether plugins might name tasks of jobs, by whether any job is within one bound.
+    """Tell whether plugins might choose victims; `gives` says whether a bound admits any job.
 
-    A tier names victims only where each of its plugins names some.
+    A tier chooses victims only where each of its plugins chooses some.
     """
     return any(bounds is not None and all(map(gives, bounds or [any_job])) for bounds in tiers)
 
 
 def any_job(_: Job) -> bool:
-    """Leave no job out."""
+    """Admit every job."""
     return True
 
 
 class ReclaimableJobs:
-    """Jobs that other queues might reclaim from; asked once in each state of the ledger."""
+    """Jobs that other queues might reclaim from; cached per version of the ledger."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -71,7 +71,7 @@ class ReclaimableJobs:
         self._exist_for: dict[str, bool] = {}
 
     def exist_for(self, queue: str) -> bool:
-        """Tell whether plugins might name victims for a queue, by what they say of jobs."""
+        """Tell whether plugins might choose victims for a queue, by what they say of jobs."""
         self._refresh()
         found = self._exist_for.get(queue)
         if found is None:
@@ -86,7 +86,7 @@ class ReclaimableJobs:
         return self._exist_for.get(queue) is False
 
     def is_any(self, queue: str, bound: Bound) -> bool:
-        """Tell whether other queues than this one have jobs within a bound."""
+        """Tell whether other queues than this one have jobs that a bound admits."""
         self._refresh()
         queues = self._queues.get(bound)
         if queues is None:
@@ -96,7 +96,7 @@ class ReclaimableJobs:
         return any(name != queue for name in queues)
 
     def jobs(self, queue: str, bound: Bound) -> Iterator[Job]:
-        """Yield the jobs of other queues than this one that are within a bound."""
+        """Yield the jobs of other queues than this one that a bound admits."""
         self._refresh()
         for name in self._reclaimable:
             if name != queue:
