@@ -125,7 +125,7 @@ class Points(TurnPoints):
     job_starving: Plain[Callable[[Job], bool], Callable[[Job], bool]] = Plain(
         "JobStarving",
         "enableJobStarving",
-        "whether it may take from others",
+        "whether it may preempt or reclaim from others",
         together=combining.first_tier,
         guarded=answering(guarding.flag, instead=False),
         failing="no",
@@ -156,7 +156,7 @@ class Points(TurnPoints):
     ] = Plain(
         "Preemptive",
         "enablePreemptive",
-        "whether a queue may take from others for these tasks",
+        "whether a queue may reclaim from others for these tasks",
         together=combining.all_of,
         guarded=answering(guarding.flag, instead=False),
         failing="no",

@@ -154,7 +154,7 @@ class Task:
     preemptable: bool
     task_class: TaskClass
     preempts: bool
-    """Whether it may take from others: not with the preemption policy Never."""
+    """Whether it may preempt others: not with the preemption policy Never."""
     pod_priority: int
     """spec.priority, 0 when absent; what topology-aware preemption compares (A06)."""
     started: float

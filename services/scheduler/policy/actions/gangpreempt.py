@@ -1,4 +1,4 @@
-"""gangpreempt (A08): starving gangs take from less important jobs of their queue, all or nothing.
+"""gangpreempt (A08): starving gangs evict less important jobs of their queue, all or nothing.
 
 Surplus goes before whole gangs, and what belongs to the least important job goes first.
 """

@@ -1,4 +1,4 @@
-"""gangreclaim (A09): starving gangs of queues with less than they deserve take from other queues.
+"""gangreclaim (A09): starving gangs of queues below what they deserve evict from other queues.
 
 Surplus goes before whole gangs; then VictimQueueOrder says whose turn it is, and within a queue
 what frees most for what is lost.

@@ -239,7 +239,7 @@ class Capacity:
             if self._devices is not None:
                 self._devices.changed(job, task_class, count)
 
-    # --- taking from others ------------------------------------------------------------------
+    # --- preempt and reclaim ------------------------------------------------------------------
 
     def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         account = self._accounts.get(queue.name)

@@ -104,7 +104,7 @@ class NodeOrder:
 
 
 def balance(want: IntArray, have: IntArray) -> IntArray:
-    """Return 50…100: how evenly the resources of a node are used. NodeRows are resources.
+    """Return 50…100: how evenly the resources of a node are used; the first axis is resources.
 
     100 less the standard deviation of the used fractions; resources that a node lacks do not count.
     """

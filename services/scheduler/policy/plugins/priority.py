@@ -1,4 +1,4 @@
-"""priority (PL02): higher priority first, and higher may take from lower."""
+"""priority (PL02): higher priority first, and higher may preempt lower."""
 
 from collections.abc import Sequence
 

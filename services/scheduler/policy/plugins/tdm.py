@@ -90,7 +90,7 @@ class Tdm:
     # --- victims -----------------------------------------------------------------------------
 
     def _preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Let fixed workloads take from those on ordinary nodes that may be evicted."""
+        """Let fixed workloads preempt preemptable tasks on nodes outside of zones."""
         if preemptor.preemptable or REVOCABLE in preemptor.task_class.traits:
             return []
         found = [
