@@ -232,6 +232,10 @@ def world_of(state: DeviceState, rng: Random) -> Cluster:
         for index in range(size):
             uses = [{"name": claim, "resourceClaimName": claim} for claim in claims]
             world.pod(f"g{number}-{index}", f"g{number}", cpu="1", resourceClaims=uses)
+    if rng.random() < 0.3:  # another scheduler has placed a pod whose claim has no devices
+        name = rng.choice(sorted(state.claims))
+        uses = [{"name": name, "resourceClaimName": name}]
+        world.pod("other", node=rng.choice(NODES), scheduler="other", resourceClaims=uses)
     return world
 
 
@@ -246,10 +250,10 @@ def kept_in(world: Cluster) -> bytes:
         (
             sorted((device, sorted(claims)) for device, claims in devices._holders.items()),
             sorted(devices._decided.items()),
-            sorted((key, sorted(users.items())) for key, users in devices._placed.items()),
-            sorted(devices._leaving.items()),
+            sorted((key, sorted(tasks)) for key, tasks in devices._decided_for.items()),
+            devices._on_nodes.all(),
             sorted(devices._given_up),
-            sorted(devices._promised.items()),
+            sorted(devices._promises.by_claim.items()),
         )
     ).encode()
 

@@ -8,7 +8,7 @@ the claim's status says that it is free.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
@@ -22,6 +22,8 @@ from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read
 from services.scheduler.policy.devices.results import shared_parts, with_share_ids
 from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room
+from services.scheduler.policy.states.claim_users import ClaimUsers
+from services.scheduler.policy.states.device_promises import Decided, Promises
 from shared.api import kinds
 from shared.api.core import Pod
 from shared.api.resource import (
@@ -34,13 +36,6 @@ from shared.contracts.messages import Bind
 from shared.model.status import TERMINAL, TaskStatus
 
 _PLACED_NOW: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.PIPELINED})
-
-
-class Decided(NamedTuple):
-    """An allocation that the status of its claim does not show yet."""
-
-    node: str
-    allocation: AllocationResult
 
 
 class Devices(PolicyState):
@@ -60,15 +55,11 @@ class Devices(PolicyState):
         """Claim → its spec encoded: claims of equal shape ask for the same."""
         self._demands: dict[str, Mapping[str, int]] = {}
         """Claim → what it asks for by the names of quotas."""
-        self._placed: dict[str, dict[str, str]] = {}
-        """Claim → uid of each task on a node that uses it → node."""
-        self._counted: dict[str, TaskStatus] = {}
-        """Uid → the status with which it was counted in."""
-        self._leaving: dict[str, set[str]] = {}
-        """Claim → uids of the tasks on nodes that terminate, or that this session has evicted."""
+        self._on_nodes = ClaimUsers()
         self._decided: dict[str, Decided] = {}
-        self._promised: dict[str, Decided] = {}
-        """Claim → what a published bind allocates for it."""
+        self._decided_for: dict[str, set[str]] = {}
+        """Claim → uids of the tasks that are on nodes with what was decided, or were to be."""
+        self._promises = Promises(self._on_nodes)
         self._holders: dict[DeviceId, set[str]] = {}
         """Device → claims that have it."""
         self._shares: dict[DeviceId, dict[str, Parts]] = {}
@@ -105,8 +96,8 @@ class Devices(PolicyState):
             self._shapes[key] = msgspec.json.encode(claim.spec)
             self._demands[key] = demand
         if claim.status.allocation is not None:
-            self._decided.pop(key, None)
-            self._promised.pop(key, None)
+            for kept in (self._decided, self._decided_for, self._promises.by_claim):
+                kept.pop(key, None)
         else:
             self._recall(key)
         self._hold(key, self.allocation(key), held=True)
@@ -116,7 +107,7 @@ class Devices(PolicyState):
         """Forget a claim."""
         self._hold(key, self.allocation(key), held=False)
         by_claim = (self.claims, self._asks, self._shapes, self._demands)
-        for kept in (*by_claim, self._decided, self._promised):
+        for kept in (*by_claim, self._decided, self._decided_for, self._promises.by_claim):
             kept.pop(key, None)
         self._review(key)
 
@@ -149,80 +140,63 @@ class Devices(PolicyState):
     def leave(self, task: Task, *, gone: bool) -> None:
         """Forget a task."""
         del self.users[task.uid]
-        self._counted.pop(task.uid, None)
-        for key in task.task_class.device_claims:
-            self._drop_user(key, task.uid)
-        self._review(*task.task_class.device_claims)
+        claims = task.task_class.device_claims
+        self._on_nodes.drop(task.uid, claims)
+        for key in claims:
+            self._withdraw(key, task.uid)
+            if gone:
+                self._promises.drop(key, {task.uid})
+        self._review(*claims)
 
     @override
     def count(self, task: Task, sign: int) -> None:
         """Count a task in on its node (-1: out); one that is evicted keeps what it has."""
         claims = task.task_class.device_claims
+        uses = self._on_nodes.count(task, claims, sign)
         if sign > 0:
-            self._counted[task.uid] = task.status
             for key in claims:
-                self._placed.setdefault(key, {})[task.uid] = task.node
-                if task.status is TaskStatus.RELEASING:
-                    self._leaving.setdefault(key, set()).add(task.uid)
-                else:
-                    self._stay(key, task.uid)
                 self._recall(key)
             if task.status in _PLACED_NOW:
                 self._allocate(task)
-        elif self._is_evicted(task):
-            for key in claims:
-                self._leaving.setdefault(key, set()).add(task.uid)
-        else:
-            self._counted.pop(task.uid, None)
-            for key in claims:
-                self._drop_user(key, task.uid)
+        for key in claims:
+            if not uses:
+                self._withdraw(key, task.uid)
+            elif key in self._decided:
+                self._decided_for[key].add(task.uid)
         self._review(*claims)
 
-    def _is_evicted(self, task: Task) -> bool:
-        """Tell whether a task is counted out because this session has evicted it."""
-        before = self._counted.get(task.uid, TaskStatus.RELEASING)
-        return task.status is TaskStatus.RELEASING and before is not TaskStatus.RELEASING
-
-    def _drop_user(self, key: str, uid: str) -> None:
-        self._stay(key, uid)
-        users = self._placed.get(key)
-        if users is None or users.pop(uid, None) is None or users:
+    def _withdraw(self, key: str, uid: str) -> None:
+        """Take a task off what was decided for a claim; without tasks nothing is decided."""
+        tasks = self._decided_for.get(key)
+        if tasks is None:
             return
-        del self._placed[key]
-        decided = self._decided.pop(key, None)
-        if decided is not None:
-            self._hold(key, decided.allocation, held=False)
-
-    def _stay(self, key: str, uid: str) -> None:
-        leaving = self._leaving.get(key)
-        if leaving is not None:
-            leaving.discard(uid)
-            if not leaving:
-                del self._leaving[key]
+        tasks.discard(uid)
+        if not tasks:
+            del self._decided_for[key]
+            self._hold(key, self._decided.pop(key).allocation, held=False)
 
     @override
     def assume(self, bind: Bind) -> None:
         """Keep what a published bind allocates, until the claims show it."""
-        for use in bind.devices:
-            if not use.allocated:
-                allocation = msgspec.json.decode(use.allocation, type=AllocationResult)
-                self._promised[use.claim] = Decided(bind.node, allocation)
+        self._promises.add(bind, self.claims)
 
     def _recall(self, key: str) -> None:
-        """Use what a published bind allocates while one of its tasks is on that node."""
-        promised = self._promised.get(key)
+        """Use what a published bind allocates while its pod is on the node for which it was."""
         claim = self.claims.get(key)
-        if promised is None or claim is None or claim.status.allocation is not None:
+        if claim is None or self.allocation(key) is not None:
             return
-        if key in self._decided or promised.node not in self._placed.get(key, {}).values():
+        found = self._promises.kept(key, claim)
+        if found is None:
             return
+        promised, pods = found
         if any(self._is_overdrawn(device, key) for device in _ids(promised.allocation)):
-            del self._promised[key]  # that bind came to nothing, and others have its devices
+            self._promises.drop(key, set(promised.pods))  # others have its devices
             return
-        self._decide(key, promised)
+        self._decide(key, promised, pods)
 
-    def _decide(self, key: str, decided: Decided) -> None:
+    def _decide(self, key: str, decided: Decided, tasks: set[str]) -> None:
         self._decided[key] = decided
+        self._decided_for[key] = tasks
         self._hold(key, decided.allocation, held=True)
 
     # --- decisions ---------------------------------------------------------------------------
@@ -247,7 +221,7 @@ class Devices(PolicyState):
         if not isinstance(found, Refusal):
             for key, allocation in zip(keys, found, strict=True):
                 own = with_share_ids(allocation, self.claims[key].metadata.uid)
-                self._decide(key, Decided(task.node, own))
+                self._decide(key, Decided(task.node, own), {task.uid})
 
     def asks(self, keys: Iterable[str]) -> list[Ask] | Refusal:
         """Return what claims ask for, or what is wrong with one of them."""
@@ -278,7 +252,7 @@ class Devices(PolicyState):
     def reserved(self, key: str) -> set[str]:
         """Return the uids of the pods that may use a claim, or are placed to."""
         said = {one.uid for one in self.claims[key].status.reserved_for}
-        return said | self._placed.get(key, {}).keys()
+        return said | self._on_nodes.nodes(key).keys()
 
     @override
     def lacking(self, task: Task) -> str:
@@ -379,9 +353,9 @@ class Devices(PolicyState):
                 self.fits.note(device)
 
     def _is_given_up(self, key: str) -> bool:
-        leaving = self._leaving.get(key, set())
-        if self._placed.get(key, {}).keys() - leaving:
+        if self._on_nodes.staying(key):
             return False
+        leaving = self._on_nodes.leaving(key)
         reserved = {one.uid for one in self.claims[key].status.reserved_for}
         if not reserved:
             return bool(leaving)
@@ -399,16 +373,17 @@ class Devices(PolicyState):
         super().begin(journal)
         self._attributes = None
         self.fits.begin()
+        self._promises.review(self.users)
 
     @override
     def dump(self) -> dict[str, Decided]:
         """Return what published binds allocate."""
-        return dict(sorted(self._promised.items()))
+        return dict(sorted(self._promises.by_claim.items()))
 
     @override
     def restore(self, kept: Any) -> None:
         """Take over what published binds allocate."""
-        self._promised = msgspec.convert(kept, dict[str, Decided])
+        self._promises.by_claim = msgspec.convert(kept, dict[str, Decided])
 
     # --- quotas ------------------------------------------------------------------------------
 

@@ -1,0 +1,81 @@
+"""Allocations that the statuses of their claims do not show yet, of binds that were published.
+
+A promise is of one claim, by its uid, and of the pods with whose binds it went out: a claim that is
+made anew under the name has none, and what came to nothing binds no later session.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+import msgspec
+
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.states.claim_users import ClaimUsers
+from shared.api.resource import AllocationResult, ResourceClaim
+from shared.contracts.messages import Bind
+
+
+class Decided(NamedTuple):
+    """An allocation that the status of its claim does not show yet."""
+
+    node: str
+    allocation: AllocationResult
+    claim_uid: str = ""
+    pods: tuple[str, ...] = ()
+    """Uids of the pods with whose binds it was published; none while it is of this session."""
+
+
+class Promises:
+    """What published binds allocate, by claim."""
+
+    def __init__(self, users: ClaimUsers) -> None:
+        self._users = users
+        self.by_claim: dict[str, Decided] = {}
+
+    def add(self, bind: Bind, claims: Mapping[str, ResourceClaim]) -> None:
+        """Keep what a bind allocates, but for claims that are others now, or show theirs."""
+        for use in bind.devices:
+            claim = claims.get(use.claim)
+            outdated = claim is not None and (
+                claim.metadata.uid != use.uid or claim.status.allocation is not None
+            )
+            if use.allocated or outdated:
+                continue
+            allocation = msgspec.json.decode(use.allocation, type=AllocationResult)
+            promised = Decided(bind.node, allocation, use.uid)
+            before = self.by_claim.get(use.claim)
+            same = before is not None and before._replace(pods=()) == promised
+            others = before.pods if before is not None and same else ()
+            pods = tuple(dict.fromkeys((*others, bind.uid)))
+            self.by_claim[use.claim] = promised._replace(pods=pods)
+
+    def kept(self, key: str, claim: ResourceClaim) -> tuple[Decided, set[str]] | None:
+        """Return what a claim is to get, and the pods on its node that it is for, if any are."""
+        promised = self.by_claim.get(key)
+        if promised is None or promised.claim_uid not in {"", claim.metadata.uid}:
+            return None
+        pods = self._pods_with(key, promised)
+        return (promised, pods) if pods else None
+
+    def _pods_with(self, key: str, promised: Decided) -> set[str]:
+        """Return the tasks that are on the node to which their bind is to bring them."""
+        nodes = self._users.nodes(key)
+        return {uid for uid in promised.pods or nodes if nodes.get(uid) == promised.node}
+
+    def drop(self, key: str, failed: AbstractSet[str]) -> None:
+        """Forget what binds of these pods were to allocate, unless others of it are on the way."""
+        promised = self.by_claim.get(key)
+        if promised is None or not failed & set(promised.pods):
+            return
+        left = tuple(uid for uid in promised.pods if uid not in failed)
+        if left:
+            self.by_claim[key] = promised._replace(pods=left)
+        else:
+            del self.by_claim[key]
+
+    def review(self, tasks: Mapping[str, Task]) -> None:
+        """Forget what came to nothing: its pods are known, and are not on their node."""
+        for key, promised in list(self.by_claim.items()):
+            known = tasks.keys() & set(promised.pods)
+            self.drop(key, known - self._pods_with(key, promised))
