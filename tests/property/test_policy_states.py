@@ -134,7 +134,7 @@ def kept_in(cluster_state: ClusterState) -> dict[str, Any]:
             for name, tasks in held.items()
             if tasks
         },
-        "users": {key: dict(users) for key, users in cluster_state.store(Volumes).users.items()},
+        "users": cluster_state.store(Volumes).users.all(),
         "remembered": [msgspec.to_builtins(state.dump()) for state in cluster_state.states],
     }
 

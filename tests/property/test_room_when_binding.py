@@ -1,5 +1,8 @@
 """Law: a node that a cycle binds to has room for all that is on it, what terminates included.
 
+Room is of amounts, of host ports and of volumes that can be attached, and a volume that one pod
+alone may use has one.
+
 Held for every action that places or clears nodes, over several cycles in which victims linger, pods
 are resized, and pods of other schedulers come; some that wait are nominated to nodes. A pod of
 another scheduler and a resize may overcommit a node; no bind may.
@@ -15,6 +18,7 @@ from services.scheduler.engine.plan import Plan
 from shared.api import kinds
 from shared.model.status import TERMINAL, TaskStatus
 from tests.support.hits import count_hits, needs_hits
+from tests.unit.scheduler.test_storage import mounting
 
 PIPELINES = (
     "enqueue, allocate, reclaim, backfill",
@@ -47,6 +51,39 @@ def beyond(world: Cluster, node: str) -> dict[str, int]:
         for dim, name in enumerate(("cpu", "memory", "pods"))
         if (over := sum(int(task.task_class.request[dim]) for task in on_it) - int(has[dim])) > 0
     }
+
+
+PORT = {"ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]}
+ALONE = "alone"
+VOLUMES = ("v0", "v1", "v2", ALONE)
+LIMIT = 1
+wishes = st.sampled_from([{}, PORT, PORT, *map(mounting, (*VOLUMES, ALONE))])
+
+
+def put_volumes(world: Cluster) -> None:
+    """Put volumes of a driver that attaches one to each node."""
+    for name in VOLUMES:
+        mode = "ReadWriteOncePod" if name == ALONE else "ReadWriteOnce"
+        csi = {"driver": "csi", "volumeHandle": name}
+        head = {"name": name, "uid": name}
+        world.put(kinds.PV, {"metadata": head, "spec": {"accessModes": [mode], "csi": csi}})
+        spec = {"volumeName": name, "accessModes": [mode]}
+        world.put(kinds.PVC, {"metadata": {**head, "namespace": "ns"}, "spec": spec})
+    for node in NODES:
+        drivers = [{"name": "csi", "allocatable": {"count": LIMIT}}]
+        head = {"name": node, "uid": node}
+        world.put(kinds.CSINODE, {"metadata": head, "spec": {"drivers": drivers}})
+
+
+def shared_wrongly(world: Cluster, node: str) -> dict[str, list[str]]:
+    """Return what pods on a node share that they cannot, terminating ones included."""
+    tasks = [t for t in world.cluster_state.tasks() if t.node and not TERMINAL[t.status]]
+    here = [task for task in tasks if task.node == node]
+    ports = [task.key for task in here if task.task_class.host_ports]
+    alone = [task.key for task in tasks if f"ns/{ALONE}" in task.task_class.claims]
+    volumes = sorted({claim for task in here for claim in task.task_class.claims})
+    most = {"ports": (ports, 1), "alone": (alone, 1), "volumes": (volumes, LIMIT)}
+    return {what: found for what, (found, limit) in most.items() if len(found) > limit}
 
 
 @st.composite
@@ -82,6 +119,26 @@ def worlds(draw: st.DrawFn) -> Cluster:
 
 
 queues = st.sampled_from(["rich", "rich", "poor"])
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> Cluster:
+    """Draw nodes whose pods have a port or a volume and all the CPU, and others that want them."""
+    world = Cluster(CONF.format(draw(st.sampled_from(PIPELINES))), queue=False)
+    world.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high"}, "value": 100})
+    world.queue("rich", weight=1).queue("poor", weight=3)
+    put_volumes(world)
+    for number, name in enumerate(NODES):
+        world.node(name, cpu="4")
+        has = draw(st.sampled_from([PORT, mounting(f"v{number}"), mounting(ALONE)][: 3 - number]))
+        world.group(f"r{number}", queue=draw(queues), min_member=0, phase="Running")
+        world.pod(f"r{number}-0", f"r{number}", cpu="4", node=name, **has)
+    for number in range(draw(st.integers(2, 5))):
+        high = draw(st.sampled_from(["", "high"]))
+        world.group(f"t{number}", queue=draw(queues), priorityClassName=high)
+        asks = draw(st.sampled_from(["", "", "1", "2"]))
+        world.pod(f"t{number}-0", f"t{number}", cpu=asks, **draw(wishes))
+    return world
 
 
 def times_on(plan: Plan) -> Counter[str]:
@@ -134,3 +191,22 @@ def test_what_is_bound_to_a_node_and_what_terminates_there_is_never_more_than_it
             node = data.draw(st.sampled_from(NODES))
             world.pod(f"other-{cycle}", node=node, scheduler="other", **asked)
     count_hits(waited)
+
+
+@needs_hits(at_least=40)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_pod_is_bound_to_a_port_or_volume_that_another_has_until_it_is_gone(data) -> None:
+    world = data.draw(crowded())
+    left = []
+    for _ in range(4):
+        plan = world.step()
+        assert {
+            node: found for node in times_on(plan) if (found := shared_wrongly(world, node))
+        } == {}
+        for task in list(world.cluster_state.tasks()):
+            if task.status is TaskStatus.RELEASING:
+                left += [task.key] if task.task_class.host_ports or task.task_class.claims else []
+                if data.draw(st.booleans()):
+                    world.delete(kinds.POD, task.key, task.uid)
+    count_hits(left)

@@ -105,12 +105,17 @@ class Storage:
         }
         if not wanted or not self._volumes.limits:
             return None
-        return CrossNodeVerdict(lambda: self._beyond(wanted), one_by_one=True)
+        return CrossNodeVerdict(
+            # What others wait for is not free now either (A03).
+            lambda: self._beyond(wanted, later=False) | self._beyond(wanted, later=True),
+            one_by_one=True,
+            later=lambda: self._beyond(wanted, later=True),
+        )
 
-    def _beyond(self, wanted: set[Attachment]) -> CodeArray:
+    def _beyond(self, wanted: set[Attachment], *, later: bool) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)
         drivers = {attachment.driver for attachment in wanted}
-        attached = self._volumes.attached(drivers)
+        attached = self._volumes.attached(drivers, later=later)
         for node, limits in self._volumes.limits.items():
             column = self._nodes.column(node)
             for driver in drivers & limits.keys() if column >= 0 else ():
@@ -130,13 +135,20 @@ class Storage:
             for key in task_class.claims
             if key in claims and _ONE_POD in claims[key].spec.access_modes
         ]
-        return CrossNodeVerdict(lambda: self._in_use(alone), one_by_one=True) if alone else None
+        if not alone:
+            return None
+        return CrossNodeVerdict(
+            lambda: self._in_use(alone, later=False),
+            one_by_one=True,
+            later=lambda: self._in_use(alone, later=True),
+        )
 
-    def _in_use(self, claims: list[str]) -> CodeArray:
+    def _in_use(self, claims: list[str], *, later: bool) -> CodeArray:
         """Refuse all nodes while a pod has one of these claims; its own may be cleared of it."""
         codes = np.zeros(self._size, dtype=np.uint8)
+        users = self._volumes.users
         for key in claims:
-            for node in self._volumes.users.get(key, {}).values():
+            for node in users.staying(key) if later else users.nodes(key).values():
                 codes[codes == 0] = _USED_ELSEWHERE
                 if (column := self._nodes.column(node)) >= 0:
                     codes[column] = _USED_HERE

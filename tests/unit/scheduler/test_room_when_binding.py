@@ -70,6 +70,22 @@ def test_a_pod_of_a_gang_that_is_not_whole_holds_no_place_that_another_is_bound_
     assert binds_of(plan) == {"b-0": "n1"}
 
 
+def test_a_pod_is_not_bound_to_the_port_of_a_victim_before_that_one_is_gone():
+    port = [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
+    cluster = world("allocate, preempt, backfill").node("n1", cpu="4")
+    cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "high"}, "value": 100})
+    cluster.group("r", queue="poor", min_member=0, phase="Running")
+    cluster.pod("r-0", "r", cpu="4", node="n1", ports=port)
+    cluster.group("c", queue="poor", priorityClassName="high").pod("c-0", "c", cpu="4")
+    cluster.group("p", queue="poor").pod("p-0", "p", ports=port)
+    plan = cluster.step()
+    assert evictions_of(plan) == {"r-0": "c-0"}
+    assert binds_of(plan) == {}
+    assert said(plan)[0] == ["pod ns/r-0 terminates and still has a host port of p-0 on n1"]
+    cluster.delete(kinds.POD, "ns/r-0")
+    assert binds_of(cluster.step()) == {"c-0": "n1", "p-0": "n1"}
+
+
 def said(plan: Plan) -> tuple[list[str], list[str]]:
     pods = [c.condition.message for c in plan.pods if c.key == "ns/p-0"]
     return pods, [f"{why.gate}: {why.message}" for why in plan.explanations]

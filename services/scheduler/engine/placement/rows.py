@@ -113,9 +113,7 @@ class Rows:
         taken = np.zeros(self._ledger.size, dtype=np.bool_)
         for task in self._nodes.port_holders.values():
             column = self._nodes.column(task.node)
-            if column >= 0 and _ports_clash(
-                self._task_class.host_ports, task.task_class.host_ports
-            ):
+            if column >= 0 and ports_clash(self._task_class.host_ports, task.task_class.host_ports):
                 taken[column] = True
         return self.pick(taken)
 
@@ -123,7 +121,7 @@ class Rows:
 Ports = tuple[tuple[str, str, int], ...]
 
 
-def _ports_clash(mine: Ports, theirs: Ports) -> bool:
+def ports_clash(mine: Ports, theirs: Ports) -> bool:
     """Tell whether two tasks cannot share a node: a port on the same address, or on all of them."""
     every = "0.0.0.0"  # noqa: S104 - the wildcard address of Kubernetes
     return any(

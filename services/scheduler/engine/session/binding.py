@@ -20,6 +20,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.engine.placement.hooks import Combined
+from services.scheduler.engine.placement.rows import ports_clash
 from services.scheduler.engine.resources.dimensions import Dimensions
 from services.scheduler.engine.session.changes import Placed
 from services.scheduler.engine.tasks.task import Task, TaskClass
@@ -131,12 +132,30 @@ class Room:
         )
 
 
-def lacked(tasks: Sequence[Task]) -> str:
-    """Return why a state of policy holds one of these tasks back; "" if none does."""
+def lacked(tasks: Sequence[Task], nodes: Nodes) -> str:
+    """Return why one of these tasks is held back by what is no amount; "" if none is.
+
+    A pod that this session evicted has a host port that the task asks for on its node, or a state
+    of policy holds the task back.
+    """
     for task in tasks:
+        if task.task_class.host_ports and (holder := _port_holder(task, nodes)):
+            return (
+                f"pod {holder} terminates and still has a host port of {task.name} on {task.node}"
+            )
         for state in task.task_class.demands:
             if text := state.lacking(task):
                 return text
+    return ""
+
+
+def _port_holder(task: Task, nodes: Nodes) -> str:
+    """Return which task that leaves a node has a port there that a task asks for, "" if none."""
+    asked = task.task_class.host_ports
+    for other in nodes.tasks_on(task.node):
+        leaves = other.status is TaskStatus.RELEASING
+        if leaves and ports_clash(asked, other.task_class.host_ports):
+            return other.key
     return ""
 
 

@@ -304,7 +304,7 @@ class Session(ClusterView):
         Where a state of policy holds one back (`PolicyState.lacking`), none is returned: else half
         of a gang would be bound.
         """
-        lacks = lacked(tasks)
+        lacks = lacked(tasks, self.cluster_state.nodes)
         lacking = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
         if lacking:
             self.failures(job).no_room.update(lacking)

@@ -1,7 +1,7 @@
 """The tasks on nodes that use claims, of volumes or of devices, and those of them that leave.
 
 A task that terminates uses its claims until it is gone, and so does one that the session evicts:
-the engine counts that one out, as nothing that waits has to mind it. Whoever binds has to.
+the engine counts that one out, since tasks that wait need not heed it. Tasks that are bound do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _NOBODY: Final[Mapping[str, str]] = {}
 
 
 class ClaimUsers:
-    """Who uses each claim, by its key."""
+    """Users of each claim, by its key."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[str, str]] = {}
@@ -79,6 +79,11 @@ class ClaimUsers:
         """Return the nodes of those that do not."""
         leaving = self.leaving(key)
         return [node for uid, node in self.nodes(key).items() if uid not in leaving]
+
+    def present(self, key: str) -> list[str]:
+        """Return the nodes of those that are there, or on their way; not of those that wait."""
+        waits = TaskStatus.PIPELINED
+        return [n for uid, n in self.nodes(key).items() if self._counted.get(uid) is not waits]
 
     def all(self) -> tuple[object, ...]:
         """Return everything that is known, in a fixed order."""

@@ -27,7 +27,7 @@ class Decided(NamedTuple):
 
 
 class Promises:
-    """What published binds allocate, by claim."""
+    """Allocations of published binds, by claim."""
 
     def __init__(self, users: ClaimUsers) -> None:
         self._users = users

@@ -13,6 +13,7 @@ from typing_extensions import override
 from services.scheduler.engine.tasks.classes import volume_claims
 from services.scheduler.engine.tasks.pod_selectors import selector_of
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
+from services.scheduler.policy.states.claim_users import ClaimUsers
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -31,21 +32,22 @@ class Attachment(NamedTuple):
     handle: str
 
 
+Attached = dict[tuple[str, str], set[str]]
+"""(node, driver) → handles of volumes."""
+
+
 class Volumes(PolicyState):
     """The storage of a cluster."""
 
     name: ClassVar[str] = "promised"
 
     def __init__(self) -> None:
-        self.generation = 0
-        """Grows with every change, of facts and by decisions."""
         self.claims: dict[str, PersistentVolumeClaim] = {}
         self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.limits: dict[str, Mapping[str, int]] = {}
         """Node → driver → volumes that it can attach."""
-        self.users: dict[str, dict[str, str]] = {}
-        """Claim → uid of each task on a node that uses it → node."""
+        self.users = ClaimUsers()
         self.promised: dict[str, str] = {}
         """Claim → volume that a plan binds it to, until the claim says so."""
 
@@ -66,33 +68,27 @@ class Volumes(PolicyState):
         self.claims[key] = claim
         if claim.spec.volume_name:
             self.promised.pop(key, None)
-        self.generation += 1
 
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
         self.claims.pop(key, None)
         self.promised.pop(key, None)
-        self.generation += 1
 
     def put_volume(self, name: str, volume: PersistentVolume) -> None:
         """Take over a volume."""
         self.volumes[name] = volume
-        self.generation += 1
 
     def remove_volume(self, name: str) -> None:
         """Forget a volume."""
         self.volumes.pop(name, None)
-        self.generation += 1
 
     def put_class(self, name: str, storage_class: StorageClass) -> None:
         """Take over a storage class."""
         self.classes[name] = storage_class
-        self.generation += 1
 
     def remove_class(self, name: str) -> None:
         """Forget a storage class."""
         self.classes.pop(name, None)
-        self.generation += 1
 
     def put_drivers(self, node: str, drivers: CSINode) -> None:
         """Take over how many volumes of each driver a node can attach."""
@@ -103,12 +99,10 @@ class Volumes(PolicyState):
         }
         if limits != self.limits.get(node, {}):
             self.limits[node] = limits
-            self.generation += 1
 
     def remove_drivers(self, node: str) -> None:
         """Forget a node's drivers."""
         self.limits.pop(node, None)
-        self.generation += 1
 
     # --- tasks on nodes ----------------------------------------------------------------------
 
@@ -119,16 +113,8 @@ class Volumes(PolicyState):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Note that a task's node uses its claims (no more: -1)."""
-        for claim in task.task_class.claims:
-            users = self.users.setdefault(claim, {})
-            if sign > 0:
-                users[task.uid] = task.node
-            else:
-                users.pop(task.uid, None)
-                if not users:
-                    del self.users[claim]
-            self.generation += 1
+        """Count a task in on its node (-1: out); one that is evicted uses its claims still."""
+        self.users.count(task, task.task_class.claims, sign)
 
     def promise(self, claim: str, volume: str) -> None:
         """Bind a claim to a volume with the plan of this session."""
@@ -153,7 +139,7 @@ class Volumes(PolicyState):
     def selected_node(self, key: str) -> str | None:
         """Return the node that a claim without volume is to be provisioned for."""
         said = self.claims[key].metadata.annotations.get(_SELECTED_NODE)
-        return said or next(iter(self.users.get(key, {}).values()), None)
+        return said or next(iter(self.users.nodes(key).values()), None)
 
     def attachment(self, key: str) -> Attachment | None:
         """Return what attaching a claim means; None when no CSI driver does it."""
@@ -167,14 +153,17 @@ class Volumes(PolicyState):
         storage_class = self.class_of(claim)
         return Attachment(storage_class.provisioner, key) if storage_class else None
 
-    def attached(self, drivers: Iterable[str]) -> dict[tuple[str, str], set[str]]:
-        """Return (node, driver) → handles of the volumes that tasks there use."""
+    def attached(self, drivers: Iterable[str], *, later: bool) -> Attached:
+        """Return the volumes of tasks on nodes; `later`: once all that terminates has gone.
+
+        Until then those of tasks that are there count, terminating ones too; of none that waits.
+        """
         wanted = set(drivers)
-        found: dict[tuple[str, str], set[str]] = {}
-        for key, users in self.users.items():
+        found: Attached = {}
+        for key in self.users.claims():
             attachment = self.attachment(key)
             if attachment is not None and attachment.driver in wanted:
-                for node in users.values():
+                for node in self.users.staying(key) if later else self.users.present(key):
                     found.setdefault((node, attachment.driver), set()).add(attachment.handle)
         return found
 
@@ -207,7 +196,7 @@ class Volumes(PolicyState):
         """Return claims without volume that tasks on nodes use, in a fixed order."""
         return sorted(
             key
-            for key in self.users
+            for key in self.users.claims()
             if key in self.claims and not self.claims[key].spec.volume_name
         )
 
