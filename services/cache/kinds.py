@@ -67,6 +67,7 @@ def rows(scheduler_names: Collection[str], *, mindcluster: bool = False) -> tupl
         Row(kind=kinds.PV),
         Row(kind=kinds.STORAGECLASS),
         Row(kind=kinds.CSINODE),
+        Row(kind=kinds.VOLUMEATTACHMENT),
         Row(kind=kinds.CSIDRIVER),
         Row(kind=kinds.CSISTORAGECAPACITY),
         Row(kind=kinds.RESOURCECLAIM),

@@ -95,6 +95,13 @@ CSINODE: Final = Kind(
     namespaced=False,
     type=storage.CSINode,
 )
+VOLUMEATTACHMENT: Final = Kind(
+    kind="VolumeAttachment",
+    group="storage.k8s.io",
+    plural="volumeattachments",
+    namespaced=False,
+    type=storage.VolumeAttachment,
+)
 CSIDRIVER: Final = Kind(
     kind="CSIDriver",
     group="storage.k8s.io",
@@ -239,6 +246,7 @@ KINDS: Final[dict[str, Kind]] = {
         PV,
         STORAGECLASS,
         CSINODE,
+        VOLUMEATTACHMENT,
         CSIDRIVER,
         CSISTORAGECAPACITY,
         RESOURCECLAIM,

@@ -135,6 +135,29 @@ class CSINode(View, frozen=True, kw_only=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
+class VolumeAttachmentSource(View, frozen=True, kw_only=True):
+    """The volume that is attached."""
+
+    persistent_volume_name: str | None = None
+    """Absent: a volume that a pod describes itself."""
+
+
+class VolumeAttachmentSpec(View, frozen=True, kw_only=True):
+    """Spec of an attachment."""
+
+    attacher: str = ""
+    """The CSI driver."""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(View, frozen=True, kw_only=True):
+    """A volume at a node, from before it is attached until it is detached."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
 class CSIDriverSpec(View, frozen=True, kw_only=True):
     """Spec of a CSI driver."""
 

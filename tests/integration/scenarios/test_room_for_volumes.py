@@ -45,6 +45,28 @@ class Driver:
         }
         await self._api.create("csistoragecapacities", body, self._scene.namespace)
 
+    async def attaches(self, node: str, count: int) -> None:
+        """Say how many volumes the driver can attach to a node."""
+        driver = {"name": self.name, "nodeID": node, "allocatable": {"count": count}}
+        body = {"metadata": {"name": node}, "spec": {"drivers": [driver]}}
+        await self._make("csinodes", body)
+
+    async def still_attached(self, node: str) -> str:
+        """Attach a volume that no pod uses to a node; return the name of the attachment."""
+        name = f"{self._scene.namespace}-former"
+        spec = {
+            "storageClassName": self.name,
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "csi": {"driver": self.name, "volumeHandle": name},
+            "claimRef": {"namespace": self._scene.namespace, "name": "former"},
+        }
+        await self._make("persistentvolumes", {"metadata": {"name": name}, "spec": spec})
+        source = {"persistentVolumeName": name}
+        spec = {"attacher": self.name, "nodeName": node, "source": source}
+        await self._make("volumeattachments", {"metadata": {"name": name}, "spec": spec})
+        return name
+
     async def grow(self, node: str, size: str) -> None:
         """Say that there is another amount of room."""
         change = {"capacity": size}
@@ -116,6 +138,22 @@ async def a_pod_waits_for_room_says_so_and_starts_when_there_is_some(scene: Scen
     await scene.submit("j", mounting(scene, "data"))
     await scene.condition("j", "Unschedulable", text="did not have enough free storage")
     await driver.grow(node, "6Gi")
+    assert await driver.make("data") == node
+    await scene.pods(1, phase="Running")
+
+
+@scenarios
+async def a_pod_waits_until_the_volume_of_a_former_pod_is_detached(scene: Scene) -> None:
+    driver = Driver(scene)
+    await driver.open()
+    node = await scene.node("n", cpu="4")
+    await driver.attaches(node, 1)
+    attachment = await driver.still_attached(node)
+    await driver.publish(node, "10Gi")
+    await driver.claim("data", "5Gi")
+    await scene.submit("j", mounting(scene, "data"))
+    await scene.condition("j", "Unschedulable", text="1 Pipelined")
+    await scene.api.delete("volumeattachments", "", attachment)
     assert await driver.make("data") == node
     await scene.pods(1, phase="Running")
 

@@ -93,3 +93,53 @@ def test_a_volume_counts_for_a_pod_that_waits_and_is_not_attached_by_it():
     plan = world.step()
     assert evictions_of(plan) == {"r-0": "p-0"}
     assert binds_of(plan) == {}
+
+
+def attached(world: Cluster, name: str, node: str, **source: str) -> Cluster:
+    spec = {"attacher": "csi", "nodeName": node}
+    named = source or {"persistentVolumeName": name}
+    head = {"name": f"csi-{name}", "uid": f"csi-{name}"}
+    return world.put(kinds.VOLUMEATTACHMENT, {"metadata": head, "spec": {**spec, "source": named}})
+
+
+def test_a_volume_takes_its_place_at_a_node_until_it_is_detached_though_its_pod_is_gone():
+    world = world_of("n0", "n1")
+    disk(world, "former")
+    attached(world, "former", "n0")
+    wanting(world, "p", cpu="1", **disk(world, "mine"))
+    assert binds_of(world.step()) == {"p-0": "n1"}
+    wanting(world, "q", cpu="1", **disk(world, "other"))
+    assert binds_of(world.step()) == {}
+    world.delete(kinds.VOLUMEATTACHMENT, "csi-former", "csi-former")
+    assert binds_of(world.step()) == {"q-0": "n0"}
+
+
+def test_a_pod_takes_no_second_place_for_a_volume_that_is_attached_to_its_node_still():
+    world = world_of("n0")
+    mine = disk(world, "mine")
+    attached(world, "mine", "n0")
+    wanting(world, "p", cpu="1", **mine)
+    assert binds_of(world.step()) == {"p-0": "n0"}
+
+
+@pytest.mark.parametrize("source", [{"persistentVolumeName": "gone"}, {"inlineVolumeSpec": "x"}])
+def test_an_attachment_of_a_volume_that_has_no_object_counts_nowhere(source):
+    world = world_of("n0")
+    attached(world, "other", "n0", **source)
+    wanting(world, "p", cpu="1", **disk(world, "mine"))
+    assert binds_of(world.step()) == {"p-0": "n0"}
+
+
+def test_no_second_pod_is_evicted_while_the_volume_of_a_victim_that_is_gone_is_detached():
+    world = world_of("n0", "n1")
+    for node in ("n0", "n1"):
+        running(world, f"r-{node}", node, **disk(world, node))
+        attached(world, node, node)
+    wanting(world, "p", cpu="2", **disk(world, "mine"))
+    (victim,) = evictions_of(world.step())
+    world.delete(kinds.POD, f"ns/{victim}")
+    node = victim[2:4]
+    plan = world.step()
+    assert evictions_of(plan) == binds_of(plan) == {}
+    world.delete(kinds.VOLUMEATTACHMENT, f"csi-{node}", f"csi-{node}")
+    assert binds_of(world.step()) == {"p-0": node}

@@ -16,7 +16,14 @@ from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from services.scheduler.policy.states.claim_users import ClaimUsers
 from shared.api import keys, kinds
 from shared.api.core import Pod
-from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.api.storage import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+    VolumeAttachmentSpec,
+)
 from shared.model.quantity import BadQuantity, units
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -47,6 +54,8 @@ class Volumes(PolicyState):
         self.classes: dict[str, StorageClass] = {}
         self.limits: dict[str, Mapping[str, int]] = {}
         """Node → driver → volumes that it can attach."""
+        self._attachments: dict[str, VolumeAttachmentSpec] = {}
+        """Name of an attachment → volume, node and driver."""
         self.users = ClaimUsers()
         self.promised: dict[str, str] = {}
         """Claim → volume that a plan binds it to, until the claim says so."""
@@ -61,6 +70,7 @@ class Volumes(PolicyState):
             kinds.PV.token: Fold(self.put_volume, self.remove_volume),
             kinds.STORAGECLASS.token: Fold(self.put_class, self.remove_class),
             kinds.CSINODE.token: Fold(self.put_drivers, self.remove_drivers),
+            kinds.VOLUMEATTACHMENT.token: Fold(self.put_attachment, self.remove_attachment),
         }
 
     def put_claim(self, key: str, claim: PersistentVolumeClaim) -> None:
@@ -104,6 +114,14 @@ class Volumes(PolicyState):
         """Forget a node's drivers."""
         self.limits.pop(node, None)
 
+    def put_attachment(self, name: str, attachment: VolumeAttachment) -> None:
+        """Take over that a volume is at a node, or on its way there or back."""
+        self._attachments[name] = attachment.spec
+
+    def remove_attachment(self, name: str) -> None:
+        """Forget an attachment."""
+        self._attachments.pop(name, None)
+
     # --- tasks on nodes ----------------------------------------------------------------------
 
     @override
@@ -146,17 +164,18 @@ class Volumes(PolicyState):
         claim = self.claims.get(key)
         if claim is None:
             return None
-        if claim.spec.volume_name:
-            volume = self.volumes.get(claim.spec.volume_name)
-            csi = volume.spec.csi if volume else None
+        volume = self.volumes.get(claim.spec.volume_name)
+        if volume is not None:
+            csi = volume.spec.csi
             return Attachment(csi.driver, csi.volume_handle) if csi else None
         storage_class = self.class_of(claim)
         return Attachment(storage_class.provisioner, key) if storage_class else None
 
     def attached(self, drivers: Iterable[str], *, later: bool) -> Attached:
-        """Return the volumes of tasks on nodes; `later`: once all that terminates has gone.
+        """Return the volumes at nodes; `later`: once all that terminates has gone.
 
         Until then those of tasks that are there count, terminating ones too; of none that waits.
+        Until it is detached a volume counts as well, even if all pods that used it are gone.
         """
         wanted = set(drivers)
         found: Attached = {}
@@ -165,6 +184,11 @@ class Volumes(PolicyState):
             if attachment is not None and attachment.driver in wanted:
                 for node in self.users.staying(key) if later else self.users.present(key):
                     found.setdefault((node, attachment.driver), set()).add(attachment.handle)
+        for spec in self._attachments.values() if not later else ():
+            volume = self.volumes.get(spec.source.persistent_volume_name or "")
+            if spec.attacher in wanted and volume is not None and volume.spec.csi is not None:
+                handle = volume.spec.csi.volume_handle
+                found.setdefault((spec.node_name, spec.attacher), set()).add(handle)
         return found
 
     def offers(self, key: str) -> list[PersistentVolume]:
