@@ -5,7 +5,7 @@ when its pod is placed, so that a node takes the pod if there would be some.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -174,12 +174,39 @@ def _amount(asks: ExactDeviceRequest) -> str:
     return f"{amount} {asks.device_class_name}"
 
 
+class _Claims:
+    """Claims with the number of their tasks, and what they ask for together, each once."""
+
+    def __init__(self) -> None:
+        self._tasks: Counter[str] = Counter()
+        self.sums: Counter[str] = Counter()
+
+    def count(
+        self,
+        claims: Sequence[str],
+        tasks: int,
+        asked: Callable[[tuple[str, ...]], Mapping[str, int]],
+    ) -> None:
+        """Count tasks in, or out with a negative number; `asked` says what claims ask for."""
+        for claim in claims:
+            before = self._tasks[claim]
+            self._tasks[claim] = before + tasks
+            change = (before + tasks > 0) - (before > 0)
+            for name, amount in asked((claim,)).items() if change else ():
+                self.sums[name] += change * amount
+
+    def lacks(self, claims: Sequence[str]) -> tuple[str, ...]:
+        """Return the claims that no task counts for."""
+        return tuple(claim for claim in claims if self._tasks[claim] <= 0)
+
+
 class DeviceQuotas:
     """Quotas of device classes in the capabilities of queues, on every level of a tree.
 
     `deviceclass/<class>` bounds devices, `<capacity>.deviceclass/<class>` what is asked of a
-    capacity of theirs, times their number. ⚠ Where anything of a class is bounded, a capacity that
-    is not named may not be asked for.
+    capacity of theirs, times their number. A claim counts once in each queue, however many pods
+    share it. ⚠ Where anything of a class is bounded, a capacity that is not named may not be asked
+    for.
     """
 
     def __init__(self, cluster: Cluster, accounts: Accounts, *, capacities: bool = False) -> None:
@@ -190,17 +217,22 @@ class DeviceQuotas:
             name: [level.name for level in account.lineage()] for name, account in accounts.items()
         }
         self._limits = {name: _limits(queue) for name, queue in cluster.queues.items()}
-        self._held: dict[str, Counter[str]] = {}
-        self._reserved: dict[str, Counter[str]] = {}
+        levels = {level for line in self._lines.values() for level in line}
+        self._held: dict[str, _Claims] = {level: _Claims() for level in levels}
+        """Queue → claims of tasks that hold what they ask for."""
+        self._reserved: dict[str, _Claims] = {level: _Claims() for level in levels}
+        """Queue → further claims of tasks that wait in jobs which entered it."""
+        waiting = []
         for task in self._devices.users.values():
             job = cluster.job_of(task)
             if job is None or job.queue not in self._lines:
                 continue
-            demand = self._asked(task.task_class.device_claims)
             if HOLDS_RESOURCES[task.status]:
-                self._add(self._held, job.queue, demand)
+                self._hold(job.queue, task.task_class.device_claims, 1)
             elif task.status is TaskStatus.PENDING and job.phase == "Inqueue":
-                self._add(self._reserved, job.queue, demand)
+                waiting.append((job.queue, task.task_class.device_claims))
+        for queue, claims in waiting:
+            self._reserve(queue, claims)
 
     def _asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
         return self._devices.asked(claims, capacities=self._capacities)
@@ -213,33 +245,35 @@ class DeviceQuotas:
         of_class = name[name.index(f".{QUOTA}") + 1 :]
         return 0 if any(each.endswith(of_class) for each in limits) else None
 
-    def _add(
-        self, sums: dict[str, Counter[str]], queue: str, demand: Mapping[str, int], times: int = 1
-    ) -> None:
+    def _hold(self, queue: str, claims: Sequence[str], tasks: int) -> None:
+        """Count tasks that hold claims in, or out with a negative number."""
         for level in self._lines[queue]:
-            counter = sums.setdefault(level, Counter())
-            for name, amount in demand.items():
-                counter[name] += times * amount
+            self._held[level].count(claims, tasks, self._asked)
+
+    def _reserve(self, queue: str, claims: Sequence[str]) -> None:
+        for level in self._lines[queue]:
+            further = self._held[level].lacks(claims)
+            self._reserved[level].count(further, 1, self._asked)
 
     def allowed(self, queue: Queue, task_class: TaskClass, count: int) -> int:
-        """Return how many of `count` tasks stay within the quotas, one after another."""
-        if not task_class.device_claims:
-            return count
-        for level in self._lines[queue.name]:
-            held = self._held.get(level, Counter())
-            for name, amount in self._asked(task_class.device_claims).items():
+        """Return how many of `count` tasks stay within the quotas: they share their claims."""
+        claims = task_class.device_claims
+        for level in self._lines[queue.name] if claims else ():
+            held = self._held[level]
+            for name, amount in self._asked(held.lacks(claims)).items():
                 limit = self._limit(level, name)
-                if limit is not None and amount:
-                    count = min(count, max(0, (limit - held[name]) // amount))
+                if limit is not None and amount > max(0, limit - held.sums[name]):
+                    return 0
         return count
 
     def objection(self, job: Job) -> Opinion | None:
         """Return why a job may not enter its queue, None when it may."""
-        demand = self._demand(job)
+        claims = self._waiting(job)
         for level in self._lines[job.queue]:
-            held, reserved = (sums.get(level, Counter()) for sums in (self._held, self._reserved))
+            held, reserved = self._held[level], self._reserved[level]
+            demand = self._asked(reserved.lacks(held.lacks(claims)))
             left = {
-                name: limit - held[name] - reserved[name]
+                name: limit - held.sums[name] - reserved.sums[name]
                 for name in demand
                 if (limit := self._limit(level, name)) is not None
             }
@@ -253,21 +287,19 @@ class DeviceQuotas:
                 )
         return None
 
-    def _demand(self, job: Job) -> Counter[str]:
-        """Return what a job's pending tasks ask for."""
-        asked: Counter[str] = Counter()
-        for task in job.by_status[TaskStatus.PENDING].values():
-            asked.update(self._asked(task.task_class.device_claims))
-        return asked
+    def _waiting(self, job: Job) -> tuple[str, ...]:
+        """Return the claims of a job's pending tasks."""
+        pending = job.by_status[TaskStatus.PENDING].values()
+        return tuple(dict.fromkeys(c for task in pending for c in task.task_class.device_claims))
 
     def enqueued(self, job: Job) -> None:
         """Reserve what a job that entered its queue asks for."""
-        self._add(self._reserved, job.queue, self._demand(job))
+        self._reserve(job.queue, self._waiting(job))
 
     def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count placed tasks in, or out with a negative count."""
         if task_class.device_claims and job.queue in self._lines:
-            self._add(self._held, job.queue, self._asked(task_class.device_claims), count)
+            self._hold(job.queue, task_class.device_claims, count)
 
 
 def _limits(queue: Queue) -> dict[str, int]:

@@ -91,6 +91,23 @@ def test_what_running_pods_hold_counts_from_cycle_to_cycle():
     assert binds_of(world.decide()) == {"g1-0": "n1"}
 
 
+@pytest.mark.parametrize("phase", ["Inqueue", "Pending"])
+def test_a_claim_that_pods_share_counts_once_in_its_queue_pl06(phase):
+    world = quotas().queue("default", capability={"deviceclass/gpu.com": "1"})
+    claim(world, "shared").group("g", min_member=2, phase=phase, minResources={"cpu": "2"})
+    for pod in ("g-0", "g-1"):
+        world.pod(pod, "g", cpu="1", **using("shared"))
+    world.group("h").pod("h-0", "h", cpu="1", **using("shared"))
+    claim(world, "own").group("i").pod("i-0", "i", cpu="1", **using("own"))
+    bound = binds_of(world.step()) | binds_of(world.step())
+    assert bound.keys() == {"g-0", "g-1", "h-0"}
+    for pod in ("g-0", "g-1"):
+        world.delete(kinds.POD, f"ns/{pod}")
+    assert binds_of(world.step()) == {}
+    world.delete(kinds.POD, "ns/h-0")
+    assert binds_of(world.step()) == {"i-0": "n1"}
+
+
 def test_a_quota_of_a_parent_holds_for_all_its_children():
     world = quotas(tree=True).queue("root")
     world.queue("p", parent="root", capability={"deviceclass/gpu.com": "1"})
