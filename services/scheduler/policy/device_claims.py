@@ -24,6 +24,8 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
+from services.scheduler.engine.jobs.records import Job as EngineJob
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
 from services.scheduler.policy.devices.fits import IN_USE, LACKING
@@ -222,17 +224,17 @@ class DeviceQuotas:
         """Queue → claims of tasks that hold what they ask for."""
         self._reserved: dict[str, _Claims] = {level: _Claims() for level in levels}
         """Queue → further claims of tasks that wait in jobs which entered it."""
-        waiting = []
+        entered: dict[str, Job] = {}
         for task in self._devices.users.values():
             job = cluster.job_of(task)
             if job is None or job.queue not in self._lines:
                 continue
             if HOLDS_RESOURCES[task.status]:
                 self._hold(job.queue, task.task_class.device_claims, 1)
-            elif task.status is TaskStatus.PENDING and job.phase == "Inqueue":
-                waiting.append((job.queue, task.task_class.device_claims))
-        for queue, claims in waiting:
-            self._reserve(queue, claims)
+            elif job.phase == "Inqueue":
+                entered[job.key] = job
+        for job in entered.values():
+            self._reserve(job.queue, _waiting(job))
 
     def _asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
         return self._devices.asked(claims, capacities=self._capacities)
@@ -268,7 +270,7 @@ class DeviceQuotas:
 
     def objection(self, job: Job) -> Opinion | None:
         """Return why a job may not enter its queue, None when it may."""
-        claims = self._waiting(job)
+        claims = _waiting(job)
         for level in self._lines[job.queue]:
             held, reserved = self._held[level], self._reserved[level]
             demand = self._asked(reserved.lacks(held.lacks(claims)))
@@ -287,19 +289,32 @@ class DeviceQuotas:
                 )
         return None
 
-    def _waiting(self, job: Job) -> tuple[str, ...]:
-        """Return the claims of a job's pending tasks."""
-        pending = job.by_status[TaskStatus.PENDING].values()
-        return tuple(dict.fromkeys(c for task in pending for c in task.task_class.device_claims))
-
     def enqueued(self, job: Job) -> None:
         """Reserve what a job that entered its queue asks for."""
-        self._reserve(job.queue, self._waiting(job))
+        self._reserve(job.queue, _waiting(job))
 
     def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
         """Count placed tasks in, or out with a negative count."""
         if task_class.device_claims and job.queue in self._lines:
             self._hold(job.queue, task_class.device_claims, count)
+
+
+def _waiting(job: Job) -> tuple[str, ...]:
+    """Return the claims for devices of the pending pods that a job's minimum takes, by name first.
+
+    Minima of roles go before that of the job, as in Volcano.
+    """
+    record = engine_record(job, EngineJob)
+    minima = record.min_task_member
+    left = Counter(minima) if minima else Counter({"": record.min_available})
+    claims: dict[str, None] = {}
+    for task in sorted(record.tasks.values(), key=lambda each: (each.name, each.uid)):
+        role = task.role if minima else ""
+        if task.task_class.device_claims and left[role] > 0:
+            left[role] -= 1
+            if task.status is TaskStatus.PENDING:
+                claims.update(dict.fromkeys(task.task_class.device_claims))
+    return tuple(claims)
 
 
 def _limits(queue: Queue) -> dict[str, int]:

@@ -124,6 +124,20 @@ def test_a_job_that_asks_for_more_devices_than_its_queue_may_have_stays_outside(
     assert (why.shortages[0].requested, why.shortages[0].largest_free) == (2000, 1000)
 
 
+@pytest.mark.parametrize("roles", [False, True], ids=["minimum", "minimum of a role"])
+def test_a_job_enters_its_queue_with_the_devices_of_its_minimum_and_gets_no_more_than_its_quota(
+    roles,
+):
+    world = quotas().queue("default", capability={"deviceclass/gpu.com": "2"})
+    minima = {"minTaskMember": {"w": 1}} if roles else {}
+    world.group("g", phase="Pending", minResources={"cpu": "1"}, **minima)
+    for number in range(4):
+        claim(world, f"c{number}")
+        world.pod(f"g-{number}", "g", cpu="1", role="w", **using(f"c{number}"))
+    bound = binds_of(world.step()) | binds_of(world.step())
+    assert bound.keys() == {"g-0", "g-1"}
+
+
 def test_a_job_that_entered_its_queue_reserves_the_devices_of_its_pods():
     world = quotas().queue("default", capability={"deviceclass/gpu.com": "3"})
     for name in ("a", "b"):
