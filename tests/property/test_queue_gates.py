@@ -95,3 +95,27 @@ def test_a_queue_admits_no_more_pods_than_it_has_room_for(data) -> None:
                 left = [] if task.lifting else GATE
                 run.pod(task.name, **{**more, "schedulingGates": left})
     count_hits(waited)
+
+
+@needs_hits(at_least=40)
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(1, LIMIT), st.booleans())
+def test_an_admitted_pod_starts_if_its_queue_has_room_for_it(sizes, left, admission) -> None:
+    """Whatever others were admitted: the queue may get less, and `admission` may be away."""
+    run = Run()
+    for number, cpu in enumerate(sizes):
+        run.cluster.group(f"g{number}", queue="q")
+        gates = GATE if admission else []
+        run.pod(f"p{number}", asks=True, group=f"g{number}", cpu=str(cpu), schedulingGates=gates)
+    admitted = [gate.key.removeprefix("ns/") for gate in run.cluster.decide().lifted]
+    run.cluster.queue("q", capability={"cpu": str(left)})
+    for name in admitted:
+        run.pod(name, **{**run.pods[name], "schedulingGates": []})
+    run.cluster.step()
+    tasks = list(run.cluster.cluster_state.tasks())
+    asks = {task.name: int(task.task_class.request[0]) // 1000 for task in tasks}
+    held = sum(asks[task.name] for task in tasks if HOLDS_RESOURCES[task.status])
+    waiting = [t.name for t in tasks if t.status is TaskStatus.PENDING and not t.gated]
+    assert held <= left
+    assert all(asks[name] > left - held for name in waiting)
+    count_hits(waiting)

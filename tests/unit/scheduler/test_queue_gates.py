@@ -86,6 +86,16 @@ def test_a_gang_is_admitted_as_a_whole_though_none_of_it_may_be_placed_yet():
     assert len(binds_of(cluster.step())) == 3
 
 
+def test_of_more_admitted_pods_than_a_queue_has_room_for_as_many_start_as_fit_pl06():
+    """The queue may have less by now; and without its webhook a pod comes without the gate."""
+    cluster = gang(world(), "g", 3, OURS)
+    assert len(lifted(cluster.step())) == 3
+    cluster.queue("q", capability={"cpu": "2"})
+    gang(cluster, "g", 3)
+    assert binds_of(cluster.step()).keys() == {"g-0", "g-1"}
+    assert binds_of(gang(world(), "h", 5).step()).keys() == {"h-0", "h-1", "h-2"}
+
+
 def test_a_pod_that_asks_for_nothing_is_admitted_too():
     assert lifted(gang(world(), "g", 1, OURS, cpu="").step()) == ["g-0"]
 

@@ -192,7 +192,7 @@ class Capacity:
         account = self._accounts[queue.name]
         if account.children:
             return 0
-        reserved = self._gates.reserved(queue.name, task_class, count)
+        reserved = self._gates.reserved(queue.name, task_class)
         for level in account.lineage():
             count = room_for(
                 level.limit, level.allocated + level.leaving + reserved, task_class.request, count

@@ -89,12 +89,13 @@ class QueueGates(PolicyState):
         """Return what a queue has reserved for all of its admitted pods."""
         return self._reserved.get(queue, 0)
 
-    def reserved(self, queue: str, task_class: plugins.TaskClass, count: int) -> IntArray | int:
-        """Return what a queue has reserved for others than `count` tasks of a class."""
-        found = self._reserved.get(queue)
-        if found is None or not self.reserves(task_class):
-            return 0 if found is None else found
-        return found - count * task_class.request
+    def reserved(self, queue: str, task_class: plugins.TaskClass) -> IntArray | int:
+        """Return what a queue has reserved that tasks of a class must leave.
+
+        Tasks that were admitted leave each other nothing. They all have room, unless the queue has
+        less than when it admitted them, or some came past admission: then none would start.
+        """
+        return 0 if self.reserves(task_class) else self.total(queue)
 
     def reserves(self, task_class: plugins.TaskClass) -> bool:
         """Tell whether tasks of a class have reserved what they ask for."""
