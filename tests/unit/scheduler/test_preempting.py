@@ -216,6 +216,22 @@ def test_a_pod_waits_while_its_nominated_node_is_being_cleared_for_it_a05():
     assert cluster.decide().evictions == ()
 
 
+def test_a_victim_that_is_not_seen_to_leave_yet_costs_no_other_pod_its_place_a05():
+    """Its port keeps the taker off the node, and its object does not show that it is to go."""
+    port = [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
+    cluster = world().node("n1", cpu="4").node("n2", cpu="4")
+    for node in ("n1", "n2"):
+        cluster.group(node, min_member=0, phase="Running", priorityClassName="low")
+        cluster.pod(f"{node}-0", node, cpu="3", node=node, ports=port)
+    cluster.group("high", min_member=1, priorityClassName="high")
+    cluster.pod("high-0", "high", cpu="2", priority=7, ports=port)
+    gone = evictions_of(cluster.step())
+    assert gone == {"n1-0": "high-0"}
+    assert [evictions_of(cluster.step()) for _ in range(3)] == [{}, {}, {}]
+    cluster.delete(kinds.POD, "ns/n1-0")
+    assert binds_of(cluster.step()) == {"high-0": "n1"}
+
+
 def test_a_nominated_node_that_is_gone_ends_a_pods_claims_a05():
     cluster = crowd().group("high", min_member=1, priorityClassName="high")
     cluster.pod("high-0", "high", cpu="1", status={"nominatedNodeName": "gone"})

@@ -309,6 +309,11 @@ class ClusterState:
                 victim.uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=victim.pod)
             )
 
+    def is_to_go(self, uid: str) -> bool:
+        """Tell whether an eviction of a pod was published that its object does not show yet."""
+        assumed = self.assumptions.get(uid)
+        return assumed is not None and assumed.purpose is Purpose.EVICT
+
     def assume_nomination(self, intent: str, uid: str, node: str) -> None:
         """Assume the nominated node of a preemptor until its status shows it (SS11)."""
         self.nominations.add(uid, intent, node)

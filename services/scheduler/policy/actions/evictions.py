@@ -188,7 +188,11 @@ def allows_preemption(session: Session, task: Task) -> bool:
     if candidates.admits(column):
         return False
     leaving = session.cluster_state.nodes.tasks_on(task.nominated)
-    return not any(t.displaced and t.pod_priority < task.pod_priority for t in leaving)
+    return not any(
+        (other.displaced or session.cluster_state.is_to_go(other.uid))
+        and other.pod_priority < task.pod_priority
+        for other in leaving
+    )
 
 
 def is_whole(job: Job) -> bool:
