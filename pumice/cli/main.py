@@ -13,9 +13,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 import msgspec
+from typing_extensions import override
 
 from pumice.cli.program import called_as, silence_stdout
 from pumice.local.errors import LocalError, WrongSettingError
@@ -167,18 +168,27 @@ def _errors(own: type[LocalError], of_services: str) -> tuple[type[Exception], .
     return (own, getattr(loaded, of_services)) if loaded else (own,)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses a line that cannot be read as all else is refused: in one line, without the usage."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        """End the process with the way to the help of the command."""
+        self.exit(_WRONG_USAGE, f"error: {self.prog}: {message}; see `{self.prog} --help`\n")
+
+
 def _run_command(name: str, entry: Entry, words: list[str]) -> int:
     command = cast("Command", importlib.import_module(entry.module))
     parser = _parser(name, command)
     args, rest = parser.parse_known_args(words)
     args.rest, args.own = rest, _flags(parser)
     if rest and not entry.passes_on:
-        return _refuse(f"pumice {name}: {_unknown(rest[0], args.own)}; see `pumice {name} --help`")
+        return _refuse(f"{parser.prog}: {_unknown(rest[0], args.own)}; see `{parser.prog} --help`")
     return asyncio.run(command.run(args))
 
 
 def _parser(name: str, command: Command) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"{called_as()} {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,6 +1,6 @@
 """Tell what would happen: to a job that is not submitted yet, with another queue, or other nodes.
 
-FILE holds a Job, a Queue as it would be, or a WhatIf; `-` is stdin. Nothing in the cluster is
+FILE holds a Job, a Queue as it would be, both, or a WhatIf; `-` is stdin. Nothing in the cluster is
 changed. Exit code 3 when the job would not start now; all codes are in docs/cli.md.
 """
 
@@ -18,6 +18,7 @@ from pumice.local.errors import WrongSettingError
 from shared.api.visibility import API_VERSION, WhatIf
 
 _FIELDS: Final = {"Job": "job", "Queue": "queue"}
+_KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _STDIN: Final = "-"
 
 
@@ -57,17 +58,25 @@ def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     for document in _documents(args.filename) if args.filename else ():
         kind = document.get("kind")
         if kind == "WhatIf":
-            spec |= document.get("spec") or {}
+            asked = document.get("spec") or {}
         elif kind in _FIELDS:
-            spec[_FIELDS[kind]] = document
+            asked = {_FIELDS[kind]: document}
         else:
             raise WrongSettingError(f"{args.filename}: kind {kind} is no Job, Queue or WhatIf")
+        if twice := spec.keys() & asked.keys():
+            what = _KINDS.get(min(twice), min(twice))
+            raise WrongSettingError(
+                f"{args.filename} holds more than one {what}: ask about one at a time"
+            )
+        spec |= asked
         named = (document.get("metadata") or {}).get("namespace") or ""
         namespace = "" if kind == "Queue" else named
     if args.drain:
         spec["drainNodes"] = args.drain
     if bool(args.add_nodes) != bool(args.like):
         raise WrongSettingError("--add-nodes N goes with --like NODE")
+    if args.add_nodes < 0:
+        raise WrongSettingError(f"--add-nodes {args.add_nodes} adds no nodes; --drain NODE removes")
     if args.like:
         spec["addNodes"] = [{"count": args.add_nodes, "like": args.like}]
     if not spec:

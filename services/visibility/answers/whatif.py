@@ -120,7 +120,13 @@ def check(spec: WhatIfSpec, replica: Replica) -> None:
     """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
     if spec.job is None and spec.queue is None and not (spec.add_nodes or spec.drain_nodes):
         raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
-    nodes = sum(max(0, added.count) for added in spec.add_nodes) + len(spec.drain_nodes)
+    for at, added in enumerate(spec.add_nodes):
+        if added.count < 1:
+            raise BadQuestion(
+                f"{added.count} is no number of nodes to add: 1 at least",
+                field=f"spec.addNodes[{at}].count",
+            )
+    nodes = sum(added.count for added in spec.add_nodes) + len(spec.drain_nodes)
     if nodes > NODES_MAX:
         raise BadQuestion(
             f"{nodes} nodes are too many for one question: {NODES_MAX} at most",

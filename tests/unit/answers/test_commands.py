@@ -192,10 +192,15 @@ def test_what_if_ends_with_3_if_the_job_would_wait(
     [
         ((), "give a job with -f FILE"),
         (("--add-nodes", "3"), "goes with --like"),
+        (("--add-nodes", "0", "--like", "n1"), "goes with --like"),
+        (("--add-nodes", "-3", "--like", "n1"), "--add-nodes -3"),
         (("-f", "none-such.yaml"), "none-such.yaml: no such file"),
         (("-f", "bad.yaml"), "bad.yaml: while parsing"),
         (("-f", "text.yaml"), "holds no object"),
         (("-f", "pod.yaml"), "kind Pod is no Job, Queue or WhatIf"),
+        (("-f", "jobs.yaml"), "jobs.yaml holds more than one Job"),
+        (("-f", "asked.yaml"), "asked.yaml holds more than one Job"),
+        (("-f", "queues.yaml"), "queues.yaml holds more than one Queue"),
     ],
 )
 def test_a_question_that_is_none_is_wrong_usage(
@@ -205,10 +210,34 @@ def test_a_question_that_is_none_is_wrong_usage(
     (tmp_path / "bad.yaml").write_text("a: [")
     (tmp_path / "text.yaml").write_text("text")
     (tmp_path / "pod.yaml").write_text("kind: Pod")
+    (tmp_path / "jobs.yaml").write_text("kind: Job\n---\nkind: Job")
+    (tmp_path / "asked.yaml").write_text("kind: WhatIf\nspec: {job: {}}\n---\nkind: Job")
+    (tmp_path / "queues.yaml").write_text("kind: Queue\n---\nkind: Queue\n---\nkind: Job")
     code, out, err = run("what-if", *words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert says in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("timeline",), "pumice timeline: the following arguments are required: JOB"),
+        (("queue",), "pumice queue: the following arguments are required: {tree,line}"),
+        (("queue", "line"), "pumice queue line: the following arguments are required: QUEUE"),
+        (("why", "-o", "table"), "pumice why: argument -o/--output: invalid choice: 'table'"),
+        (("top", "-n"), "pumice top: argument -n/--namespace: expected one argument"),
+        (("completion", "csh"), "pumice completion: argument shell: invalid choice: 'csh'"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_refused_in_one_line_that_names_the_help(
+    run: Run, words: tuple[str, ...], says: str
+) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {says}")
+    assert err.endswith(f"; see `{says.partition(':')[0]} --help`\n")
     assert err.count("\n") == 1
 
 

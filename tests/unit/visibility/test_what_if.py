@@ -264,6 +264,8 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         ({"drainNodes": ["n9"]}, "spec.drainNodes[0]"),
         ({"addNodes": [{"like": "n9"}]}, "spec.addNodes[0].like"),
         ({"addNodes": [{"count": 1}]}, "spec.addNodes[0]"),
+        ({"addNodes": [{"count": 0, "like": "n1"}]}, "spec.addNodes[0].count"),
+        ({"addNodes": [{"like": "n1"}, {"count": -3, "like": "n1"}]}, "spec.addNodes[1].count"),
         ({"addNodes": [{"count": 5000, "like": "n1"}]}, "spec.addNodes"),
     ],
     ids=[
@@ -275,6 +277,8 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         "an unknown node to drain",
         "an unknown node to copy",
         "a node of no form",
+        "no node to add",
+        "fewer nodes by adding",
         "too many nodes",
     ],
 )
