@@ -14,7 +14,7 @@ import msgspec
 from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.base import View
-from shared.api.visibility import API_VERSION, GROUP, Explanation
+from shared.api.visibility import API_VERSION, GROUP, Explanation, Timeline
 from shared.kube.client import Kube
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
 from shared.kube.plain import connect
@@ -37,6 +37,7 @@ _INSTALL: Final = "the service visibility of Pumice is not installed: docs/deplo
 _STRICT: Final = (("fieldValidation", "Strict"),)
 """As kubectl asks: a field that is misspelt would be answered about as if it were not there."""
 _WAITING: Final = "pendingjobs"
+_LIVES: Final = "timelines"
 _CLUSTER: Final = "at the cluster scope"
 _TO_ALL: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
 _RIGHTS: Final = (
@@ -125,10 +126,12 @@ class Asker:
         try:
             return await self._ask("GET", f"{collection(plural, namespace)}/{quote(name)}")
         except _Unknown as unknown:
+            lives = f"`pumice timeline {namespace}/{name}` tells its life"
             if plural == _WAITING and (phase := await self._phase(namespace, name)):
-                lives = f"`pumice timeline {namespace}/{name}` tells its life"
                 words = f"{namespace}/{name} does not wait, its phase is {phase}; {lives}"
                 raise AnswerError(words) from unknown
+            if plural != _LIVES and (words := await self._past(namespace, name)):
+                raise AnswerError(f"{namespace}/{name} {words}; {lives}") from unknown
             hint = await self._near(namespace, name)
             raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
@@ -239,6 +242,17 @@ class Asker:
         found = msgspec.json.decode(raw, type=Explanation)
         is_stopped = found.about.kind == "Pod" or any(g.state == "Failed" for g in found.gates)
         return "" if is_stopped else found.phase
+
+    async def _past(self, namespace: str, name: str) -> str:
+        """Return what became of a job that neither waits nor runs, "" if its life is not kept."""
+        try:
+            raw = await self.get(f"{collection(_LIVES, namespace)}/{quote(name)}")
+        except AnswerError:
+            return ""
+        found = msgspec.json.decode(raw, type=Timeline)
+        if found.gone:
+            return f"is gone, it was deleted while {found.phase}"
+        return f"does not wait, its phase is {found.phase}" if found.phase else ""
 
     async def _near(self, namespace: str, name: str) -> str:
         """Return a hint at a job of a similar name, "" without one."""

@@ -198,7 +198,8 @@ def _queue(queue: QueueTree, *, wide: bool) -> Iterable[list[object]]:
 def timeline(answer: Timeline, now_s: float) -> str:
     """Return a job's life, a line for each thing that happened."""
     queue = f" in queue {answer.queue}" if answer.queue else ""
-    lines = [f"{answer.metadata.key}: {answer.phase or 'unknown'}{queue}"]
+    gone = "gone, deleted while " * answer.gone
+    lines = [f"{answer.metadata.key}: {gone}{answer.phase or 'unknown'}{queue}"]
     own = answer.metadata.name
     lines += [_entry(entry, own, now_s) for entry in answer.entries]
     if answer.hidden_pods:

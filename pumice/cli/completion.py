@@ -26,6 +26,20 @@ _PLACE: Final = {
 }
 
 
+_NAMESPACE: Final = "namespace"
+_LIVES: Final = "life"
+_NAMED: Final = {"namespace": _NAMESPACE, "drain": "node", "like": "node"}
+"""Destination of a flag → what its values name."""
+_LISTS: Final = {
+    "job": ("pendingjobs",),
+    _LIVES: ("pendingjobs", "runningjobs"),
+    _NAMESPACE: ("pendingjobs", "runningjobs"),
+    "queue": ("queuetrees",),
+    "node": ("nodeuses",),
+}
+"""What is named → the lists that hold such names: namespaces are those of jobs that wait or run."""
+
+
 class _Item(msgspec.Struct, frozen=True):
     metadata: dict[str, object]
 
@@ -53,7 +67,9 @@ def candidates(
     before = words[-2]
     action = next((a for a in own._actions if before in a.option_strings), None)  # noqa: SLF001
     if action is not None and action.nargs != 0:
-        return _beginning(map(str, action.choices or ()), last)
+        named = _NAMED.get(action.dest)
+        values = _asked(words, named, ask or names) if named else action.choices or ()
+        return _beginning(map(str, values), last)
     if last.startswith("-"):
         flags = [flag for a in own._actions for flag in a.option_strings]  # noqa: SLF001
         return _beginning((flag for flag in flags if flag.startswith("--")), last)
@@ -74,8 +90,16 @@ def _values(
         return [str(choice) for choice in first.choices]
     if first.dest not in {"job", "queue"}:
         return []
+    return _asked(words, _LIVES if words[0] == "timeline" else first.dest, ask)
+
+
+def _asked(words: Sequence[str], kind: str, ask: Ask) -> list[str]:
+    """Return names of the cluster; none if it cannot be asked."""
+    place = _place(words)
+    if kind in {"job", _LIVES} and "/" in words[-1]:
+        place.namespace, place.prefix = words[-1].split("/", 1)[0], True
     try:
-        return asyncio.run(ask(_place(words), first.dest))
+        return asyncio.run(ask(place, kind))
     except (LocalError, TimeoutError, OSError):
         return []
 
@@ -96,11 +120,12 @@ def _subparsers(parser: argparse.ArgumentParser) -> "dict[str, argparse.Argument
 
 def _place(words: Sequence[str]) -> argparse.Namespace:
     """Return the flags of a place among words that need not be a whole line."""
-    found = argparse.Namespace(namespace="", kubeconfig="", context=None)
+    found = argparse.Namespace(namespace="", kubeconfig="", context=None, prefix=False)
     for flag, value in itertools.pairwise(words):
         if flag in _PLACE:
             setattr(found, _PLACE[flag], value)
     found.all_namespaces = bool({"-A", "--all-namespaces"} & set(words))
+    found.prefix = found.all_namespaces
     return found
 
 
@@ -109,7 +134,10 @@ def _beginning(words: Iterable[str], start: str) -> list[str]:
 
 
 async def names(args: argparse.Namespace, kind: str) -> list[str]:
-    """Return the names of jobs that wait, or of queues. Silent when the cluster cannot say."""
+    """Return names of a row of `_LISTS`. Silent when the cluster cannot say.
+
+    A job's name has its namespace before it if `args.prefix`.
+    """
     from pumice.answers.asking import AnswerError, Asker
     from pumice.answers.output import place_of
 
@@ -117,15 +145,23 @@ async def names(args: argparse.Namespace, kind: str) -> list[str]:
         async with asyncio.timeout(_ANSWER_S):
             asker = await Asker.open(place_of(args))
             try:
-                raw = await (asker.get("/queuetrees") if kind == "queue" else asker.pending())
+                raws = [await asker.get(path) for path in _paths(asker.namespace, kind)]
             finally:
                 await asker.close()
     except AnswerError:
         return []
-    items = msgspec.json.decode(raw, type=_Names).items
-    everywhere = kind == "job" and args.all_namespaces
-    keys = ("namespace", "name") if everywhere else ("name",)
-    return ["/".join(str(item.metadata[key]) for key in keys) for item in items]
+    keys = ("namespace", "name") if args.prefix and kind in {"job", _LIVES} else ("name",)
+    keys = ("namespace",) if kind == _NAMESPACE else keys
+    items = [item for raw in raws for item in msgspec.json.decode(raw, type=_Names).items]
+    return list(dict.fromkeys("/".join(str(each.metadata[k]) for k in keys) for each in items))
+
+
+def _paths(namespace: str, kind: str) -> list[str]:
+    """Return the lists that hold the names of a kind."""
+    from pumice.answers.asking import collection
+
+    is_of_namespace = kind in {"job", _LIVES}
+    return [collection(each, namespace if is_of_namespace else "") for each in _LISTS[kind]]
 
 
 _SCRIPTS: Final = {

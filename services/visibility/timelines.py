@@ -19,6 +19,10 @@ from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
 
 PODS_MAX: Final = 100
 """Pods whose lives one answer tells."""
+_WITH_A_GROUP: Final = frozenset({"Pending", "Running"})
+"""Phases in which a Job has a PodGroup (J27)."""
+_GROUP_MADE_S: Final = 5.0
+"""Longest time from the event of a new Job to the fact of its PodGroup."""
 _AT_THE_GATE: Final = "waits for its queue"
 _OF_A_POD: Final = {"waits for a node": "Waits", "is bound": "Bound", "runs": "Running"}
 
@@ -78,7 +82,7 @@ def _uid(job: Job) -> str:
 
 
 def timeline(
-    namespace: str, name: str, events: Sequence[CloudEvent], known: Known
+    namespace: str, name: str, events: Sequence[CloudEvent], known: Known, now_s: float
 ) -> Timeline | None:
     """Return the life of a job, there or gone; None when nothing is known of one."""
     key = f"{namespace}/{name}"
@@ -98,9 +102,19 @@ def timeline(
         metadata=ObjectMeta(name=name, namespace=namespace),
         queue=queue,
         phase=phase,
+        gone=_is_gone(phase, mine, known, now_s),
         entries=tuple(sorted(entries, key=lambda each: (each.at, _RANKS.index(each.what)))),
         hidden_pods=max(0, len(pods) - PODS_MAX),
     )
+
+
+def _is_gone(phase: str, events: Sequence[CloudEvent], known: Known, now_s: float) -> bool:
+    """Tell whether the job was deleted before its end: no event says so, its missing group does.
+
+    A job in another phase may be there without a group. One that is new has its group in a moment.
+    """
+    last_s = max((event.time.timestamp() for event in events), default=now_s)
+    return not known.group and phase in _WITH_A_GROUP and now_s - last_s > _GROUP_MADE_S
 
 
 def _is_about(event: CloudEvent, key: str, known: Known) -> bool:

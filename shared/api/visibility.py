@@ -276,6 +276,9 @@ class Timeline(View, frozen=True, kw_only=True):
     metadata: ObjectMeta
     queue: str = ""
     phase: str = ""
+    gone: Annotated[
+        bool, doc("Whether the job was deleted in that phase; what is told is from its events.")
+    ] = False
     entries: tuple[TimelineEntry, ...] = ()
     hidden_pods: Annotated[int, doc("Pods that are left out of a long answer.")] = 0
 

@@ -149,6 +149,12 @@ TIMELINE = Timeline(
     ),
     hidden_pods=7,
 )
+LEFT = Timeline(
+    metadata=ObjectMeta(name="left", namespace="default"),
+    queue="research",
+    phase="Pending",
+    gone=True,
+)
 RUNNING = (
     RunningJob(
         metadata=ObjectMeta(name="big", namespace="team"),
@@ -271,6 +277,8 @@ class AnswersTransport:
                 return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
             case ("GET", ("explanations" | "timelines") as plural, "train"):
                 return whole(*OF_TRAIN[plural])
+            case ("GET", "timelines", "left"):
+                return whole("Timeline", LEFT)
             case ("GET", "explanations", "big"):
                 return whole("Explanation", PASSED)
             case ("GET", plural) if plural in LISTS:

@@ -139,7 +139,7 @@ class Answering(Answers):
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
         known = await self._owner.ask(lambda replica: known_of(replica, namespace, name))
         events = await self._history.of(namespace, name)
-        return timeline(namespace, name, events, known)
+        return timeline(namespace, name, events, known, self._clock.now())
 
     # --- in the replica's thread -------------------------------------------------------------
 

@@ -287,6 +287,21 @@ def test_a_job_that_has_started_is_not_one_that_nothing_is_known_of(run: Run) ->
     )
 
 
+@pytest.mark.parametrize("command", ["why", "when"])
+def test_a_job_that_was_deleted_is_said_to_be_gone_and_where_its_life_is_told(
+    run: Run, command: str
+) -> None:
+    code, out, err = run(command, "left")
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: default/left is gone, it was deleted while Pending;"
+        " `pumice timeline default/left` tells its life\n"
+    )
+    assert run("timeline", "left")[1].splitlines()[0] == (
+        "default/left: gone, deleted while Pending in queue research"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -139,5 +139,5 @@ function lived(life) {
     h("span", { class: "lasted" }, entry.seconds == null ? "" : duration(entry.seconds)),
     h("span", { class: "said" }, entry.about?.kind === "Pod" ? `${entry.about.name} ` : "", entry.message ?? ""));
   const hidden = life.hiddenPods ? h("p", { class: "quiet" }, `${life.hiddenPods} pods are left out`) : null;
-  return [section(`Timeline${life.phase ? ` · ${life.phase}` : ""}`, entries.length ? h("ol", { class: "timeline" }, entries.map(each)) : null, hidden)];
+  return [section(`Timeline${life.phase ? ` · ${life.gone ? "gone, deleted while " : ""}${life.phase}` : ""}`, entries.length ? h("ol", { class: "timeline" }, entries.map(each)) : null, hidden)];
 }

@@ -1,0 +1,53 @@
+"""Lives of jobs: what is said of one whose objects are there no more."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from pumice.events import CloudEvent, JobPhaseChanged
+from services.visibility.timelines import Known, timeline
+
+AT_S = 1e9
+LATE_S = AT_S + 60
+
+
+def phases(*names: str) -> list[CloudEvent]:
+    """Return the events of a job that went through these phases, a second each, until `AT_S`."""
+    return [
+        CloudEvent(
+            id=name,
+            source="test",
+            type="dev.pumice.job.phase",
+            subject="ns/train",
+            time=datetime.fromtimestamp(AT_S - number, tz=timezone.utc),
+            data=JobPhaseChanged(job="ns/train", uid="u1", phase=name, queue="q"),
+        )
+        for number, name in enumerate(reversed(names))
+    ]
+
+
+@pytest.mark.parametrize("last", ["Pending", "Running"])
+def test_a_job_that_was_deleted_while_it_waited_or_ran_is_said_to_be_gone(last: str) -> None:
+    found = timeline("ns", "train", phases("Pending", last), Known(), LATE_S)
+    assert found is not None
+    assert (found.gone, found.phase) == (True, last)
+
+
+def test_a_job_that_is_there_is_not_gone() -> None:
+    known = Known(group="ns/train-u1", uid="u1", posted_s=AT_S, queue="q")
+    found = timeline("ns", "train", phases("Pending"), known, LATE_S)
+    assert found is not None
+    assert not found.gone
+
+
+def test_a_job_whose_group_is_about_to_be_made_is_not_gone() -> None:
+    found = timeline("ns", "train", phases("Pending"), Known(), AT_S + 1)
+    assert found is not None
+    assert not found.gone
+
+
+@pytest.mark.parametrize("last", ["Completed", "Aborted", "Restarting"])
+def test_a_phase_without_a_group_says_nothing_of_whether_the_job_is_gone(last: str) -> None:
+    found = timeline("ns", "train", phases("Running", last), Known(), LATE_S)
+    assert found is not None
+    assert not found.gone
