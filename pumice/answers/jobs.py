@@ -4,7 +4,8 @@
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,15 @@ from pumice.answers.output import Tell, add_output, add_place, show
 from shared.api.visibility import Explanation, PendingJob, Timeline
 
 TextAndCode = tuple[str, int]
+
+
+class Table(Protocol):
+    """A list of jobs that wait as text."""
+
+    def __call__(
+        self, jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: bool
+    ) -> str:
+        """Return the table."""
 
 
 def why(raw: bytes, now_s: float) -> TextAndCode:
@@ -27,12 +37,14 @@ def when(raw: bytes, now_s: float) -> TextAndCode:
     return text.when(found, now_s), 0 if text.is_known(found.expected_start) else NO
 
 
-def line(*, everywhere: bool, wide: bool) -> Callable[[bytes, float], TextAndCode]:
+def line(
+    *, everywhere: bool, wide: bool, table: Table = text.pending
+) -> Callable[[bytes, float], TextAndCode]:
     """Return the teller of a list of jobs that wait."""
 
     def tell(raw: bytes, now_s: float) -> TextAndCode:
         jobs = msgspec.json.decode(raw, type=Items[PendingJob]).items
-        return text.pending(jobs, now_s, everywhere=everywhere, wide=wide), 0
+        return table(jobs, now_s, everywhere=everywhere, wide=wide), 0
 
     return tell
 
@@ -49,11 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-async def answer(args: argparse.Namespace, plural: str, tell: Tell, *, is_hint: bool) -> int:
+async def answer(
+    args: argparse.Namespace, plural: str, tell: Tell, *, table: Table, is_hint: bool
+) -> int:
     """Print the answer about the job, or the list; `is_hint`: the waiting job is another object."""
     if not args.job:
         wide, everywhere = args.output == "wide", args.all_namespaces
-        tell_line = line(everywhere=everywhere, wide=wide)
+        tell_line = line(everywhere=everywhere, wide=wide, table=table)
         return await show(args, Asker.pending, tell_line, watched=Asker.waiting)
 
     def follow(asker: Asker) -> Watched:

@@ -13,6 +13,7 @@ import msgspec
 
 from pumice.answers.asking import AnswerError, Asker, Place, Watched
 from pumice.cli.program import is_plugin
+from shared.api.visibility import GROUP
 
 FORMS: Final = ("text", "wide", "json", "yaml", "name")
 
@@ -43,12 +44,16 @@ def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
 
     Such an answer has no name either.
     """
-    forms = FORMS if stored else FORMS[:-1]
-    parser.add_argument("-o", "--output", choices=forms, default="text")
+    add_form(parser, FORMS if stored else FORMS[:-1])
     if stored:
         parser.add_argument(
             "-w", "--watch", action="store_true", help="go on, and print each answer that is new"
         )
+
+
+def add_form(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMS) -> None:
+    """Add the flag that says in which of the forms an answer is shown."""
+    parser.add_argument("-o", "--output", choices=forms, default="text")
 
 
 def place_of(args: argparse.Namespace) -> Place:
@@ -116,10 +121,11 @@ def _words(args: argparse.Namespace, raw: bytes, tell: Tell) -> tuple[str, int]:
     """Return an answer in the form that was wanted, and the exit code that goes with it."""
     now_s = time.time()  # noqa: TID251 - ages for a person
     text, code = tell(raw, now_s)
-    return _in_form(args.output, raw, text), code
+    return in_form(args.output, raw, text), code
 
 
-def _in_form(form: str, raw: bytes, text: str) -> str:
+def in_form(form: str, raw: bytes, text: str) -> str:
+    """Return an answer as JSON, YAML or names, or else as its text."""
     if form == "json":
         return msgspec.json.format(raw, indent=2).decode() + "\n"
     if form == "yaml":
@@ -134,6 +140,7 @@ def names(raw: bytes) -> Sequence[str]:
     """Return the objects of an answer as kubectl's `-o name` prints them."""
     whole = msgspec.json.decode(raw)
     items: list[dict[str, Any]] = whole.get("items", [whole])
-    kinds = {item.get("kind") or whole["kind"].removesuffix("List") for item in items}
-    kind = (kinds.pop() if kinds else "").lower()
-    return [f"{kind}.visibility.pumice.dev/{item['metadata']['name']}" for item in items]
+    usual = whole["kind"].removesuffix("List")
+    kinds = [(item.get("kind") or usual).lower() for item in items]
+    found = zip(kinds, items, strict=True)
+    return [f"{kind}.{GROUP}/{item['metadata']['name']}" for kind, item in found]

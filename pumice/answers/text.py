@@ -28,6 +28,8 @@ _ENOUGH: Final = 10
 """Of a unit so many are told without the next smaller one."""
 _WORDS: Final = {"Passed": "passed", "Failed": "FAILED", "NotReached": "not reached"}
 _NONE: Final = "-"
+_OVER: Final = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+"""Phases of jobs in which no wait goes on, as in `pumice.trace`, which takes long to import."""
 
 
 def span(seconds: float) -> str:
@@ -76,6 +78,8 @@ def start(expected: ExpectedStart | None, now_s: float) -> str:
     words = f"{until(expected.median, now_s)} (half of the forecasts)"
     if expected.latest is not None:
         words += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
+    elif expected.unknown:
+        words += f", {expected.unknown}"
     return words + (f"; durations from {expected.basis}" if expected.basis else "")
 
 
@@ -159,10 +163,32 @@ def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> lis
     row += [job.metadata.name, job.queue, job.position or "", job.gate, short]
     row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]
     if wide:
-        owner = f"{job.owner.kind.lower()}/{job.owner.name}"
         latest = expected.latest if expected else None
-        row += [until(latest, now_s), job.priority, owner, job.message]
+        row += [until(latest, now_s), job.priority, _owner(job), job.message]
     return row
+
+
+def starts(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: bool) -> str:
+    """Return the expected starts of jobs that wait as a table."""
+    if not jobs:
+        return "no job waits\n"
+    heads = ["NAMESPACE"] * everywhere + ["NAME", "QUEUE", "PLACE", "WAITING", "START", "LATEST"]
+    heads += ["PRIORITY", "OWNER"] * wide + ["BASIS"]
+    return columns(heads, (_starts(job, now_s, everywhere, wide) for job in jobs))
+
+
+def _starts(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
+    expected = job.expected_start or ExpectedStart()
+    row: list[object] = [job.metadata.namespace] if everywhere else []
+    row += [job.metadata.name, job.queue, job.position or "", since(job.waiting_since, now_s)]
+    row += [until(expected.median, now_s), until(expected.latest, now_s)]
+    if wide:
+        row += [job.priority, _owner(job)]
+    return [*row, expected.basis if is_known(job.expected_start) else expected.unknown]
+
+
+def _owner(job: PendingJob) -> str:
+    return f"{job.owner.kind.lower()}/{job.owner.name}"
 
 
 def when(job: PendingJob, now_s: float) -> str:
@@ -201,14 +227,17 @@ def timeline(answer: Timeline, now_s: float) -> str:
     gone = "gone, deleted while " * answer.gone
     lines = [f"{answer.metadata.key}: {gone}{answer.phase or 'unknown'}{queue}"]
     own = answer.metadata.name
-    lines += [_entry(entry, own, now_s) for entry in answer.entries]
+    lasting = not answer.gone and answer.phase not in _OVER
+    lines += [_entry(entry, own, now_s, lasting=lasting) for entry in answer.entries]
     if answer.hidden_pods:
         lines.append(f"  … {answer.hidden_pods} pods are left out")
     return "\n".join(lines) + "\n"
 
 
-def _entry(entry: TimelineEntry, own: str, now_s: float) -> str:
+def _entry(entry: TimelineEntry, own: str, now_s: float, *, lasting: bool) -> str:
     lasted = "" if entry.seconds is None else span(entry.seconds)
+    if lasting and entry.what == "Waits" and entry.seconds is None:
+        lasted = f">{since(entry.at, now_s)}"
     mark = "~" * entry.approximate
     about = "" if entry.about.name == own else f"{entry.about.kind.lower()}/{entry.about.name}"
     words = "  ".join(filter(None, (about, entry.message)))

@@ -37,7 +37,7 @@ _LISTS: Final = {
     "queue": ("queuetrees",),
     "node": ("nodeuses",),
 }
-"""What is named → the lists that hold such names: namespaces are those of jobs that wait or run."""
+"""Kind of name → lists that hold such names; namespaces are those of jobs that wait or run."""
 
 
 class _Item(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """Show queues, gangs and nodes, live: what waits and why, what runs, how full everything is.
 
 Parts that the user may not see, or that the cluster does not serve, are left out. Ctrl-C ends it;
-`--once` prints one picture, and so does an output that is no terminal. Exit codes: docs/cli.md.
+`--once` prints one picture, and so does an output that is no terminal; `-o wide` prints one with
+every row, and `json`, `yaml` and `name` print its objects. Exit codes: docs/cli.md.
 """
 
 import argparse
@@ -13,12 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from pumice.answers.asking import AnswerError, Asker, Items, collection
-from pumice.answers.output import add_place, connected
+from pumice.answers.output import add_form, add_place, connected, in_form
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
 _EVERY_S: Final = 2.0
 _LONG: Final = 60
 """Least lines of a picture that is not kept on a screen."""
+_WIDE: Final = (160, 1_000_000)
+"""Least columns and lines of a wide picture."""
 
 
 Part = tuple[str, str, Any, bool]
@@ -36,68 +39,111 @@ _NEVER_MISSED: Final = frozenset({"queuetrees", "pendingjobs"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    add_place(parser)
+    add_place(parser, everywhere="jobs of all namespaces, or none (default: those you may see)")
+    add_form(parser)
     parser.add_argument("--once", action="store_true", help="print one picture and end")
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Show pictures until it is interrupted, or one."""
-    once = args.once or not sys.stdout.isatty()
-    return await connected(args, lambda asker: _show(asker, once=once, only=args.namespace))
+    """Show pictures until it is interrupted, or one, or its objects."""
+    show = _show if args.output in {"text", "wide"} else _list
+    return await connected(args, lambda asker: show(args, asker))
 
 
-async def _show(asker: Asker, *, once: bool, only: str) -> int:
+async def _list(args: argparse.Namespace, asker: Asker) -> int:
+    """Print the objects of one picture. Raises AnswerError if none can be had."""
+    raws, troubles = await _first(args, asker, await _served(asker))
+    for trouble in troubles:
+        sys.stderr.write(f"note: {trouble}\n")
+    items: list[dict[str, Any]] = []
+    for raw in raws.values():
+        whole = msgspec.json.decode(raw)
+        about = {"kind": whole["kind"].removesuffix("List"), "apiVersion": whole["apiVersion"]}
+        items += [about | item for item in whole["items"]]
+    listed = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
+    sys.stdout.write(in_form(args.output, msgspec.json.encode(listed), ""))
+    return 0
+
+
+async def _show(args: argparse.Namespace, asker: Asker) -> int:
     """Print pictures. Raises AnswerError if the first one cannot be had."""
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
 
     from pumice.answers.frame import Picture, frame
 
     console = Console()
-    served = [part for part in _PARTS if await _is_served(asker, part[1])]
-    found, troubles = await _parts(asker, served, only)
-    if not found:
-        raise AnswerError("; ".join(troubles))
+    wide = args.output == "wide"
+    once = wide or args.once or not sys.stdout.isatty()
+    least_width, least_height = _WIDE if wide else (0, _LONG if once else 0)
+    width, height = max(console.width, least_width), max(console.height, least_height)
+    served = await _served(asker)
+    raws, troubles = await _first(args, asker, served)
+    found = _decoded(raws)
 
     def picture() -> RenderableType:
         now_s = time.time()  # noqa: TID251 - ages for a person
         clock = time.strftime("%H:%M:%S", time.localtime(now_s))
         shown = Picture(host=asker.host, now_s=now_s, clock=clock, troubles=troubles, **found)
-        return frame(shown, height=console.height if not once else max(console.height, _LONG))
+        return frame(shown, height=height if once else console.height)
 
     if once:
+        console.size = ConsoleDimensions(width, console.height)
         console.print(picture())
         return 0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(picture(), refresh=True)
             await asyncio.sleep(_EVERY_S)
-            newer, troubles = await _parts(asker, served, only)
-            found |= newer  # what cannot be had now stays as it was, above the reason
+            raws, troubles = await _parts(args, asker, served)
+            found |= _decoded(raws)  # what cannot be had now stays as it was, above the reason
+
+
+async def _served(asker: Asker) -> list[Part]:
+    """Return the parts that the cluster serves. Raises AnswerError."""
+    return [part for part in _PARTS if await _is_served(asker, part[1])]
 
 
 async def _is_served(asker: Asker, plural: str) -> bool:
     return plural in _NEVER_MISSED or await asker.is_served(plural)
 
 
-async def _parts(asker: Asker, served: list[Part], only: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the parts that can be had, and why the others cannot."""
-    found: dict[str, Any] = {}
+def _decoded(raws: dict[str, bytes]) -> dict[str, Any]:
+    """Return the objects of each part."""
+    kinds = {name: kind for name, _, kind, _ in _PARTS}
+    return {name: msgspec.json.decode(raw, type=kinds[name]).items for name, raw in raws.items()}
+
+
+async def _first(
+    args: argparse.Namespace, asker: Asker, served: list[Part]
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the first parts as `_parts` does. Raises AnswerError if there is none."""
+    raws, troubles = await _parts(args, asker, served)
+    if not raws:
+        raise AnswerError("; ".join(troubles))
+    return raws, troubles
+
+
+async def _parts(
+    args: argparse.Namespace, asker: Asker, served: list[Part]
+) -> tuple[dict[str, bytes], list[str]]:
+    """Return the parts that can be had, as the API server's JSON, and why the others cannot."""
+    found: dict[str, bytes] = {}
     troubles: dict[str, None] = {}
-    for name, plural, kind, namespaced in served:
+    for name, plural, _, namespaced in served:
         try:
-            raw = await _ask(asker, plural, only=only if namespaced else "", namespaced=namespaced)
-            found[name] = msgspec.json.decode(raw, type=kind).items
+            found[name] = await _ask(args, asker, plural, namespaced=namespaced)
         except AnswerError as error:
             troubles[str(error)] = None
     return found, list(troubles)
 
 
-async def _ask(asker: Asker, plural: str, *, only: str, namespaced: bool) -> bytes:
-    """Return a list: of all namespaces, of the user's own one where all are not for this user."""
-    if only or not namespaced:
-        return await asker.get(collection(plural, only))
+async def _ask(args: argparse.Namespace, asker: Asker, plural: str, *, namespaced: bool) -> bytes:
+    """Return a list: of the namespace that is named, else of all, or else of the user's own one."""
+    only = args.namespace if namespaced and not args.all_namespaces else ""
     try:
-        return await asker.get(collection(plural))
+        return await asker.get(collection(plural, only))
     except AnswerError:
+        if only or not namespaced or args.all_namespaces:
+            raise
         return await asker.get(collection(plural, asker.namespace or "default"))

@@ -1,12 +1,13 @@
 """Tell when a waiting job is expected to start: half of the forecasts, nine of ten by then.
 
-Without JOB all jobs that wait are listed with their expected start. Exit code 3 when the start of
+Without JOB all jobs that wait are listed with both, and with what the forecast goes by, or why it
+knows no start. Exit code 3 when the start of
 the job is not known; all codes are in docs/cli.md.
 """
 
 import argparse
 
-from pumice.answers import jobs
+from pumice.answers import jobs, text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,4 +17,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the expected start, or the list."""
-    return await jobs.answer(args, "pendingjobs", jobs.when, is_hint=False)
+    return await jobs.answer(args, "pendingjobs", jobs.when, table=text.starts, is_hint=False)

@@ -175,7 +175,8 @@ def _entry(
     message: str | None = None,
 ) -> TimelineEntry:
     end = span.end if ends is None else ends
-    lasted = None if end is None or end == span.start else round(end - span.start, 3)
+    is_moment = end == span.start and what != "Waits"  # one that has ended at once goes on else
+    lasted = None if end is None or is_moment else round(end - span.start, 3)
     return TimelineEntry(
         at=times.format_micro(span.start),
         seconds=lasted,

@@ -260,7 +260,9 @@ class TimelineEntry(View, frozen=True, kw_only=True):
     """One thing that happened to a job, or one span of waiting or running."""
 
     at: Timestamp
-    seconds: Annotated[float | None, doc("How long it lasted; empty for a moment.")] = None
+    seconds: Annotated[
+        float | None, doc("How long it lasted; empty for a moment, and for what goes on.")
+    ] = None
     approximate: Annotated[bool, doc("Whether the time is known to the second only.")] = False
     what: Annotated[
         str,

@@ -194,6 +194,7 @@ class WorldAnswers(Answers, LiveAnswers):
         self.world = world
         self._streams: set[tuple[str, asyncio.Queue[Change | None]]] = set()
         self._recent: list[Change] = []
+        self.waits_on = self.gone = False  # of lives: the last wait goes on, the job was deleted
 
     async def pending_jobs(self, namespace="", *, queue=""):
         """Return jobs that wait."""
@@ -266,14 +267,18 @@ class WorldAnswers(Answers, LiveAnswers):
             TimelineEntry(at=self.world.at(begun + 1500), what="Admitted", about=about),
             TimelineEntry(
                 at=self.world.at(begun + 1500),
-                seconds=2100,
+                seconds=None if self.waits_on else 2100,
                 what="Waits",
                 about=about,
                 message=found.message,
             ),
         )
         return Timeline(
-            metadata=found.metadata, queue=found.queue, phase="Pending", entries=entries
+            metadata=found.metadata,
+            queue=found.queue,
+            phase="Pending",
+            gone=self.gone,
+            entries=entries,
         )
 
     async def what_if(self, namespace, spec: WhatIfSpec):

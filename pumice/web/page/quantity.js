@@ -92,8 +92,7 @@ export function clock(time) {
 /** Return when a job is expected to start, as one text. */
 export function expected(start, now = Date.now()) {
   if (!start) return "–";
-  if (start.unknown) return start.unknown;
-  if (!start.median) return "–";
-  const latest = start.latest ? `; ${until(start.latest, now)} with 90 %` : "";
-  return `${until(start.median, now)}${latest}`;
+  if (!start.median) return start.unknown || "–";
+  const late = start.latest ? `${until(start.latest, now)} with 90 %` : start.unknown;
+  return `${until(start.median, now)}${late ? `; ${late}` : ""}`;
 }

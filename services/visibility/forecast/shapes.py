@@ -7,6 +7,7 @@ from the cluster state as they come, and from the events on their admissions aft
 """
 
 import math
+import re
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -116,6 +117,12 @@ def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) ->
             pending = PodStatus(phase=PodPhase.PENDING)
             found.append(Pod(metadata=meta, spec=spec, status=pending))
     return found
+
+
+def without_names(words: str, key: str) -> str:
+    """Return words about a group without the names of its pods that `pods` made."""
+    _, _, group = key.partition("/")
+    return re.sub(rf"{re.escape(group)}~\d+", "one of its pods", words)
 
 
 def group(key: str, arrival: Arrival, *, now: float) -> PodGroup:

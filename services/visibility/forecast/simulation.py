@@ -350,7 +350,8 @@ class Simulation:
             for key in keys:
                 job = session.job(key)
                 why = None if job is None else explanation_of(session, wording, job)
-                found[key] = f"{why.gate}: {why.message}" if why is not None else ""
+                words = f"{why.gate}: {why.message}" if why is not None else ""
+                found[key] = shapes.without_names(words, key)
         finally:
             session.close()
         return found

@@ -15,12 +15,14 @@ from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
     JOBS,
+    NOW,
     ROOT,
     WAITS,
     AnswersTransport,
     refused,
     unreachable,
 )
+from tests.support.answers_world import TIMELINE as TIMELINE_OF_TRAIN
 from tests.unit.answers.conftest import Run
 
 ASKED = Request(method="GET", path=f"{ROOT}/pendingjobs")
@@ -38,6 +40,13 @@ next:       the expected end of team/big
 start:      in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); \
 durations from history
 decided:    4s ago
+"""
+STARTS_OF_ALL = """\
+NAMESPACE   NAME    QUEUE      PLACE   WAITING   START    LATEST     BASIS
+default     train   research   1       45m       in 12m   in 2h30m   history
+default     tune    research   2       45m       -        -          \
+not within 7 days, because the queue is closed
+team        other   research   3       45m       -        -          -
 """
 LIST = """\
 NAME    QUEUE      PLACE   GATE    SHORT                 WAITING   START
@@ -125,6 +134,10 @@ def test_when_tells_the_forecast(run: Run) -> None:
         "default/train: in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
         "durations from history (place 1 in queue research, waiting for 45m)\n"
     )
+
+
+def test_when_without_a_job_lists_both_bounds_and_why_there_are_none(run: Run) -> None:
+    assert run("when", "-A") == (0, STARTS_OF_ALL, "")
 
 
 @pytest.mark.parametrize("job", ["tune", "team/other"])
@@ -284,6 +297,25 @@ def test_a_job_that_has_started_is_not_one_that_nothing_is_known_of(run: Run) ->
     assert err == (
         "error: team/big does not wait, its phase is Running;"
         " `pumice timeline team/big` tells its life\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "gone", "lasted"),
+    [("Pending", False, ">45m"), ("Pending", True, ""), ("Completed", False, "")],
+)
+def test_a_wait_that_goes_on_has_lasted_until_now(phase: str, gone: bool, lasted: str) -> None:
+    entry = replace(TIMELINE_OF_TRAIN.entries[1], seconds=None)
+    life = replace(TIMELINE_OF_TRAIN, phase=phase, gone=gone, entries=(entry,), hidden_pods=0)
+    (_, line) = text.timeline(life, read(NOW) or 0.0).splitlines()
+    assert line.split() == ["45m", "ago", "Waits", *lasted.split(), "queue"]
+
+
+def test_a_start_of_which_only_the_median_is_known_says_why() -> None:
+    late = "more than one of ten draws is not within 4h"
+    expected = replace(JOBS[0].expected_start, latest=None, unknown=late)
+    assert text.start(expected, read(NOW) or 0.0) == (
+        f"in 12m (half of the forecasts), {late}; durations from history"
     )
 
 

@@ -1,10 +1,13 @@
 """`pumice top`: one picture of queues, gangs and nodes, for a terminal of any size."""
 
 import io
+import json
 import subprocess
 import sys
 
 import pytest
+import yaml
+from msgspec.structs import replace
 from rich.console import Console
 
 from pumice.answers.frame import Picture, amount, dominant, frame, tenth
@@ -77,6 +80,54 @@ def test_a_user_of_one_namespace_sees_that_namespace(run: Run, way: AnswersTrans
     assert "team/other" not in out
     assert "Nodes" not in out
     assert "pumice-visibility-viewer" in out
+
+
+def test_all_namespaces_are_asked_for_alone_if_the_user_wants_all(
+    run: Run, way: AnswersTransport
+) -> None:
+    way.forbidden = {"pendingjobs"}
+    code, out, _ = run("top", "--once", "-A")
+    assert code == 0
+    assert "waiting" not in out
+    assert "pumice-visibility-viewer" in out
+    assert not any("namespaces/" in request.path for request in way.asked)
+
+
+def test_another_form_holds_the_objects_of_one_picture(run: Run) -> None:
+    names = run("top", "-o", "name")[1].splitlines()
+    assert names[0] == "queuetree.visibility.pumice.dev/root"
+    assert names[3:7] == [
+        "pendingjob.visibility.pumice.dev/train",
+        "pendingjob.visibility.pumice.dev/tune",
+        "pendingjob.visibility.pumice.dev/other",
+        "runningjob.visibility.pumice.dev/big",
+    ]
+    whole = json.loads(run("top", "-o", "json")[1])
+    assert (whole["kind"], whole["apiVersion"], len(whole["items"])) == ("List", "v1", len(names))
+    kinds = [item["kind"] for item in whole["items"]]
+    assert list(dict.fromkeys(kinds)) == ["QueueTree", "PendingJob", "RunningJob", "NodeUse"]
+    assert yaml.safe_load(run("top", "-o", "yaml")[1]) == whole
+
+
+def test_a_form_of_what_the_user_may_not_see_says_what_is_missing(
+    run: Run, way: AnswersTransport
+) -> None:
+    way.forbidden = {"queuetrees"}
+    code, out, err = run("top", "-o", "name")
+    assert code == 0
+    assert "queuetree" not in out
+    assert "pendingjob" in out
+    assert err.startswith("note: ")
+    assert err.count("\n") == 1
+
+
+def test_a_wide_picture_has_every_row(run: Run, way: AnswersTransport) -> None:
+    way.jobs = tuple(
+        replace(way.jobs[0], metadata=ObjectMeta(name=f"j{at}", namespace="default"))
+        for at in range(200)
+    )
+    assert len(section(run("top", "--once")[1], "Waiting")) < 200
+    assert len(section(run("top", "-o", "wide")[1], "Waiting")) == 200
 
 
 def test_a_service_without_nodes_and_running_jobs_is_enough(

@@ -122,6 +122,14 @@ def test_a_job_that_no_node_is_large_enough_for_never_starts_and_why():
     assert "cpu" in found.unknown
 
 
+def test_pods_that_are_imagined_are_not_named():
+    conf = CONF.replace("{name: overcommit}", "{name: proportion}")
+    world = Cluster(conf).queue("small", capability={"cpu": "4"}).node("n1", cpu="64")
+    lasting(world, "wide", 10, pods=2, queue="small", minResources={"cpu": "16"})
+    found = asked(world)["ns/wide"]
+    assert "quota: queue small has no share left for one of its pods" in found.unknown
+
+
 def test_a_job_behind_one_that_runs_for_weeks_is_not_within_seven_days():
     world = Cluster(CONF).node("n1", cpu="4")
     running(world, "long", 30 * 86_400, "n1")

@@ -1,10 +1,11 @@
 """Lives of jobs: what is said of one whose objects are there no more."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
-from pumice.events import CloudEvent, JobPhaseChanged
+from pumice.events import CloudEvent, GangAdmitted, JobPhaseChanged
 from services.visibility.timelines import Known, timeline
 
 AT_S = 1e9
@@ -19,7 +20,7 @@ def phases(*names: str) -> list[CloudEvent]:
             source="test",
             type="dev.pumice.job.phase",
             subject="ns/train",
-            time=datetime.fromtimestamp(AT_S - number, tz=timezone.utc),
+            time=datetime.fromtimestamp(AT_S - number, tz=UTC),
             data=JobPhaseChanged(job="ns/train", uid="u1", phase=name, queue="q"),
         )
         for number, name in enumerate(reversed(names))
@@ -44,6 +45,18 @@ def test_a_job_whose_group_is_about_to_be_made_is_not_gone() -> None:
     found = timeline("ns", "train", phases("Pending"), Known(), AT_S + 1)
     assert found is not None
     assert not found.gone
+
+
+def test_a_wait_that_ended_at_once_has_lasted_no_time_and_one_that_goes_on_has_no_end() -> None:
+    (new,) = phases("Pending")
+    admitted = replace(
+        new, data=GangAdmitted(gang="ns/train-u1", uid="g1", queue="q", job="ns/train")
+    )
+    for events, lasted in (([new, admitted], 0.0), ([new], None)):
+        found = timeline("ns", "train", events, Known(), LATE_S)
+        assert found is not None
+        waits = [entry.seconds for entry in found.entries if entry.what == "Waits"]
+        assert waits == [lasted]
 
 
 @pytest.mark.parametrize("last", ["Completed", "Aborted", "Restarting"])

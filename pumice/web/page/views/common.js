@@ -44,6 +44,8 @@ const badge = (text) => h("span", { class: "badge", "data-gate": text }, text ||
 const queueLink = (name) => link(["queues", name], name);
 const plain = (kind, text) => h("span", { class: kind, title: text }, text);
 
+const startOf = (start) => (start?.median ? until(start.median) : start?.unknown || "–");
+
 /** Return a list of jobs that wait. */
 export const pendingList = (label) => new VirtualList({
   label, kind: "pending", key: keyOf, open: openJob,
@@ -51,7 +53,7 @@ export const pendingList = (label) => new VirtualList({
   fill: (job) => [
     job.position || "–", jobLink(job), queueLink(job.queue), badge(job.gate),
     plain("why", job.message || job.shortages?.map(shortage).join("; ") || "–"),
-    since(job.waitingSince), plain("start", job.expectedStart?.unknown || until(job.expectedStart?.median)),
+    since(job.waitingSince), plain("start", startOf(job.expectedStart)),
     until(job.expectedStart?.latest),
   ],
 });
