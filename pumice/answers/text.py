@@ -28,8 +28,6 @@ _ENOUGH: Final = 10
 """Of a unit so many are told without the next smaller one."""
 _WORDS: Final = {"Passed": "passed", "Failed": "FAILED", "NotReached": "not reached"}
 _NONE: Final = "-"
-_OVER: Final = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
-"""Phases of jobs in which no wait goes on, as in `pumice.trace`, which takes long to import."""
 
 
 def span(seconds: float) -> str:
@@ -227,16 +225,15 @@ def timeline(answer: Timeline, now_s: float) -> str:
     gone = "gone, deleted while " * answer.gone
     lines = [f"{answer.metadata.key}: {gone}{answer.phase or 'unknown'}{queue}"]
     own = answer.metadata.name
-    lasting = not answer.gone and answer.phase not in _OVER
-    lines += [_entry(entry, own, now_s, lasting=lasting) for entry in answer.entries]
+    lines += [_entry(entry, own, now_s) for entry in answer.entries]
     if answer.hidden_pods:
         lines.append(f"  … {answer.hidden_pods} pods are left out")
     return "\n".join(lines) + "\n"
 
 
-def _entry(entry: TimelineEntry, own: str, now_s: float, *, lasting: bool) -> str:
+def _entry(entry: TimelineEntry, own: str, now_s: float) -> str:
     lasted = "" if entry.seconds is None else span(entry.seconds)
-    if lasting and entry.what == "Waits" and entry.seconds is None:
+    if entry.goes_on:
         lasted = f">{since(entry.at, now_s)}"
     mark = "~" * entry.approximate
     about = "" if entry.about.name == own else f"{entry.about.kind.lower()}/{entry.about.name}"

@@ -7,6 +7,8 @@ group and pods, with times in whole seconds.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from pumice.events import CloudEvent
 from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
@@ -98,11 +100,14 @@ def timeline(
     phase, _, queue = root.detail.partition(", queue ")
     if not queue and phase.startswith("queue "):
         phase, queue = "", phase.removeprefix("queue ")
+    gone = _is_gone(phase, mine, known, now_s)
+    if gone:
+        entries = [replace(each, goes_on=False) for each in entries]
     return Timeline(
         metadata=ObjectMeta(name=name, namespace=namespace),
         queue=queue,
         phase=phase,
-        gone=_is_gone(phase, mine, known, now_s),
+        gone=gone,
         entries=tuple(sorted(entries, key=lambda each: (each.at, _RANKS.index(each.what)))),
         hidden_pods=max(0, len(pods) - PODS_MAX),
     )
@@ -175,11 +180,11 @@ def _entry(
     message: str | None = None,
 ) -> TimelineEntry:
     end = span.end if ends is None else ends
-    is_moment = end == span.start and what != "Waits"  # one that has ended at once goes on else
-    lasted = None if end is None or is_moment else round(end - span.start, 3)
+    lasted = None if end is None or end == span.start else round(end - span.start, 3)
     return TimelineEntry(
         at=times.format_micro(span.start),
         seconds=lasted,
+        goes_on=what == "Waits" and end is None,
         approximate=not span.exact,
         what=what,
         about=about,

@@ -20,18 +20,24 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 
+QueueName = Annotated[str, doc("Name of the queue.")]
+GroupName = Annotated[str, doc("Name of the PodGroup, which need not be that of the Job.")]
+Priority = Annotated[int, doc("Value of the PriorityClass.")]
+Words = Annotated[str, doc("What the scheduler says, for a person.")]
+
+
 class ObjectRef(View, frozen=True, kw_only=True):
     """Kind and name of an object that an answer speaks of."""
 
     kind: Annotated[str, doc("Job, PodGroup, Pod, Queue, Node or the kind of another owner.")]
-    namespace: str = ""
-    name: str
+    namespace: Annotated[str, doc("Empty for an object of the cluster.")] = ""
+    name: Annotated[str, doc("Name of the object.")]
 
 
 class ResourceShortage(View, frozen=True, kw_only=True):
     """A resource that is short, and by how much."""
 
-    resource: str
+    resource: Annotated[str, doc("Name of the resource.")]
     requested: Annotated[str, doc("What the gate looked for: one pod, or a job's minimum.")]
     free: Annotated[str, doc("What is left: on the node with most, in queue, cluster or quota.")]
 
@@ -39,17 +45,19 @@ class ResourceShortage(View, frozen=True, kw_only=True):
 class NodesReason(View, frozen=True, kw_only=True):
     """A reason why nodes do not take a pod, and how many nodes have it."""
 
-    reason: str
-    nodes: int
+    reason: Annotated[str, doc("Why these nodes take no pod of the job.")]
+    nodes: Annotated[int, doc("How many nodes have that reason.")]
 
 
 class Holder(View, frozen=True, kw_only=True):
     """A job that holds some of what another one waits for."""
 
-    job: ObjectRef
-    queue: str = ""
+    job: Annotated[ObjectRef, doc("The job that holds it.")]
+    queue: QueueName = ""
     holds: Annotated[dict[str, str], doc("Resource name → quantity, of the short resources.")]
-    expected_end: Timestamp | None = None
+    expected_end: Annotated[
+        Timestamp | None, doc("When it is expected to end; empty: not known.")
+    ] = None
 
 
 class ExpectedStart(View, frozen=True, kw_only=True):
@@ -71,54 +79,64 @@ class PendingJob(View, frozen=True, kw_only=True):
     metadata: Annotated[
         ObjectMeta, doc("The name is that of the Job, or of a PodGroup that no Job owns.")
     ]
-    owner: ObjectRef
-    pod_group: str = ""
-    queue: str
+    owner: Annotated[ObjectRef, doc("The Job, or what else the PodGroup belongs to.")]
+    pod_group: GroupName = ""
+    queue: QueueName
     position: Annotated[int, doc("Place in its queue's line, from 1; 0 while not ranked.")] = 0
-    priority: int = 0
+    priority: Priority = 0
     gate: Annotated[
         str, doc("The first gate that stops it: enqueue, queue, quota, gang, predicate, …")
     ] = ""
-    message: str = ""
-    shortages: tuple[ResourceShortage, ...] = ()
-    waiting_since: Timestamp | None = None
+    message: Words = ""
+    shortages: Annotated[
+        tuple[ResourceShortage, ...], doc("Resources that are short at that gate.")
+    ] = ()
+    waiting_since: Annotated[Timestamp | None, doc("Since when it waits.")] = None
     decided_at: Annotated[
         Timestamp | None,
         doc("When the leading scheduler decided so; empty: the gate is that of a session here."),
     ] = None
-    expected_start: ExpectedStart | None = None
+    expected_start: Annotated[
+        ExpectedStart | None, doc("When it is expected to start; empty: not known yet.")
+    ] = None
 
 
 class Finding(View, frozen=True, kw_only=True):
     """A session on the state of a moment that finds another gate than the leader has said."""
 
-    at: Timestamp
+    at: Annotated[Timestamp, doc("Time of the state that it goes by.")]
     gate: Annotated[str, doc("Empty: nothing stops the job any longer.")] = ""
-    message: str = ""
+    message: Words = ""
 
 
 class Gate(View, frozen=True, kw_only=True):
     """One gate on the way of a job to its nodes."""
 
-    name: str
+    name: Annotated[str, doc("Name of the gate, as in docs/observing.md.")]
     state: Annotated[str, doc("Passed, Failed or NotReached.")]
-    message: str = ""
+    message: Words = ""
 
 
 class Explanation(View, frozen=True, kw_only=True):
     """The whole answer for one job: each gate, nodes by reason, holders, and what would help."""
 
     metadata: ObjectMeta
-    about: ObjectRef
-    pod_group: str = ""
-    queue: str = ""
+    about: Annotated[ObjectRef, doc("The Job, PodGroup or pod that was asked about.")]
+    pod_group: GroupName = ""
+    queue: QueueName = ""
     phase: Annotated[str, doc("Phase of the PodGroup, or of the pod.")] = ""
-    position: int = 0
-    gates: tuple[Gate, ...] = ()
+    position: Annotated[int, doc("Place in its queue's line, from 1; 0 while not ranked.")] = 0
+    gates: Annotated[tuple[Gate, ...], doc("Gates in the order in which a job meets them.")] = ()
     nodes: Annotated[int, doc("Nodes that were looked at.")] = 0
-    reasons: tuple[NodesReason, ...] = ()
-    shortages: tuple[ResourceShortage, ...] = ()
-    holders: tuple[Holder, ...] = ()
+    reasons: Annotated[
+        tuple[NodesReason, ...], doc("Why nodes take none of its pods, with their number.")
+    ] = ()
+    shortages: Annotated[
+        tuple[ResourceShortage, ...], doc("Resources that are short at the gate that stops it.")
+    ] = ()
+    holders: Annotated[
+        tuple[Holder, ...], doc("Jobs that hold what is short, those that hold most first.")
+    ] = ()
     hidden_holders: Annotated[int, doc("Holders in namespaces that the asker may not see.")] = 0
     remaining_holders: Annotated[int, doc("Holders beyond those that hold most, not named.")] = 0
     would_help: Annotated[tuple[str, ...], doc("Changes of which each would open the gate.")] = ()
@@ -136,41 +154,43 @@ class Explanation(View, frozen=True, kw_only=True):
             "What a session here finds since, if that is another gate; holders and help follow it."
         ),
     ] = None
-    expected_start: ExpectedStart | None = None
+    expected_start: Annotated[
+        ExpectedStart | None, doc("When it is expected to start; empty: not known yet.")
+    ] = None
 
 
 class QueueResource(View, frozen=True, kw_only=True):
     """One resource of a queue; an empty amount means that none is set."""
 
-    resource: str
-    deserved: str = ""
-    guarantee: str = ""
-    capability: str = ""
-    allocated: str = "0"
+    resource: Annotated[str, doc("Name of the resource.")]
+    deserved: Annotated[str, doc("What the plugin that shares the cluster gives it.")] = ""
+    guarantee: Annotated[str, doc("What is kept for it.")] = ""
+    capability: Annotated[str, doc("What it never exceeds.")] = ""
+    allocated: Annotated[str, doc("What its pods on nodes hold.")] = "0"
     inqueue: Annotated[str, doc("Asked for by admitted jobs whose pods are not all placed.")] = "0"
     pending: Annotated[str, doc("Asked for by jobs that are not admitted.")] = "0"
-    overused: bool = False
+    overused: Annotated[bool, doc("Whether it holds more than it deserves.")] = False
 
 
 class QueueTree(View, frozen=True, kw_only=True):
     """One queue of the tree; a list holds each queue behind its parent."""
 
     metadata: ObjectMeta
-    parent: str = ""
-    depth: int = 0
-    children: tuple[str, ...] = ()
-    state: str = ""
-    weight: int = 1
-    running_jobs: int = 0
-    inqueue_jobs: int = 0
-    pending_jobs: int = 0
-    resources: tuple[QueueResource, ...] = ()
+    parent: Annotated[str, doc("Name of the queue above it; empty at the root.")] = ""
+    depth: Annotated[int, doc("Queues above it.")] = 0
+    children: Annotated[tuple[str, ...], doc("Names of the queues right below it.")] = ()
+    state: Annotated[str, doc("Open, Closed, Closing or Unknown.")] = ""
+    weight: Annotated[int, doc("Its share beside the queues of the same parent.")] = 1
+    running_jobs: Annotated[int, doc("Jobs with pods on nodes, with those of queues below.")] = 0
+    inqueue_jobs: Annotated[int, doc("Jobs that are admitted and have not started.")] = 0
+    pending_jobs: Annotated[int, doc("Jobs that are not admitted.")] = 0
+    resources: Annotated[tuple[QueueResource, ...], doc("Its amounts of each resource.")] = ()
 
 
 class AddedNodes(View, frozen=True, kw_only=True):
     """Nodes to imagine: like one that is there, or of a form of their own."""
 
-    count: int = 1
+    count: Annotated[int, doc("How many, 1 at least.")] = 1
     like: Annotated[str, doc("Name of a node that is there.")] = ""
     template: Node | None = None
 
@@ -180,32 +200,32 @@ class WhatIfSpec(View, frozen=True, kw_only=True):
 
     job: Job | None = None
     queue: Queue | None = None
-    add_nodes: tuple[AddedNodes, ...] = ()
-    drain_nodes: tuple[str, ...] = ()
+    add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
+    drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
 
 
 class TaskPlacement(View, frozen=True, kw_only=True):
     """Pods of one task of the imagined job on one node."""
 
-    task: str
-    node: str
-    pods: int
+    task: Annotated[str, doc("Name of the task in the Job.")]
+    node: Annotated[str, doc("Name of the node.")]
+    pods: Annotated[int, doc("How many of its pods go there.")]
 
 
 class EvictedPod(View, frozen=True, kw_only=True):
     """A pod that would have to go."""
 
-    namespace: str
-    name: str
-    job: str = ""
-    queue: str = ""
+    namespace: Annotated[str, doc("Namespace of the pod.")]
+    name: Annotated[str, doc("Name of the pod.")]
+    job: Annotated[str, doc("Name of its Job, or of its PodGroup without one.")] = ""
+    queue: QueueName = ""
 
 
 class Delay(View, frozen=True, kw_only=True):
     """A waiting job that would start later."""
 
-    job: ObjectRef
-    queue: str = ""
+    job: Annotated[ObjectRef, doc("The job that starts later.")]
+    queue: QueueName = ""
     seconds: Annotated[
         float | None, doc("By how much, in half of the forecasts; empty if that is not known.")
     ] = None
@@ -214,8 +234,8 @@ class Delay(View, frozen=True, kw_only=True):
 class LosingJob(View, frozen=True, kw_only=True):
     """A job with pods on drained nodes for which there is no place elsewhere."""
 
-    job: ObjectRef
-    queue: str = ""
+    job: Annotated[ObjectRef, doc("The job that loses pods.")]
+    queue: QueueName = ""
     pods: Annotated[int, doc("How many of its pods have no place.")] = 0
     stops: Annotated[bool, doc("Whether fewer are left than it needs at least.")] = False
 
@@ -223,65 +243,74 @@ class LosingJob(View, frozen=True, kw_only=True):
 class WhatIfStatus(View, frozen=True, kw_only=True):
     """The decision of the engine on a copy of the cluster with the change."""
 
-    starts_now: bool
+    starts_now: Annotated[bool, doc("Whether the job starts in the next cycle.")]
     gate: Annotated[str, doc("The first gate that stops the job; empty if it starts.")] = ""
-    message: str = ""
-    shortages: tuple[ResourceShortage, ...] = ()
-    placements: tuple[TaskPlacement, ...] = ()
-    evictions: tuple[EvictedPod, ...] = ()
+    message: Words = ""
+    shortages: Annotated[
+        tuple[ResourceShortage, ...], doc("Resources that are short at that gate.")
+    ] = ()
+    placements: Annotated[tuple[TaskPlacement, ...], doc("Where its pods go.")] = ()
+    evictions: Annotated[tuple[EvictedPod, ...], doc("Pods that have to go.")] = ()
     starting: Annotated[
         tuple[ObjectRef, ...], doc("Waiting jobs that would start with the changed queue or nodes.")
     ] = ()
-    delays: tuple[Delay, ...] = ()
+    delays: Annotated[
+        tuple[Delay, ...], doc("Jobs that would start now, and do not with the change.")
+    ] = ()
     drained_pods: Annotated[
         int, doc("Pods of jobs on the drained nodes: they are among the evictions.")
     ] = 0
     unplaced_pods: Annotated[int, doc("How many of these find no place on other nodes now.")] = 0
-    losing: tuple[LosingJob, ...] = ()
+    losing: Annotated[
+        tuple[LosingJob, ...], doc("Jobs with pods on drained nodes without a place elsewhere.")
+    ] = ()
     hidden: Annotated[
         int, doc("Evictions, jobs and delays in namespaces that the asker may not see.")
     ] = 0
     remaining: Annotated[
         dict[str, int], doc("List of this answer → how many more it has than it names.")
     ] = field(default_factory=dict)
-    expected_start: ExpectedStart | None = None
-    decided_in_ms: float = 0.0
+    expected_start: Annotated[
+        ExpectedStart | None, doc("When the job starts that does not start now.")
+    ] = None
+    decided_in_ms: Annotated[float, doc("How long the decision took, in milliseconds.")] = 0.0
 
 
 class WhatIf(View, frozen=True, kw_only=True):
     """A question (`spec`) and its answer (`status`); create only, like a SubjectAccessReview."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: WhatIfSpec
-    status: WhatIfStatus | None = None
+    spec: Annotated[WhatIfSpec, doc("The question.")]
+    status: Annotated[WhatIfStatus | None, doc("The answer.")] = None
 
 
 class TimelineEntry(View, frozen=True, kw_only=True):
     """One thing that happened to a job, or one span of waiting or running."""
 
-    at: Timestamp
+    at: Annotated[Timestamp, doc("When it happened, or began.")]
     seconds: Annotated[
         float | None, doc("How long it lasted; empty for a moment, and for what goes on.")
     ] = None
+    goes_on: Annotated[bool, doc("Whether it is a wait that has no end yet.")] = False
     approximate: Annotated[bool, doc("Whether the time is known to the second only.")] = False
     what: Annotated[
         str,
         doc("Created, Admitted, Waits, Placed, Bound, Running, Evicted, Phase, Ended."),
     ]
-    about: ObjectRef
-    message: str = ""
+    about: Annotated[ObjectRef, doc("The job, or one of its pods.")]
+    message: Annotated[str, doc("Why, or what became of it, for a person.")] = ""
 
 
 class Timeline(View, frozen=True, kw_only=True):
     """A job's life so far, for as long as its events are kept."""
 
     metadata: ObjectMeta
-    queue: str = ""
-    phase: str = ""
+    queue: QueueName = ""
+    phase: Annotated[str, doc("Phase of the Job, the last one that is known.")] = ""
     gone: Annotated[
         bool, doc("Whether the job was deleted in that phase; what is told is from its events.")
     ] = False
-    entries: tuple[TimelineEntry, ...] = ()
+    entries: Annotated[tuple[TimelineEntry, ...], doc("What happened, the oldest first.")] = ()
     hidden_pods: Annotated[int, doc("Pods that are left out of a long answer.")] = 0
 
 
@@ -291,27 +320,29 @@ class RunningJob(View, frozen=True, kw_only=True):
     metadata: Annotated[
         ObjectMeta, doc("The name is that of the Job, or of a PodGroup that no Job owns.")
     ]
-    owner: ObjectRef
-    pod_group: str = ""
-    queue: str
-    priority: int = 0
+    owner: Annotated[ObjectRef, doc("The Job, or what else the PodGroup belongs to.")]
+    pod_group: GroupName = ""
+    queue: QueueName
+    priority: Priority = 0
     pods: Annotated[int, doc("Pods that hold a place on a node.")] = 0
-    min_available: int = 0
+    min_available: Annotated[int, doc("Pods that it needs at least.")] = 0
     nodes: Annotated[int, doc("Nodes on which these pods are.")] = 0
     allocated: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
         default_factory=dict
     )
-    running_since: Timestamp | None = None
-    expected_end: Timestamp | None = None
+    running_since: Annotated[Timestamp | None, doc("Since when pods of it run.")] = None
+    expected_end: Annotated[
+        Timestamp | None, doc("When it is expected to end; empty: not known.")
+    ] = None
 
 
 class NodeUse(View, frozen=True, kw_only=True):
     """How full one node is, as the scheduler counts it."""
 
     metadata: ObjectMeta
-    ready: bool = True
-    unschedulable: bool = False
-    pods: int = 0
+    ready: Annotated[bool, doc("Whether the node is ready.")] = True
+    unschedulable: Annotated[bool, doc("Whether it takes no more pods.")] = False
+    pods: Annotated[int, doc("Pods that hold a place on it.")] = 0
     allocatable: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
         default_factory=dict
     )
@@ -326,4 +357,4 @@ class Change(View, frozen=True, kw_only=True):
     resources: Annotated[
         tuple[str, ...], doc("pendingjobs, runningjobs, queuetrees or nodeuses.")
     ] = ()
-    entry: TimelineEntry | None = None
+    entry: Annotated[TimelineEntry | None, doc("What happened.")] = None

@@ -194,7 +194,8 @@ class WorldAnswers(Answers, LiveAnswers):
         self.world = world
         self._streams: set[tuple[str, asyncio.Queue[Change | None]]] = set()
         self._recent: list[Change] = []
-        self.waits_on = self.gone = False  # of lives: the last wait goes on, the job was deleted
+        self.waits_on = False  # the last wait of a life goes on
+        self.gone = False
 
     async def pending_jobs(self, namespace="", *, queue=""):
         """Return jobs that wait."""
@@ -268,6 +269,7 @@ class WorldAnswers(Answers, LiveAnswers):
             TimelineEntry(
                 at=self.world.at(begun + 1500),
                 seconds=None if self.waits_on else 2100,
+                goes_on=self.waits_on,
                 what="Waits",
                 about=about,
                 message=found.message,

@@ -46,9 +46,7 @@ def test_a_wait_that_goes_on_has_lasted_until_now(page, small):
     assert page.run(width, second) > page.run(width, first) > 0
 
 
-def test_a_job_that_was_deleted_is_gone_and_waits_no_longer(page, small):
-    small.answers.waits_on = small.answers.gone = True
+def test_a_job_that_was_deleted_is_gone(page, small):
+    small.answers.gone = True
     opened(page, small)
     page.shows("gone, deleted while Pending")
-    [_, second] = page.all("li.entry.waits")
-    assert second.find_element("css selector", ".lasted").text == ""

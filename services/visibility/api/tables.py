@@ -193,7 +193,9 @@ def _entries(timeline: Timeline) -> Iterable[_EntryRow]:
     return (_EntryRow(timeline, entry) for entry in timeline.entries)
 
 
-def _lasted(row: _EntryRow, _: float) -> str:
+def _lasted(row: _EntryRow, now: float) -> str:
+    if row.entry.goes_on:
+        return f">{_since(row.entry.at, now)}"
     return "" if row.entry.seconds is None else age(row.entry.seconds)
 
 

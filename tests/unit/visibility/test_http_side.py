@@ -1,8 +1,11 @@
 """Users, rights, forms and documents of the aggregated API, without a server."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from services.visibility.api import discovery, hiding, openapi, requests, rights, tables
 from services.visibility.api.requests import Form
@@ -192,6 +195,20 @@ def test_each_reference_of_a_document_leads_somewhere(made, root):
     assert found <= known.keys()
 
 
+def fields_without_words(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield fields that `kubectl explain` tells nothing of, but for those of Job and Queue."""
+    for name, field in schema.get("properties", {}).items():
+        if not field.get("description"):
+            yield f"{path}.{name}"
+        if path != "WhatIf.spec" or name not in {"job", "queue"}:
+            yield from fields_without_words(field.get("items", field), f"{path}.{name}")
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.name)
+def test_each_field_is_explained(resource):
+    assert list(fields_without_words(openapi.schema(resource), resource.kind)) == []
+
+
 def test_a_what_if_may_hold_any_field_of_a_job_and_no_field_that_it_does_not_have():
     what_if = find("whatifs")
     assert what_if is not None
@@ -271,6 +288,10 @@ def test_a_timeline_has_a_row_per_entry_and_an_explanation_one_per_gate():
     rows = tables.table(timelines, [lived("n", "j")], now=NOW)["rows"]
     assert [row["cells"][3] for row in rows] == ["Created", "Waits"]
     assert rows[1]["cells"][2] == "1m15s"
+    life = lived("n", "j")
+    waits = replace(life.entries[1], seconds=None, goes_on=True)
+    rows = tables.table(timelines, [replace(life, entries=(waits,))], now=NOW + 75.0)["rows"]
+    assert rows[0]["cells"][2] == ">1m15s"
     rows = tables.table(explanations, [explained("n", "j", held_in=[])], now=NOW)["rows"]
     assert [row["cells"][4] for row in rows] == ["Passed", "Failed"]
 

@@ -47,16 +47,21 @@ def test_a_job_whose_group_is_about_to_be_made_is_not_gone() -> None:
     assert not found.gone
 
 
-def test_a_wait_that_ended_at_once_has_lasted_no_time_and_one_that_goes_on_has_no_end() -> None:
+@pytest.mark.parametrize(
+    ("is_admitted", "now_s", "goes_on"),
+    [(False, AT_S + 1, True), (True, AT_S + 1, False), (False, LATE_S, False)],
+    ids=["it waits", "it was admitted at once", "it is gone"],
+)
+def test_a_wait_goes_on_until_its_end_or_that_of_the_job(
+    is_admitted: bool, now_s: float, goes_on: bool
+) -> None:
     (new,) = phases("Pending")
-    admitted = replace(
-        new, data=GangAdmitted(gang="ns/train-u1", uid="g1", queue="q", job="ns/train")
-    )
-    for events, lasted in (([new, admitted], 0.0), ([new], None)):
-        found = timeline("ns", "train", events, Known(), LATE_S)
-        assert found is not None
-        waits = [entry.seconds for entry in found.entries if entry.what == "Waits"]
-        assert waits == [lasted]
+    gang = GangAdmitted(gang="ns/train-u1", uid="g1", queue="q", job="ns/train")
+    events = [new, *([replace(new, data=gang)] if is_admitted else [])]
+    found = timeline("ns", "train", events, Known(), now_s)
+    assert found is not None
+    (wait,) = (entry for entry in found.entries if entry.what == "Waits")
+    assert (wait.seconds, wait.goes_on) == (None, goes_on)
 
 
 @pytest.mark.parametrize("last", ["Completed", "Aborted", "Restarting"])

@@ -7,8 +7,6 @@ import { get, path } from "../server.js";
 const SIGNS = { Passed: "✓", Failed: "✕", NotReached: "·" };
 const REST_MS = 1000;
 const AWAY_MS = 5000;
-/** Phases in which no wait goes on. */
-const OVER = new Set(["Completed", "Failed", "Terminated", "Aborted"]);
 
 /** The page of a job, asked for again when lists change. */
 export class Job {
@@ -130,9 +128,7 @@ function help(said) {
 function lived(life) {
   const entries = life.entries ?? [];
   const begin = moment(entries[0]?.at);
-  const goesOn = !life.gone && !OVER.has(life.phase);
-  const lasted = (entry) =>
-    entry.seconds ?? (goesOn && entry.what === "Waits" ? (Date.now() - moment(entry.at)) / 1000 : null);
+  const lasted = (entry) => (entry.goesOn ? (Date.now() - moment(entry.at)) / 1000 : entry.seconds);
   const ends = entries.map((entry) => moment(entry.at) + 1000 * (lasted(entry) ?? 0));
   const whole = Math.max(1, Math.max(...ends) - begin);
   const each = (entry) => h("li", { class: `entry ${entry.what.toLowerCase().replace(/[^a-z]/g, "")}` },
@@ -141,7 +137,7 @@ function lived(life) {
     h("span", { class: "span", "aria-hidden": "true" }, h("i", { vars: {
       left: `${(100 * (moment(entry.at) - begin)) / whole}%`, width: `${(100000 * (lasted(entry) ?? 0)) / whole}%`,
     } })),
-    h("span", { class: "lasted" }, lasted(entry) == null ? "" : `${entry.seconds == null ? "> " : ""}${duration(lasted(entry))}`),
+    h("span", { class: "lasted" }, lasted(entry) == null ? "" : `${entry.goesOn ? "> " : ""}${duration(lasted(entry))}`),
     h("span", { class: "said" }, entry.about?.kind === "Pod" ? `${entry.about.name} ` : "", entry.message ?? ""));
   const hidden = life.hiddenPods ? h("p", { class: "quiet" }, `${life.hiddenPods} pods are left out`) : null;
   return [section(`Timeline${life.phase ? ` · ${life.gone ? "gone, deleted while " : ""}${life.phase}` : ""}`, entries.length ? h("ol", { class: "timeline" }, entries.map(each)) : null, hidden)];
