@@ -1,0 +1,185 @@
+"""What users ask about jobs and queues, answered by the real services behind the real API server.
+
+Answers follow what has happened within a moment, so a story waits for each of them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shared.api.time import parse
+from shared.api.visibility import API_VERSION
+from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
+from tests.integration.scenarios.scene import Object, Scene, task
+from tests.support import world
+from tests.support.api import ApiError
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+scenarios = Scenarios()
+ROOT = f"/apis/{API_VERSION}"
+STATED_S = 240
+
+
+async def answer(scene: Scene, place: str, accept: Callable[[Object], Any]) -> Object:
+    """Wait for an answer that is accepted; `place` is below the namespace, or begins with `/`."""
+    url = f"{ROOT}{place}" if place[0] == "/" else f"{ROOT}/namespaces/{scene.namespace}/{place}"
+    seen: Object | str = ""
+
+    async def found() -> Object | None:
+        nonlocal seen
+        try:
+            seen = await scene.api.request("GET", url)
+        except ApiError as error:
+            seen = str(error)
+            if error.status not in {404, 503}:  # not known yet, or not synced
+                raise
+            return None
+        return seen if accept(seen) else None
+
+    told: Object = await scene.wait(found, lambda: f"{place}, it says {seen}")
+    return told
+
+
+async def imagined(scene: Scene, job: Object, accept: Callable[[Object], Any]) -> Object:
+    """Ask what would happen to a job until the answer is accepted; return the answer."""
+    seen: Object = {}
+
+    async def found() -> Object | None:
+        nonlocal seen
+        body = {"apiVersion": API_VERSION, "kind": "WhatIf", "spec": {"job": job}}
+        made = await scene.api.request("POST", f"{ROOT}/namespaces/{scene.namespace}/whatifs", body)
+        seen = made["status"]
+        return seen if accept(seen) else None
+
+    told: Object = await scene.wait(found, lambda: f"the answer to a what-if, it says {seen}")
+    return told
+
+
+async def full_queue(scene: Scene, **annotations: str) -> str:
+    """Make a queue of two CPUs whose one job holds both of them; return its name."""
+    queue = await scene.queue("q", capability={"cpu": "2"})
+    job = world.job("holder", task("a", 2, cpu="1"), queue=queue)
+    job["metadata"]["annotations"] = annotations
+    await scene.api.create("jobs", job, scene.namespace)
+    await scene.phase("holder", "Running")
+    return queue
+
+
+def failed(explanation: Object) -> list[str]:
+    """Return the gates that stop a job."""
+    return [gate["name"] for gate in explanation["gates"] if gate["state"] == "Failed"]
+
+
+@scenarios
+async def why_does_it_wait_names_gate_shortage_and_holder_until_it_starts(scene: Scene) -> None:
+    queue = await full_queue(scene)
+    await scene.submit("waits", task("a", 2, cpu="1"), queue=queue)
+    told = await answer(scene, "explanations/waits", lambda said: said.get("holders"))
+    assert failed(told) != []
+    assert told["position"] == 1
+    (short,) = [each for each in told["shortages"] if each["resource"] == "cpu"]
+    assert (short["requested"], short["free"]) == ("2", "0")
+    assert [(held["job"]["name"], held["holds"]["cpu"]) for held in told["holders"]] == [
+        ("holder", "2")
+    ]
+    assert told["wouldHelp"] != []
+    await scene.api.delete("jobs", scene.namespace, "holder")
+    await scene.phase("waits", "Running")
+    await answer(scene, "explanations/waits", lambda said: not failed(said))
+
+
+@scenarios
+async def its_place_in_line_follows_the_order_of_the_scheduler(scene: Scene) -> None:
+    queue = await full_queue(scene)
+    urgent = await scene.priority("urgent", 1000)
+    await scene.submit("early", task("a", 1, cpu="2"), queue=queue)
+    await answer(scene, "pendingjobs/early", lambda said: said.get("position") == 1)
+    await scene.submit("late", task("a", 1, cpu="2"), queue=queue, priorityClassName=urgent)
+    told = await answer(scene, f"/queues/{queue}/pendingjobs", lambda said: len(said["items"]) == 2)
+    line = [(job["metadata"]["name"], job["position"]) for job in told["items"]]
+    assert line == [("late", 1), ("early", 2)]
+
+
+@scenarios
+async def when_will_it_start_goes_by_what_the_holder_has_stated(scene: Scene) -> None:
+    """A few minutes, since a forecast looks no further ahead when many jobs have just come."""
+    queue = await full_queue(scene, **{"pumice.dev/expected-duration": f"{STATED_S}s"})
+    (begun, *_) = [pod["status"]["startTime"] for pod in (await scene.pods(2)).values()]
+    await scene.submit("waits", task("a", 1, cpu="1"), queue=queue)
+    told = await answer(
+        scene, "pendingjobs/waits", lambda said: said.get("expectedStart", {}).get("median")
+    )
+    waits_s = parse(told["expectedStart"]["median"]) - parse(begun)
+    assert 0.75 * STATED_S < waits_s < 1.5 * STATED_S
+
+
+@scenarios
+async def what_if_names_the_node_where_the_job_then_starts(scene: Scene) -> None:
+    home = await scene.node("home", cpu="2")
+    job = world.job("train", scene.at_home("a", 2, cpu="1"))
+    told = await imagined(scene, job, lambda said: said["startsNow"])
+    assert told["placements"] == [{"task": "a", "node": home, "pods": 2}]
+    await scene.api.create("jobs", job, scene.namespace)
+    await scene.phase("train", "Running")
+    pods = await scene.pods(2, phase="Running")
+    assert {pod["spec"]["nodeName"] for pod in pods.values()} == {home}
+
+
+@scenarios
+async def what_if_names_the_gate_of_a_job_that_its_queue_would_not_let_in(scene: Scene) -> None:
+    queue = await full_queue(scene)
+    job = world.job("more", task("a", 1, cpu="1"), queue=queue)
+    told = await imagined(scene, job, lambda said: not said["startsNow"])
+    assert told["gate"] != ""
+    assert "cpu" in {each["resource"] for each in told["shortages"]}
+    assert [
+        each["metadata"]["name"] for each in await scene.api.items("jobs", scene.namespace)
+    ] == ["holder"]
+
+
+@scenarios
+async def what_if_names_the_pod_that_the_job_then_evicts(scene: Scene) -> None:
+    await scene.node("home", cpu="1")
+    low, high = await scene.priority("low", 1), await scene.priority("high", 1000)
+    await scene.running("victim", scene.at_home("a", 1), priorityClassName=low)
+    job = world.job("train", scene.at_home("b", 1), priorityClassName=high)
+    told = await imagined(scene, job, lambda said: said.get("evictions"))
+    assert [pod["name"] for pod in told["evictions"]] == ["victim-a-0"]
+    await scene.api.create("jobs", job, scene.namespace)
+    await scene.phase("train", "Running")
+    await scene.phase("victim", "Pending")
+
+
+@scenarios
+async def a_queue_in_the_tree_tells_what_it_holds_and_who_waits(scene: Scene) -> None:
+    queue = await full_queue(scene)
+    await scene.submit("waits", task("a", 1, cpu="1"), queue=queue)
+    told = await answer(
+        scene,
+        f"/queuetrees/{queue}",
+        lambda said: (said.get("runningJobs"), said.get("pendingJobs")) == (1, 1),
+    )
+    assert told["parent"] == "root"
+    (cpu,) = [each for each in told["resources"] if each["resource"] == "cpu"]
+    assert (cpu["allocated"], cpu["capability"], cpu["pending"]) == ("2", "2", "1")
+
+
+@scenarios
+async def a_timeline_tells_the_life_of_a_job_and_that_it_is_gone(scene: Scene) -> None:
+    await scene.running("j", task("a", 1))
+    told = await answer(scene, "timelines/j", lambda said: said.get("phase") == "Running")
+    happened = [entry["what"] for entry in told["entries"]]
+    assert {"Created", "Admitted", "Placed", "Bound", "Running"} <= set(happened)
+    assert not told.get("gone")
+    await scene.api.delete("jobs", scene.namespace, "j")
+    told = await answer(scene, "timelines/j", lambda said: said.get("gone"))
+    assert told["phase"] == "Running"
+    assert {"Placed", "Bound"} <= {entry["what"] for entry in told["entries"]}
+
+
+@scenarios.mark()
+async def test_an_answer(playing: Playing, name: str, scenario: Scenario) -> None:
+    del scenario
+    await playing.end_of(name)
