@@ -7,6 +7,7 @@ even be read (400 instead of 422).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import cel
@@ -206,6 +207,16 @@ class Form:
         return Fault(field=path, message=message)
 
 
+def form_of(resource: Resource) -> Form:
+    """Return the form of a kind, which all servers of the process share: it never changes."""
+    return _compiled(msgspec.json.encode(resource))
+
+
+@lru_cache(maxsize=256)
+def _compiled(resource: bytes) -> Form:
+    return Form(msgspec.json.decode(resource, type=Resource))
+
+
 def strict(unknown: Sequence[str], resource: Resource) -> Failure:
     """Return the refusal of unknown fields that `fieldValidation=Strict` asks for."""
     listed = ", ".join(f'unknown field "{path}"' for path in unknown)
@@ -281,9 +292,14 @@ def _validator(resource: Resource) -> jsonschema_rs.Validator:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "properties": {"metadata": {"$ref": REFERENCE + _META}},
         "allOf": [_plain(resource.schema)],
-        "components": {"schemas": {n: _plain(s) for n, s in builtin_schemas().items()}},
+        "components": {"schemas": _plain_builtins()},
     }
     return jsonschema_rs.Draft7Validator(schema)
+
+
+@cache
+def _plain_builtins() -> dict[str, Any]:
+    return {name: _plain(schema) for name, schema in builtin_schemas().items()}
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - any JSON

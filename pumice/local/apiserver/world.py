@@ -9,7 +9,7 @@ import msgspec
 
 from pumice.local.apiserver.answers import Object, not_found
 from pumice.local.apiserver.catalogue import Catalogue, Resource
-from pumice.local.apiserver.forms import Form
+from pumice.local.apiserver.forms import Form, form_of
 from pumice.local.apiserver.store import Store
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -56,7 +56,7 @@ class World:
         place = (resource.group, resource.version, resource.plural)
         kept = self._forms.get(place)
         if kept is None or kept[0] is not resource:
-            kept = self._forms[place] = (resource, Form(resource))
+            kept = self._forms[place] = (resource, form_of(resource))
         return kept[1]
 
     def kind(self, resource_id: str) -> Resource:
