@@ -8,12 +8,14 @@ presents them). What is loaded, and when to load again, comes from a source (`sh
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import ssl
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypedDict
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -118,6 +120,8 @@ class Credentials:
         try:
             loaded = await self._source.load()
             _load_material(self.tls, loaded.access)
+            if not _needs_system_roots(self.access) and _needs_system_roots(loaded.access):
+                self.tls.load_default_certs()
         except (PumiceError, ssl.SSLError, OSError) as exc:
             self._next_load = self._clock.now() + _RETRY_LOAD_S
             self._stamps = stamps  # what is half written is read again when it is whole
@@ -138,7 +142,11 @@ def _tls_context(access: Access) -> ssl.SSLContext:
     the extensions that it asks for. Raises Rejected when a file cannot be read or used.
     """
     try:
-        context = ssl.create_default_context(**_authority(access.ca))
+        authority = _authority(access.ca)
+        if authority or _needs_system_roots(access):
+            context = ssl.create_default_context(**authority)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _load_material(context, access)
     except (ssl.SSLError, OSError, UnicodeDecodeError) as exc:
         raise Rejected(f"TLS material for {access.host} cannot be used: {exc}") from exc
@@ -147,6 +155,25 @@ def _tls_context(access: Access) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _needs_system_roots(access: Access) -> bool:
+    """Tell whether a connection may have to trust the authorities of the system.
+
+    Reading them takes 50 ms of CPU, for nothing where no TLS is spoken: without it on this machine,
+    where no proxy is asked either.
+    """
+    plain = access.host.startswith("http://") and is_loopback(access.host) and not access.proxy
+    return not access.ca and not plain
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address with its scheme is one of this machine."""
+    name = urlsplit(host).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _load_material(context: ssl.SSLContext, access: Access) -> None:

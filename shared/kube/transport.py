@@ -8,14 +8,12 @@ kept-alive connection turns out to be closed.
 
 import asyncio
 import io
-import ipaddress
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
-from shared.kube.credentials import Credentials
+from shared.kube.credentials import Credentials, is_loopback
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.wire import JSON, Request
 from shared.runtime.errors import Broken, Retryable
@@ -191,7 +189,7 @@ def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.C
     )
     return aiohttp.ClientSession(
         connector=connector,
-        trust_env=not _is_loopback(credentials.host),
+        trust_env=not is_loopback(credentials.host),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER,
@@ -201,14 +199,6 @@ def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.C
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """Return a body as aiohttp takes it without a warning: beyond 1 MiB in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
-
-
-def _is_loopback(host: str) -> bool:
-    name = urlsplit(host).hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _text(exc: Exception) -> str:
