@@ -10,12 +10,13 @@ scheduler; only Kubernetes and NATS are absent. It needs the services (`pip inst
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Self
 
 import msgspec
 
 from pumice.plugins import Plugin
-from services.scheduler.config import SchedulerConfig
+from services.scheduler.config import DEFAULT_TEXT, SchedulerConfig
 from services.scheduler.decide import configure, decide, open_session
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Plan
@@ -43,8 +44,10 @@ class Cluster:
         self.failures: list[PluginFailure] = []
         """Failures of the plugins so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
-        text = () if conf is None else (conf,)
-        self.config: SchedulerConfig = configure(*text, plugins=self.plugins)
+        text = DEFAULT_TEXT if conf is None else conf
+        self.config: SchedulerConfig = (
+            configure(text, plugins=self.plugins) if plugins else _configured(text)
+        )
         self.cycle = 0
         if queue:
             self.queue("default")
@@ -237,6 +240,12 @@ def evictions_of(plan: Plan) -> dict[str, str]:
 def phase_in(plan: Plan, name: str) -> str | None:
     """Return the phase that a plan wants for a PodGroup, None when it wants nothing."""
     return next((g.phase for g in plan.podgroups if g.key == f"ns/{name}"), None)
+
+
+@lru_cache(maxsize=64)
+def _configured(text: str) -> SchedulerConfig:
+    """Return what a text says to the built-in plugins: many tests share one, and YAML is slow."""
+    return configure(text)
 
 
 def _resources(more: dict[str, str]) -> dict[str, str]:

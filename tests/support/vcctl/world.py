@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -42,8 +43,14 @@ def objects(now_s: float) -> list[dict]:
         at = dt.datetime.fromtimestamp(int(now_s) + int(match[1]), dt.UTC)
         return f'"{at:%Y-%m-%dT%H:%M:%SZ}"'
 
+    return json.loads(MOMENT.sub(moment, _template()))
+
+
+@cache
+def _template() -> str:
+    """Return the world as JSON whose moments are still to be set; YAML takes long to read."""
     text = (Path(__file__).parent / "world.yaml").read_text("utf-8")
-    return json.loads(MOMENT.sub(moment, json.dumps(yaml.safe_load(text))))
+    return json.dumps(yaml.safe_load(text))
 
 
 def answer(items: list[dict], method: str, path: str, query: dict[str, str]) -> tuple[int, dict]:
