@@ -1,5 +1,6 @@
 """Marks tests by their folder and offers the servers of `tests.support.stack` to all of them."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -62,6 +63,12 @@ def pytest_xdist_make_scheduler(
     if config.getvalue("dist") == "loadfile":
         return ByControlPlane(config, log)
     return None
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector look at what the tests make, not at the tests: they stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def folder_of(file: Path) -> str:

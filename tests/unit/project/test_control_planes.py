@@ -9,10 +9,13 @@ INTEGRATION = Path(__file__).parents[2] / "integration"
 
 
 def scopes(file: Path) -> set[str]:
-    """Return the scopes of the fixtures of a file."""
+    """Return the scopes of the fixtures of a file, if one of them is that of a package."""
+    source = file.read_text()
+    if '"package"' not in source:
+        return set()
     return {
         keyword.value.value
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call)
         for keyword in node.keywords
         if keyword.arg == "scope" and isinstance(keyword.value, ast.Constant)
