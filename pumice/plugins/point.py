@@ -65,7 +65,8 @@ class Point(Generic[_P, _C, _A]):
         if not isinstance(at, Contributing):
             raise AttributeError(self.name)  # noqa: TRY004 - as for any attribute that is not there
 
-        def contribute(*args: _P.args, **options: _P.kwargs) -> None:
+        # Quoted: otherwise each session would build the annotations of each contribution.
+        def contribute(*args: "_P.args", **options: "_P.kwargs") -> None:
             at.add(self, self.takes(*args, **options))
 
         return contribute

@@ -60,7 +60,7 @@ class Registrar(Hooks):
         """Take a contribution if the plugin's flags say so."""
         if point.flag and not self._flags[point.flag]:
             return
-        if isinstance(contribution, Predicate | Rank):
+        if isinstance(contribution, (Predicate, Rank)):
             self._added += 1
             named = contribution._replace(identity=f"{self._identity}#{self._added}")
             contribution = cast("_C", named)
