@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.decide import configure
 from shared.contracts import messages as m
+from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
 from tests.support.two_workers import Histories, check
 
@@ -32,7 +32,7 @@ QUEUES = ("a", "b", "c")
 
 def configuration(actions: str, gang: str, drf: str, shares: str, aware: str) -> SchedulerConfig:
     """Return a configuration with flags of plugins, and where preempt looks at all nodes."""
-    return configure(f"""
+    return configured(f"""
 actions: "{actions}"
 tiers:
 - plugins: [{{name: priority}}, {{name: gang{gang}}}, {{name: conformance}}]

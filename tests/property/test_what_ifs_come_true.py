@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from services.scheduler.decide import configure, decide
+from services.scheduler.decide import decide
 from services.scheduler.engine.state.memory import memory_of
 from services.scheduler.worker import Worker
 from services.visibility.answers import rehearsal
@@ -25,6 +25,7 @@ from shared.api.visibility import WhatIfSpec, WhatIfStatus
 from shared.contracts import messages as m
 from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus
+from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
 from tests.support.replicas import Json, World, job, running
 
@@ -105,7 +106,7 @@ def wanted(drawn: Json) -> Json:
 
 def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
-    policy = Policy(config=configure(conf))
+    policy = Policy(config=configured(conf))
     return what_if(world.replica, policy, question, namespace="ns", now=NOW)
 
 
@@ -113,7 +114,7 @@ class Cluster:
     """The scheduler's worker, and what controller and binder make of what it wants."""
 
     def __init__(self, world: World, conf: str) -> None:
-        self._config = configure(conf)
+        self._config = configured(conf)
         self._replica = world.replica
         self._objects = copy.deepcopy(world.objects)
         self._worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0)
@@ -351,7 +352,7 @@ def test_a_question_leaves_the_cluster_state_as_it_was(
 ) -> None:
     asks = {**({} if question is None else {"job": wanted(question)}), **change}
     assume(asks)
-    world, config = build(drawn), configure(conf)
+    world, config = build(drawn), configured(conf)
     plan = decide(world.replica.state, config, now=NOW)
     before = digest(world)
 

@@ -49,6 +49,7 @@ from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
 from tests.support.facts import fact
+from tests.support.manifests import LOADER
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
@@ -138,7 +139,7 @@ class Stage:
 def definitions() -> tuple[dict[str, Any], ...]:
     """Return the CRDs of what is kept."""
     names = {f"{kind.group}_{kind.plural}.yaml" for kind in KEPT if kind.group}
-    return tuple(yaml.safe_load((CRDS / name).read_text()) for name in sorted(names))
+    return tuple(yaml.load((CRDS / name).read_text(), LOADER) for name in sorted(names))
 
 
 def job_spec(**more: Any) -> dict[str, Any]:

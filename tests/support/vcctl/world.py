@@ -20,6 +20,7 @@ import yaml
 from shared.api import kinds
 from shared.kube.errors import read_status, refusal
 from shared.kube.wire import Request
+from tests.support.manifests import LOADER
 
 SERVED = {
     kind.kind: kind
@@ -50,7 +51,7 @@ def objects(now_s: float) -> list[dict]:
 def _template() -> str:
     """Return the world as JSON whose moments are still to be set; YAML takes long to read."""
     text = (Path(__file__).parent / "world.yaml").read_text("utf-8")
-    return json.dumps(yaml.safe_load(text))
+    return json.dumps(yaml.load(text, LOADER))
 
 
 def answer(items: list[dict], method: str, path: str, query: dict[str, str]) -> tuple[int, dict]:

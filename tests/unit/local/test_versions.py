@@ -10,6 +10,7 @@ import yaml
 from pumice.local.build import GOMODS, MODULES
 from pumice.local.parts import PARTS
 from pumice.local.versions import release, versions
+from tests.support.manifests import LOADER
 from tools.node_check.programs import MODULES as NODE_MODULES
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,7 @@ def test_compose_and_manifests_use_the_pinned_images():
     short = {name.removeprefix("docker.io/library/"): image for name, image in pinned.items()}
     wrong = []
     for file in manifests():
-        for document in yaml.safe_load_all(file.read_text()):
+        for document in yaml.load_all(file.read_text(), LOADER):
             for image in images_in(document):
                 name, _, _ = image.partition("@")[0].rpartition(":")
                 wanted = pinned.get(name) or short.get(name)

@@ -11,6 +11,7 @@ from services.scheduler.policy.parking_policy import parking_policy
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.support import facts
+from tests.support.configured import configured
 from tests.unit.scheduler.test_parking import Cycles, looked_at
 from tests.unit.scheduler.test_worker import group, pod, put
 
@@ -18,7 +19,7 @@ GANGS = 40
 
 
 def evicting(actions: str, plugin: str = "capacity") -> Any:
-    return configure(
+    return configured(
         f'actions: "{actions}"\n'
         "tiers: [{plugins: [{name: priority}, {name: gang, enablePreemptable: false}]}, "
         f"{{plugins: [{{name: predicates}}, {{name: {plugin}}}]}}]"
