@@ -2,6 +2,8 @@
 
 import gc
 import os
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,14 +67,22 @@ def pytest_xdist_make_scheduler(
     return None
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Have the garbage collector look at what the tests make, not at the tests: they stay."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
+@cache
 def folder_of(file: Path) -> str:
-    """Return the folder whose marks the tests of a file have; `file` is relative to this folder."""
+    """Return the folder whose marks the tests of a file have, which has many tests."""
+    file = file.relative_to(Path(__file__).parent)
     return "integration" if file.is_relative_to(REAL_API_SERVER) else file.parts[0]
 
 
@@ -84,9 +94,8 @@ def limit_of(item: pytest.Item, folder: str) -> int | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        folder = folder_of(item.path.relative_to(here))
+        folder = folder_of(item.path)
         for mark in MARKS.get(folder, []):
             item.add_marker(mark)
         if item.get_closest_marker("timeout") is None and (limit := limit_of(item, folder)):

@@ -106,7 +106,7 @@ def stage_of(file: Path) -> str:
     """Return the stage that runs the tests of a file, by its marks."""
     if MARKED_AS_LAWS.search(file.read_text("utf-8")):
         return "laws"
-    marks = MARKS.get(folder_of(file.relative_to(TESTS)), ["fast"])
+    marks = MARKS.get(folder_of(file), ["fast"])
     return {"nats": "contract", "kube": "integration"}.get(marks[-1], marks[-1])
 
 
