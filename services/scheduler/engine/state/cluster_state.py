@@ -309,7 +309,7 @@ class ClusterState:
                 victim.uid, Assumption(intent=intent, purpose=Purpose.EVICT, pod=victim.pod)
             )
 
-    def is_to_go(self, uid: str) -> bool:
+    def is_being_evicted(self, uid: str) -> bool:
         """Tell whether an eviction of a pod was published that its object does not show yet."""
         assumed = self.assumptions.get(uid)
         return assumed is not None and assumed.purpose is Purpose.EVICT

@@ -189,7 +189,7 @@ def allows_preemption(session: Session, task: Task) -> bool:
         return False
     leaving = session.cluster_state.nodes.tasks_on(task.nominated)
     return not any(
-        (other.displaced or session.cluster_state.is_to_go(other.uid))
+        (other.displaced or session.cluster_state.is_being_evicted(other.uid))
         and other.pod_priority < task.pod_priority
         for other in leaving
     )
