@@ -52,7 +52,8 @@ def run(cluster: Path) -> Run:
 
 
 PATIENT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pumice.answers import asking, following
 from pumice.cli.main import main
 following._EVERY_S = 3600.0
@@ -66,7 +67,10 @@ async def watch(self, watched, version):
 asking.Asker.watch = watch
 sys.exit(main(sys.argv[1:]))
 """
-"""The command with a clock that never comes, with short watches, and a line for each of them."""
+"""The command with a clock that never comes, with short watches, and a line for each of them.
+
+It heeds Ctrl-C also where the suite runs in the background of a script, whose children do not.
+"""
 
 
 @contextmanager
