@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.integration.scenarios.playing import Playing, Stage
-from tests.support import world
-from tests.support.api import connect
-from tests.support.pumice_run import pumice_run
-from tests.support.roles import run_flags
-from tests.support.stack import real_plane
+from tests.integration.scenarios.playing import Playing, Stage, whole_system
 
 CONFIGURATION = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -45,22 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
     """A control plane with roomy nodes, and the services as a user starts them."""
-    directory = tmp_path_factory.mktemp("scenarios")
-    async with real_plane(directory / "plane") as plane:
-        conf = directory / "scheduler.yaml"
-        conf.write_text(CONFIGURATION)
-        words = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-conf", str(conf))
-        gates = "SchedulingGatesQueueAdmission=true"
-        words += (f"--scheduler.feature-gates={gates}", f"--admission.feature-gates={gates}")
-        words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig))
-        async with (
-            connect(plane.kubeconfig) as api,
-            pumice_run(*words, "--log-dir", str(directory / "logs")) as services,
-        ):
-            await services.ready()
-            await world.add_nodes(api, 3, prefix="roomy", cpu="256", memory="1Ti", pods="1000")
-            yield Stage(api, plane, directory / "logs")
-            await services.stop()
+    async with whole_system(tmp_path_factory.mktemp("scenarios"), CONFIGURATION) as built:
+        yield built
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

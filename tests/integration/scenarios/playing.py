@@ -7,7 +7,8 @@ end, and wait for what it expects, with a deadline that prints what it saw.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,8 +18,11 @@ import pytest
 from pumice.local import admin
 from pumice.local.control_plane import ControlPlane
 from tests.integration.scenarios.scene import Scene
-from tests.support.api import Api
-from tests.support.stack import make_namespace
+from tests.support import world
+from tests.support.api import Api, connect
+from tests.support.pumice_run import pumice_run
+from tests.support.roles import run_flags
+from tests.support.stack import make_namespace, real_plane
 
 AT_ONCE = 12
 """Scenarios that play at the same time."""
@@ -71,6 +75,26 @@ class Stage:
         async with admin.connect(self._plane.url, self._plane.pki) as client:
             await make_namespace(client, self._plane, name)
         return name
+
+
+@asynccontextmanager
+async def whole_system(directory: Path, configuration: str) -> AsyncIterator[Stage]:
+    """A control plane with roomy nodes, and the services as a user starts them."""
+    async with real_plane(directory / "plane") as plane:
+        conf = directory / "scheduler.yaml"
+        conf.write_text(configuration)
+        words = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-conf", str(conf))
+        gates = "SchedulingGatesQueueAdmission=true"
+        words += (f"--scheduler.feature-gates={gates}", f"--admission.feature-gates={gates}")
+        words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig))
+        async with (
+            connect(plane.kubeconfig) as api,
+            pumice_run(*words, "--log-dir", str(directory / "logs")) as services,
+        ):
+            await services.ready()
+            await world.add_nodes(api, 3, prefix="roomy", cpu="256", memory="1Ti", pods="1000")
+            yield Stage(api, plane, directory / "logs")
+            await services.stop()
 
 
 class Playing:

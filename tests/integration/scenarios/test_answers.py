@@ -8,38 +8,15 @@ from typing import Any
 
 import pytest
 
-from shared.api.time import parse
 from shared.api.visibility import API_VERSION
+from tests.integration.scenarios.answering import ROOT, answer, full_queue
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, task
 from tests.support import world
-from tests.support.api import ApiError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 scenarios = Scenarios()
-ROOT = f"/apis/{API_VERSION}"
-STATED_S = 240
-
-
-async def answer(scene: Scene, place: str, accept: Callable[[Object], Any]) -> Object:
-    """Wait for an answer that is accepted; `place` is below the namespace, or begins with `/`."""
-    url = f"{ROOT}{place}" if place[0] == "/" else f"{ROOT}/namespaces/{scene.namespace}/{place}"
-    seen: Object | str = ""
-
-    async def found() -> Object | None:
-        nonlocal seen
-        try:
-            seen = await scene.api.request("GET", url)
-        except ApiError as error:
-            seen = str(error)
-            if error.status not in {404, 503}:  # not known yet, or not synced
-                raise
-            return None
-        return seen if accept(seen) else None
-
-    told: Object = await scene.wait(found, lambda: f"{place}, it says {seen}")
-    return told
 
 
 async def imagined(scene: Scene, job: Object, accept: Callable[[Object], Any]) -> Object:
@@ -55,16 +32,6 @@ async def imagined(scene: Scene, job: Object, accept: Callable[[Object], Any]) -
 
     told: Object = await scene.wait(found, lambda: f"the answer to a what-if, it says {seen}")
     return told
-
-
-async def full_queue(scene: Scene, **annotations: str) -> str:
-    """Make a queue of two CPUs whose one job holds both of them; return its name."""
-    queue = await scene.queue("q", capability={"cpu": "2"})
-    job = world.job("holder", task("a", 2, cpu="1"), queue=queue)
-    job["metadata"]["annotations"] = annotations
-    await scene.api.create("jobs", job, scene.namespace)
-    await scene.phase("holder", "Running")
-    return queue
 
 
 def failed(explanation: Object) -> list[str]:
@@ -100,19 +67,6 @@ async def its_place_in_line_follows_the_order_of_the_scheduler(scene: Scene) -> 
     told = await answer(scene, f"/queues/{queue}/pendingjobs", lambda said: len(said["items"]) == 2)
     line = [(job["metadata"]["name"], job["position"]) for job in told["items"]]
     assert line == [("late", 1), ("early", 2)]
-
-
-@scenarios
-async def when_will_it_start_goes_by_what_the_holder_has_stated(scene: Scene) -> None:
-    """A few minutes, since a forecast looks no further ahead when many jobs have just come."""
-    queue = await full_queue(scene, **{"pumice.dev/expected-duration": f"{STATED_S}s"})
-    (begun, *_) = [pod["status"]["startTime"] for pod in (await scene.pods(2)).values()]
-    await scene.submit("waits", task("a", 1, cpu="1"), queue=queue)
-    told = await answer(
-        scene, "pendingjobs/waits", lambda said: said.get("expectedStart", {}).get("median")
-    )
-    waits_s = parse(told["expectedStart"]["median"]) - parse(begun)
-    assert 0.75 * STATED_S < waits_s < 1.5 * STATED_S
 
 
 @scenarios
