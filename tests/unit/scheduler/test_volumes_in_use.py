@@ -1,4 +1,4 @@
-"""Volumes that pods have while they terminate: what is bound, and whom that costs its place."""
+"""Volumes that pods have while they terminate: which pods are bound, and which have to wait."""
 
 from typing import Any
 
