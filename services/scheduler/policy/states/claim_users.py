@@ -11,7 +11,7 @@ from typing import Final
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
 
-_NOBODY: Final[Mapping[str, str]] = {}
+_NO_USERS: Final[Mapping[str, str]] = {}
 
 
 class ClaimUsers:
@@ -69,7 +69,7 @@ class ClaimUsers:
 
     def nodes(self, key: str) -> Mapping[str, str]:
         """Return the uid of each task that uses a claim, with its node."""
-        return self._nodes.get(key, _NOBODY)
+        return self._nodes.get(key, _NO_USERS)
 
     def leaving(self, key: str) -> AbstractSet[str]:
         """Return the uids of those that leave."""
