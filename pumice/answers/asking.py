@@ -23,6 +23,8 @@ from shared.kube.wire import Query, Stream
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone, PumiceError, Rejected
 
+_T = TypeVar("_T")
+
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 NO: Final = 3
@@ -235,24 +237,28 @@ class Asker:
 
     async def _phase(self, namespace: str, name: str) -> str:
         """Return the phase of a job that no gate stops, "" where none of the name is known."""
-        try:
-            raw = await self.get(f"{collection('explanations', namespace)}/{quote(name)}")
-        except AnswerError:
+        found = await self._decoded("explanations", namespace, name, Explanation)
+        if found is None:
             return ""
-        found = msgspec.json.decode(raw, type=Explanation)
         is_stopped = found.about.kind == "Pod" or any(g.state == "Failed" for g in found.gates)
         return "" if is_stopped else found.phase
 
     async def _past(self, namespace: str, name: str) -> str:
         """Return what became of a job that neither waits nor runs, "" if its life is not kept."""
-        try:
-            raw = await self.get(f"{collection(_LIVES, namespace)}/{quote(name)}")
-        except AnswerError:
+        found = await self._decoded(_LIVES, namespace, name, Timeline)
+        if found is None or not found.phase:
             return ""
-        found = msgspec.json.decode(raw, type=Timeline)
         if found.gone:
             return f"is gone, it was deleted while {found.phase}"
-        return f"does not wait, its phase is {found.phase}" if found.phase else ""
+        return f"does not wait, its phase is {found.phase}"
+
+    async def _decoded(self, plural: str, namespace: str, name: str, kind: type[_T]) -> _T | None:
+        """Return an answer about one object, None where there is none for this user."""
+        try:
+            raw = await self.get(f"{collection(plural, namespace)}/{quote(name)}")
+        except AnswerError:
+            return None
+        return msgspec.json.decode(raw, type=kind)
 
     async def _near(self, namespace: str, name: str) -> str:
         """Return a hint at a job of a similar name, "" without one."""
@@ -316,9 +322,6 @@ def _local() -> str:
     directory = default_directory()
     held = state.read(directory)
     return held.kubeconfig if held and state.is_held(directory) else ""
-
-
-_T = TypeVar("_T")
 
 
 class Items(View, Generic[_T], frozen=True, kw_only=True):
