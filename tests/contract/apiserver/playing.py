@@ -126,11 +126,10 @@ def bodies() -> dict[str, Any]:
 async def play(side: Side, case: Case) -> list[Any]:
     """Play a case in a namespace of its own."""
     needs_account = any("pod" in line or "pod" in json.dumps(body) for line, body in case.steps)
-    async with side.namespace(with_account=needs_account) as namespace:
-        player = _Player(side, namespace)
-        for line, body in case.steps:
-            await player.step(line, body)
-        return player.seen(case)
+    player = _Player(side, await side.namespace(with_account=needs_account))
+    for line, body in case.steps:
+        await player.step(line, body)
+    return player.seen(case)
 
 
 class _Player:

@@ -31,18 +31,18 @@ UPGRADE = {
 async def test_what_needs_a_program_says_that_none_was_started(side: Side, asked, headers):
     prefix = f"{side.kind}-fake"
     await side.plane.add_nodes(NodeShape(count=1, prefix=prefix))
-    async with side.namespace(with_account=True) as namespace:
-        pods = f"/api/v1/namespaces/{namespace}/pods"
-        spec = {"nodeName": f"{prefix}-0", "containers": [{"name": "main", "image": "none"}]}
-        made = await side.request("POST", pods, {"metadata": {"name": "p"}, "spec": spec})
-        assert made.status == 201, made
+    namespace = await side.namespace(with_account=True)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    spec = {"nodeName": f"{prefix}-0", "containers": [{"name": "main", "image": "none"}]}
+    made = await side.request("POST", pods, {"metadata": {"name": "p"}, "spec": spec})
+    assert made.status == 201, made
 
-        async def runs() -> bool:
-            pod = (await side.request("GET", f"{pods}/p")).body
-            return bool(pod["status"].get("phase") == "Running")
+    async def runs() -> bool:
+        pod = (await side.request("GET", f"{pods}/p")).body
+        return bool(pod["status"].get("phase") == "Running")
 
-        await until(runs, describe="the pod runs")
-        refused = await side.request("GET", f"{pods}/p/{asked}", headers=headers)
+    await until(runs, describe="the pod runs")
+    refused = await side.request("GET", f"{pods}/p/{asked}", headers=headers)
     assert refused.status >= 400
     assert refused.body["status"] == "Failure"
     assert no_program("p", asked.partition("?")[0]) in refused.body["message"]

@@ -86,34 +86,34 @@ async def hooked(
     app.router.add_post("/review", review)
     runner = web.AppRunner(app)
     await runner.setup()
-    async with side.namespace(with_account=False) as namespace:
-        try:
-            tls = authority.server_context(ssl.CERT_NONE)
-            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-            await site.start()
-            port = runner.addresses[0][1]
-            client = {
-                "url": f"https://127.0.0.1:{port}/review",
-                "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
-            }
-            hook = {**registered(client, namespace), **told}
-            path = f"{REGISTRATION}/{kind}webhookconfigurations"
-            made = await side.request(
-                "POST", path, {"metadata": {"name": namespace}, "webhooks": [hook]}
-            )
-            assert made.status == 201, made
-            found = Hook(side, namespace, asked)
+    namespace = await side.namespace(with_account=False)
+    try:
+        tls = authority.server_context(ssl.CERT_NONE)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+        await site.start()
+        port = runner.addresses[0][1]
+        client = {
+            "url": f"https://127.0.0.1:{port}/review",
+            "caBundle": base64.b64encode(authority.ca_file.read_bytes()).decode(),
+        }
+        hook = {**registered(client, namespace), **told}
+        path = f"{REGISTRATION}/{kind}webhookconfigurations"
+        made = await side.request(
+            "POST", path, {"metadata": {"name": namespace}, "webhooks": [hook]}
+        )
+        assert made.status == 201, made
+        found = Hook(side, namespace, asked)
 
-            async def is_asked() -> bool:
-                await side.request("POST", f"{found.maps}?dryRun=All", {"metadata": {"name": "x"}})
-                return bool(asked)
+        async def is_asked() -> bool:
+            await side.request("POST", f"{found.maps}?dryRun=All", {"metadata": {"name": "x"}})
+            return bool(asked)
 
-            await until(is_asked, deadline_s=30.0, describe="the webhook is asked")
-            asked.clear()
-            yield found
-            await side.request("DELETE", f"{path}/{namespace}")
-        finally:
-            await runner.cleanup()
+        await until(is_asked, deadline_s=30.0, describe="the webhook is asked")
+        asked.clear()
+        yield found
+        await side.request("DELETE", f"{path}/{namespace}")
+    finally:
+        await runner.cleanup()
 
 
 async def test_a_mutating_webhook_changes_what_is_created(side: Side, tmp_path: Path) -> None:

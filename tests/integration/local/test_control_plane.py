@@ -1,5 +1,6 @@
 """The control plane that all integration tests stand on does what a real one does."""
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -79,6 +80,33 @@ async def test_a_bound_pod_runs_until_it_is_deleted(client, namespace, node):
     assert pod["status"]["podIP"]
     await client.request("DELETE", path)
     await disappears(client, path)
+
+
+async def test_a_pod_made_in_the_place_of_a_deleted_one_is_left_alone(client, namespace, node):
+    """KWOK deletes by name: two deletes of one pod would end its successor, too."""
+
+    async def replaced(name):
+        path = await pod_on(client, namespace, node, name)
+        await reaches(client, path, "Running")
+        await client.request("DELETE", path)
+        body = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        data = msgspec.json.encode(body)
+        parent = path.rpartition("/")[0]
+
+        async def made():
+            answer = await client.request("POST", parent, body=data)
+            return answer if answer.ok else None
+
+        return (await until(made, describe=f"{name} is made anew", every_s=0)).body
+
+    names = [f"again-{number}" for number in range(24)]
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(replaced(name), name=name) for name in names]
+    last = await pod_on(client, namespace, node, "last")  # KWOK has seen all that came before it
+    await reaches(client, last, "Running")
+    left = (await client.request("GET", last.rpartition("/")[0])).body["items"]
+    uids = {pod["metadata"]["uid"] for pod in left}
+    assert [task.get_name() for task in made if task.result()["metadata"]["uid"] not in uids] == []
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class Pods:
         self.gone: set[str] = set()
         self.nominated: dict[str, set[str]] = {}
         self.targets: set[str] = set()
+        self.history: list[str] = []
 
     async def follow(self) -> None:
         """Take in all events until cancelled."""
@@ -30,6 +31,8 @@ class Pods:
             pod = event["object"]
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             status = pod.get("status", {})
+            node, ends = pod["spec"].get("nodeName"), pod["metadata"].get("deletionTimestamp")
+            self.history.append(f"{event['type']} {name} {uid} on {node}, ends {ends}: {status}")
             if node := status.get("nominatedNodeName"):
                 self.nominated.setdefault(name, set()).add(node)
             for condition in status.get("conditions", []):
@@ -69,5 +72,5 @@ async def test_an_important_gang_gets_the_places_of_as_many_unimportant_pods_as_
     nodes = pods.nodes("high")
     assert {name: {node} for name, node in nodes.items()} == pods.nominated
     assert len(pods.targets) == 2
-    assert pods.gone == pods.targets
+    assert pods.gone == pods.targets, "\n".join(pods.history)
     assert len(pods.nodes("low")) == 2
