@@ -22,6 +22,7 @@ WRONG_LAST_SEQUENCE: Final = 10071
 SEQUENCE_IN_FLIGHT: Final = 10164
 ID_IN_FLIGHT: Final = 10158
 """The same message is on its way to the copies of a stream: it may be stored yet."""
+ATOMIC_DISABLED: Final = 10174
 STORE_FAILED: Final = 10077
 STREAM_NOT_FOUND: Final = 10059
 CONSUMER_NOT_FOUND: Final = 10014

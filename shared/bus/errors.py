@@ -18,7 +18,7 @@ class WrongSequence(Conflict):
 class SequenceInFlight(WrongSequence):
     """The server did not compare: an earlier publish on the same condition is still being copied.
 
-    A stream with copies on several servers takes one such publish after the other (`PublishOrder`).
+    A stream with copies on several servers takes one such publish after the other (`fenced`).
     """
 
 

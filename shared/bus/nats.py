@@ -21,6 +21,7 @@ from shared.bus.api import Api
 from shared.bus.client import Dial
 from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
 from shared.bus.errors import NoAnswer, StreamMissing
+from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
 from shared.bus.pace import Pace
 from shared.bus.port import (
@@ -30,10 +31,11 @@ from shared.bus.port import (
     Start,
     StreamInfo,
 )
-from shared.bus.publisher import NatsPublisher, PublishOrder
+from shared.bus.publisher import NatsPublisher
 from shared.bus.puller import NatsPuller
 from shared.bus.quorum import QuorumCheck
 from shared.bus.replies import Replies
+from shared.bus.sender import StreamSender
 from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
 from shared.contracts.streams import ConsumerSpec, StreamSpec, streams
@@ -133,7 +135,7 @@ class NatsBus:
         self._id = f"{rng.randrange(16**12):012x}"
         self._count = 0
         self._inbox = f"{options.inbox}.{self._id}"
-        self._publish_orders: dict[str, PublishOrder] = {}
+        self._fenced = FencedStreams(self._fenced_publishes)
         self._replies = Replies(inbox=self._inbox, clock=clock)
         self._api = Api(self._replies)
         self._declared = DeclaredStreams(self._api, clock=clock, log=self._log)
@@ -171,6 +173,7 @@ class NatsBus:
             tasks.create_task(self._replies.run(), name="bus-replies")
             tasks.create_task(self._declared.run(), name="bus-streams")
             tasks.create_task(self._connection.run(), name="bus-connection")
+            tasks.create_task(self._fenced.run(), name="bus-fenced")
             if self._quorum is not None:
                 tasks.create_task(self._quorum.run(), name="bus-quorum")
             try:
@@ -229,10 +232,7 @@ class NatsBus:
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""
-        order = self._publish_orders.setdefault(stream, PublishOrder(self._clock))
-        return NatsPublisher(
-            stream, self._replies, order=order, on_missing=self._declared.check_soon
-        )
+        return NatsPublisher(self._sender(stream), fenced=self._fenced.of(stream))
 
     def follow(
         self,
@@ -309,6 +309,12 @@ class NatsBus:
     async def away(self, for_s: float) -> None:
         """See `port.Presence`."""
         await self._connection.away(for_s)
+
+    def _sender(self, stream: str) -> StreamSender:
+        return StreamSender(stream, self._replies, on_missing=self._declared.check_soon)
+
+    def _fenced_publishes(self, stream: str) -> FencedPublishes:
+        return FencedPublishes(self._sender(stream), self._api, clock=self._clock, names=self._name)
 
     async def _prepare(self, session: Session) -> None:
         """Make a new session usable before it is handed out."""

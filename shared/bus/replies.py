@@ -162,6 +162,22 @@ class Replies:
         await self._ask(token, question)
         return question.answer
 
+    async def tell(
+        self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None
+    ) -> None:
+        """Send a message that has no answer of its own. Raises TooLarge and NoAnswer."""
+        session = self._session
+        if session is None:
+            raise NoAnswer(f"no connection to NATS for {subject}")
+        _refuse_oversized(session, subject, payload, headers)
+        await session.send(subject, payload, headers=headers)
+
+    def refuse_oversized(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None
+    ) -> None:
+        """Raise TooLarge for a message that the server would refuse by ending the connection."""
+        _refuse_oversized(self._session, subject, payload, headers)
+
     async def run(self) -> None:
         """Watch over time-outs for ever; sleeps while no question is open."""
         while True:

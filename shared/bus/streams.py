@@ -9,6 +9,8 @@ need is there (`unfit`).
 import asyncio
 from typing import Any, Final
 
+import msgspec
+
 from shared.bus.api import (
     CONSUMER_NOT_FOUND,
     NAME_IN_USE,
@@ -66,6 +68,8 @@ def config_of(spec: StreamSpec) -> dict[str, Any]:
         config["republish"] = {"src": source, "dest": destination}
     if not spec.acknowledges:
         config["no_ack"] = True
+    if spec.takes_batches:
+        config["allow_atomic"] = spec.replicas > 1
     return config
 
 
@@ -136,9 +140,9 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
 
 
 async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: StreamAnswer) -> bool:
+    if found.replicas > spec.replicas:  # an operator may keep more copies
+        wanted = config_of(msgspec.structs.replace(spec, replicas=found.replicas))
     differing = [key for key, value in wanted.items() if found.config.get(key, False) != value]
-    if found.replicas >= spec.replicas and "num_replicas" in differing:
-        differing.remove("num_replicas")  # an operator may keep more copies
     if not differing:
         return False
     for key in FIXED:

@@ -56,6 +56,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether publishers are told; not where a stream copies what they said to another."""
     allow_rollup: bool = False
     """Whether a message may take the place of all earlier ones of its subject (leaders' marks)."""
+    takes_batches: bool = False
+    """Whether a leader's publishes come as atomic batches where the stream has copies (ADR 38)."""
     replicas: int = 1
     """Servers that hold a copy; more than one needs as many servers."""
 
@@ -125,6 +127,7 @@ def streams(
             max_msgs_per_subject=1,
             max_bytes=state_bytes,
             allow_msg_ttl=True,
+            takes_batches=True,
         ),
         command=StreamSpec(
             name=name("COMMAND"),
@@ -134,6 +137,7 @@ def streams(
             discard=Discard.NEW,
             max_bytes=256 * MIB,
             allow_rollup=True,
+            takes_batches=True,
         ),
         desired=StreamSpec(
             name=name("DESIRED"),

@@ -24,7 +24,14 @@ from typing_extensions import override
 from pumice.local.memory_nats.api import API, DIRECT, failed
 from pumice.local.memory_nats.link import Frame, Network
 from pumice.local.memory_nats.server import MemoryNats, Peer, ServerConnection
-from pumice.local.memory_nats.stream import EXPECTED, EXPECTED_OF, MSG_ID, Refusal
+from pumice.local.memory_nats.stream import (
+    BATCH,
+    COMMIT,
+    EXPECTED,
+    EXPECTED_OF,
+    MSG_ID,
+    Refusal,
+)
 from tests.sim.cut_off_server import CutOffServer
 
 MEMBERS: Final = 3
@@ -63,6 +70,8 @@ class ThreeServers(MemoryNats):
         self._copying: dict[tuple[str, str, str], None] = {}
         """Conditions and ids of publishes that are on their way to the copies, per stream."""
         self._copied_at: dict[str, float] = {}
+        self._committing: set[str] = set()
+        """Batches that are on their way to the copies."""
 
     @override
     def connect(self, client: Peer) -> ServerConnection:
@@ -218,13 +227,18 @@ class ThreeServers(MemoryNats):
 
     def _propose(self, stream: str, connection: ServerConnection, frame: Frame) -> None:
         """Send a publish to the copies; it is stored, and answered, when they have it."""
-        marks = _marks(stream, frame)
+        headers = frame.headers or {}
+        if BATCH in headers and COMMIT not in headers:
+            super().receive(connection, frame)  # the leader keeps it, and proposes all at once
+            return
+        marks = self._marks(stream, frame)
         for mark, refusal in marks.items():
             if mark in self._copying:
                 said = {**failed(refusal), "stream": stream, "seq": 0}
                 connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
                 return
         self._copying |= dict.fromkeys(marks)
+        self._committing.add(headers.get(BATCH, ""))
         now = self._now()
         at = max(now + self._rng.uniform(*COPYING_S), self._copied_at.get(stream, 0.0))
         self._copied_at[stream] = at
@@ -232,8 +246,9 @@ class ThreeServers(MemoryNats):
         asyncio.get_running_loop().call_at(at, self._copied, stream, leader, connection, frame)
 
     def _copied(self, stream: str, leader: int, connection: ServerConnection, frame: Frame) -> None:
-        for mark in _marks(stream, frame):
+        for mark in self._marks(stream, frame):
             self._copying.pop(mark, None)
+        self._committing.discard((frame.headers or {}).get(BATCH, ""))
         if self._leader_of.get(stream) == leader:
             super().receive(connection, frame)
             return
@@ -285,6 +300,8 @@ class ThreeServers(MemoryNats):
             self._meta = self._rng.choice(others)
         for stream, leader in self._leader_of.items():
             if leader == member:
+                if stream in self.jetstream.streams:
+                    self.jetstream.streams[stream].forget_batches(but=self._committing)
                 self._leader_of[stream] = self._rng.choice(others)
                 self._elected_at[stream] = self._now() + self._rng.uniform(*ELECTION_S)
 
@@ -301,14 +318,15 @@ class ThreeServers(MemoryNats):
             if not consumer.durable:
                 self._holder_of.setdefault((stream, name), self._leader_of[stream])
 
-
-def _marks(stream: str, frame: Frame) -> dict[tuple[str, str, str], Refusal]:
-    """Return what no second publish may bear meanwhile, each with what that one is answered."""
-    headers = frame.headers or {}
-    marks = {}
-    if EXPECTED in headers:
-        condition = headers.get(EXPECTED_OF, frame.subject)
-        marks[stream, "condition", condition] = _SEQUENCE_IN_FLIGHT
-    if MSG_ID in headers:
-        marks[stream, "id", headers[MSG_ID]] = _ID_IN_FLIGHT
-    return marks
+    def _marks(self, stream: str, frame: Frame) -> dict[tuple[str, str, str], Refusal]:
+        """Return what no second publish may bear meanwhile, each with what that is answered."""
+        headers = frame.headers or {}
+        stored = self.jetstream.streams.get(stream)
+        before = stored.staged(headers.get(BATCH, "")) if stored is not None else ()
+        marks = {}
+        for subject, of in [(frame.subject, headers), *((s.subject, s.headers) for s in before)]:
+            if EXPECTED in of:
+                marks[stream, "condition", of.get(EXPECTED_OF, subject)] = _SEQUENCE_IN_FLIGHT
+            if MSG_ID in of:
+                marks[stream, "id", of[MSG_ID]] = _ID_IN_FLIGHT
+        return marks

@@ -14,7 +14,14 @@ import msgspec
 from pumice.local.memory_nats.api import API, DIRECT, JetStream, failed
 from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
 from pumice.local.memory_nats.link import REFUSAL, Frame, Link, Network, PerfectNetwork
-from pumice.local.memory_nats.stream import NANO, Refusal, Stored
+from pumice.local.memory_nats.stream import (
+    BATCH,
+    NANO,
+    Accepted,
+    MemoryStream,
+    Refusal,
+    Stored,
+)
 from pumice.local.memory_nats.subjects import Filter
 
 SILENT_S: Final = 7.5
@@ -197,29 +204,47 @@ class MemoryNats:
     def _publish(self, connection: ServerConnection, frame: Frame) -> None:
         stream = self.jetstream.taking(frame.subject)
         if stream is None:
-            subject, connections = frame.subject, list(self.connections)
-            heard = [
-                at
-                for at in connections
-                if self.is_reachable(at)
-                and at.deliver(subject, subject, frame.payload, frame.reply)
-            ]
-            if frame.reply and not heard:
-                connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+            self._hand_on(connection, frame)
             return
-        answer = stream.publish(frame.subject, frame.payload, frame.headers, now=self._wall())
+        answers = self._stored_in(stream, frame)
+        if answers is None:
+            return
         name = stream.config["name"]
-        if isinstance(answer, Refusal):
-            said = {**failed(answer), "stream": name, "seq": 0}
+        if isinstance(answers, Refusal):
+            said = {**failed(answers), "stream": name, "seq": 0}
         else:
-            said = {"stream": name, "seq": answer.sequence, "duplicate": answer.duplicate}
-            if not answer.duplicate and (stored := stream.get(answer.sequence)):
-                self.stored(name, stored)
+            said = {"stream": name, "seq": answers[-1].sequence, "duplicate": answers[-1].duplicate}
+            if frame.headers and BATCH in frame.headers:
+                said |= {"batch": frame.headers[BATCH], "count": len(answers)}
         if frame.reply:
             connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+        if isinstance(answers, Refusal):
+            return
+        stored = [answer.stored for answer in answers if answer.stored is not None]
+        for message in stored:
+            self.stored(name, message)
         for consumer in self.jetstream.consumers_of(name):
-            if consumer.filter.takes(frame.subject):
+            if any(consumer.filter.takes(message.subject) for message in stored):
                 self._run(consumer)
+
+    def _hand_on(self, connection: ServerConnection, frame: Frame) -> None:
+        """Send a message that no stream takes to those who listen."""
+        subject, connections = frame.subject, list(self.connections)
+        heard = [
+            at
+            for at in connections
+            if self.is_reachable(at) and at.deliver(subject, subject, frame.payload, frame.reply)
+        ]
+        if frame.reply and not heard:
+            connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
+
+    def _stored_in(self, stream: MemoryStream, frame: Frame) -> list[Accepted] | Refusal | None:
+        """Return what became of a message, and of those before it in its batch; None: kept."""
+        now, headers = self._wall(), frame.headers
+        if headers and BATCH in headers:
+            return stream.publish_in_batch(frame.subject, frame.payload, headers, now=now)
+        answer = stream.publish(frame.subject, frame.payload, headers, now=now)
+        return answer if isinstance(answer, Refusal) else [answer]
 
     def _acknowledge(self, frame: Frame) -> None:
         if self.network.loses(frame.subject):

@@ -9,7 +9,7 @@ fenced message which is sent again behind a new leader's mark is refused althoug
 import heapq
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +25,13 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 TTL: Final = "Nats-TTL"
 ROLLUP: Final = "Nats-Rollup"
+BATCH: Final = "Nats-Batch-Id"
+PLACE: Final = "Nats-Batch-Sequence"
+COMMIT: Final = "Nats-Batch-Commit"
+ABANDONED_S: Final = 10.0
+"""After this long without its next message a batch is given up."""
+MOST_BATCHES: Final = 50
+MOST_IN_BATCH: Final = 1000
 
 _COMPACT_AFTER: Final = 64
 
@@ -55,6 +62,17 @@ class Accepted(msgspec.Struct, frozen=True):
 
     sequence: int
     duplicate: bool = False
+    stored: Stored | None = None
+    """What was stored by it; a later message of its batch may have taken the place since."""
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """One message of a batch that is not committed."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str]
+    time: float
 
 
 class MemoryStream:
@@ -75,6 +93,7 @@ class MemoryStream:
         self._mortal: list[tuple[float, int]] = []
         self._seen: dict[str, int] = {}
         self._seen_at: deque[tuple[float, str]] = deque()
+        self._batches: dict[str, list[Staged]] = {}
 
     @property
     def is_file(self) -> bool:
@@ -113,8 +132,7 @@ class MemoryStream:
         identity = given.get(MSG_ID)
         if identity is not None and identity in self._seen:
             return Accepted(self._seen[identity], duplicate=True)
-        size = len(subject) + len(payload) + OVERHEAD
-        size += sum(len(name) + len(value) + 4 for name, value in given.items())
+        size = _size(subject, payload, given)
         replaced = self._replaced(subject, rollup=ROLLUP in given)
         limit = self.config["max_bytes"]
         if limit >= 0:
@@ -124,11 +142,70 @@ class MemoryStream:
             self._make_room(limit - size)
         for sequence in replaced:
             self.remove(sequence)
-        self._store(subject, payload, headers, size=size, now=now)
+        stored = self._store(subject, payload, headers, size=size, now=now)
         if identity is not None:
             self._seen[identity] = self.last_seq
             self._seen_at.append((now, identity))
-        return Accepted(self.last_seq)
+        return Accepted(self.last_seq, stored=stored)
+
+    def publish_in_batch(
+        self, subject: str, payload: bytes, headers: dict[str, str], *, now: float
+    ) -> list[Accepted] | Refusal | None:
+        """Keep a message of a batch; store all of them with the one that commits, or none.
+
+        Returns None for a message that is kept.
+        """
+        if not self.config.get("allow_atomic"):
+            return Refusal(400, 10174, "atomic publish is disabled")
+        self.expire(now)
+        for name in [n for n, kept in self._batches.items() if kept[-1].time + ABANDONED_S <= now]:
+            del self._batches[name]
+        name, place = headers[BATCH], int(headers[PLACE])
+        kept = self._batches.get(name, [])
+        if place != len(kept) + 1 or place > MOST_IN_BATCH:
+            self._batches.pop(name, None)
+            return Refusal(400, 10176, "atomic publish batch is incomplete")
+        if not kept and len(self._batches) >= MOST_BATCHES:
+            return Refusal(429, 10210, "atomic publish too many inflight")
+        self._batches[name] = kept
+        kept.append(Staged(subject, payload, headers, now))
+        if COMMIT not in headers:
+            return None
+        return self._committed(self._batches.pop(name), now=now)
+
+    def staged(self, name: str) -> tuple[Staged, ...]:
+        """Return the messages of a batch that are kept so far."""
+        return tuple(self._batches.get(name, ()))
+
+    def forget_batches(self, *, but: Collection[str] = ()) -> None:
+        """Give up what is not committed, `but` the batches of these names."""
+        self._batches = {name: kept for name, kept in self._batches.items() if name in but}
+
+    def _committed(self, batch: list[Staged], *, now: float) -> list[Accepted] | Refusal:
+        written: set[str] = set()
+        ids: set[str] = set()
+        size = 0
+        for staged in batch:
+            headers = staged.headers
+            if EXPECTED in headers and headers.get(EXPECTED_OF, staged.subject) in written:
+                return Refusal(400, 10164, "last sequence by subject mismatch")
+            if refusal := self._refuses(staged.subject, headers):
+                return refusal
+            identity = headers.get(MSG_ID)
+            if identity is not None:
+                if identity in self._seen or identity in ids:
+                    return Refusal(400, 10201, "atomic publish batch contains duplicate message id")
+                ids.add(identity)
+            size += _size(staged.subject, staged.payload, headers)
+            if staged.subject not in written:
+                replaced = self._replaced(staged.subject, rollup=ROLLUP in headers)
+                size -= sum(self._messages[sequence].size for sequence in replaced)
+            written.add(staged.subject)
+        limit = self.config["max_bytes"]
+        if limit >= 0 and self.config["discard"] == "new" and self.bytes + size >= limit:
+            return Refusal(503, 10077, "maximum bytes exceeded")
+        answers = [self.publish(one.subject, one.payload, one.headers, now=now) for one in batch]
+        return [answer for answer in answers if isinstance(answer, Accepted)]
 
     def remove(self, sequence: int) -> bool:
         """Remove a message; tell whether it was there."""
@@ -163,6 +240,7 @@ class MemoryStream:
         The id of a message that was taken from a queue is forgotten with it, so that one which is
         sent again after the restart is stored again.
         """
+        self.forget_batches()
         self._seen_at = deque(
             (stored.time, stored.headers[MSG_ID])
             for stored in self.messages()
@@ -260,9 +338,9 @@ class MemoryStream:
 
     def _store(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, *, size: int, now: float
-    ) -> None:
+    ) -> Stored:
         self.last_seq += 1
-        self._messages[self.last_seq] = Stored(
+        self._messages[self.last_seq] = stored = Stored(
             sequence=self.last_seq,
             subject=subject,
             payload=payload,
@@ -275,3 +353,10 @@ class MemoryStream:
         self.bytes += size
         if headers and TTL in headers:
             heapq.heappush(self._mortal, (now + int(headers[TTL]), self.last_seq))
+        return stored
+
+
+def _size(subject: str, payload: bytes, headers: dict[str, str]) -> int:
+    """Return the bytes that a message counts."""
+    size = len(subject) + len(payload) + OVERHEAD
+    return size + sum(len(name) + len(value) + 4 for name, value in headers.items())

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.bus.errors import SequenceInFlight, WrongSequence
+from shared.bus.api import StreamAnswer
+from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
 from shared.bus.port import CaughtUp, FromSequence, Reset, Token
 from shared.contracts.streams import Streams, all_streams, copied
@@ -75,18 +76,28 @@ async def test_a_stream_of_one_copy_is_given_two_more_and_keeps_what_it_has(
             assert (await bus.last(spec.name, subjects.outcome(0))).payload == b"kept"
             await bus.ensure_streams([spec])
             assert (await copies(bus, spec.name))[0] == SERVERS, "copies are never taken away"
+            for specs in (copied([declared.state], SERVERS), [declared.state]):
+                await bus.ensure_streams(specs)
+                config = (await bus._api.stream(declared.state.name)).config
+                assert config["allow_atomic"], "a leader's publishes to copies come in batches"
     finally:
         await servers.stop()
 
 
+@pytest.mark.parametrize("is_leader", [False, True], ids=["of anyone", "of a leader"])
 async def test_what_is_in_flight_while_the_leader_of_a_stream_dies_is_stored_exactly_once(
-    bus, declared, subjects, three
+    bus, declared, subjects, three, is_leader
 ):
-    publisher = bus.publisher(declared.command.name)
-    await publisher.publish(subjects.command(0), b"first", msg_id="first")
-    leader = three.servers[await three.leader_of(declared.command.name)]
+    stream = declared.command.name
+    publisher = bus.publisher(stream)
+    ack = await publisher.publish(subjects.leader("command"), b"first", msg_id="first")
+    token = Token(stream=stream, subject=subjects.leader("command"), sequence=ack.sequence)
+    leader = three.servers[await three.leader_of(stream)]
     pending = [
-        await publisher.submit(subjects.command(0), b"%d" % i, msg_id=f"i{i}") for i in range(300)
+        await publisher.submit(
+            subjects.command(0), b"%d" % i, msg_id=f"i{i}", fence=token if is_leader else None
+        )
+        for i in range(300)
     ]
     leader.process.kill()
     stored = set()
@@ -97,7 +108,7 @@ async def test_what_is_in_flight_while_the_leader_of_a_stream_dies_is_stored_exa
             again = await stubborn(publisher, subjects.command(0), b"%d" % number, f"i{number}")
             stored.add(again.sequence)
     assert len(stored) == 300
-    assert (await bus.info(declared.command.name)).messages == 301
+    assert (await bus.info(stream)).messages == 301
 
 
 async def stubborn(publisher, subject: str, payload: bytes, msg_id: str):
@@ -210,25 +221,31 @@ async def test_a_server_whose_disk_is_full_is_not_healthy_and_the_others_go_on(
     await three.restart_one(three.servers.index(server))
 
 
-async def test_publishes_of_a_leader_go_one_at_a_time_once_one_was_refused(
+async def test_none_of_a_leaders_publishes_is_refused_for_another_on_its_way(
     bus, declared, subjects, three
 ):
     """A copied stream takes no second publish on a condition while the first is being copied."""
     stream, mark = declared.state.name, subjects.leader("state")
-    publisher = bus.publisher(stream)
-    token = Token(
-        stream=stream, subject=mark, sequence=(await publisher.publish(mark, b"it")).sequence
-    )
+    ack = await bus.publisher(stream).publish(mark, b"it")
+    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
 
     async def publish(number: int) -> bytes:
         payload = b"%d" % number
-        await publisher.publish(subjects.state("pods", "ns/a"), payload, fence=token)
+        await bus.publisher(stream).publish(subjects.state("pods", "ns/a"), payload, fence=token)
         return payload
 
-    first = await asyncio.gather(*map(publish, range(20)), return_exceptions=True)
-    assert {type(answer) for answer in first} == {bytes, SequenceInFlight}
-    assert await asyncio.gather(*map(publish, range(100))) == [b"%d" % n for n in range(100)]
-    assert (await bus.last(stream, subjects.state("pods", "ns/a"))).payload == b"99"
+    for takes_batches in (True, False):
+        found = await bus._api.stream(stream)
+        await bus._api.call(
+            f"STREAM.UPDATE.{stream}",
+            {**found.config, "allow_atomic": takes_batches},
+            StreamAnswer,
+            about=stream,
+        )
+        assert await asyncio.gather(*map(publish, range(100))) == [b"%d" % n for n in range(100)]
+        last = await bus.last(stream, subjects.state("pods", "ns/a"))
+        assert last.payload == b"99"
+        assert ("Nats-Batch-Id" in last.headers) == takes_batches
 
 
 async def test_publishes_of_a_leader_wait_for_those_of_another_process(
@@ -246,9 +263,6 @@ async def test_publishes_of_a_leader_wait_for_those_of_another_process(
 
     async with admin_bus(three) as other:
         publishers = [one.publisher(stream) for one in (bus, other)]
-        for publisher in publishers:  # each learns that the stream is copied
-            both = (flood(publisher, "a"), flood(publisher, "b"))
-            await asyncio.gather(*both, return_exceptions=True)
         async with asyncio.TaskGroup() as tasks:
             for number, publisher in enumerate(publishers):
                 tasks.create_task(flood(publisher, f"p{number}"))

@@ -1,0 +1,235 @@
+"""A leader's publishes to one stream: in their order, and in batches where the stream takes them.
+
+All publishes of a leader bear one condition, its fence. A stream on one server compares it for any
+number of publishes in flight. A stream with copies on several servers refuses a publish as long as
+another one on the same condition is on its way to the copies, so that they have to wait for each
+other: those that come meanwhile go together as one atomic batch, which is copied at once and has
+one answer. See ADR 38.
+"""
+
+import asyncio
+import enum
+from asyncio import Future
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from shared.bus.api import Api
+from shared.bus.errors import NoAnswer, SequenceInFlight, WrongSequence
+from shared.bus.port import Ack
+from shared.bus.sender import ONCE_S, REPEATED_S, Outgoing, StreamSender
+from shared.runtime.clock import Clock
+from shared.runtime.errors import PumiceError
+from shared.runtime.tasks import TaskGroup
+
+RETRY_S: Final = 0.01
+GIVE_UP_S: Final = 2.0
+BATCH: Final = 128
+"""Messages of one batch; the server takes a thousand."""
+BATCH_BYTES: Final = 512 * 1024
+ASKED_AGAIN_S: Final = 10.0
+"""How often a stream that takes them one by one is asked whether that has changed."""
+
+
+class Way(enum.Enum):
+    """How a stream takes publishes on one condition."""
+
+    AT_ONCE = "at once"
+    """Any number in flight."""
+    ONE_BY_ONE = "one by one"
+    """Each after the answer to the one before."""
+    IN_BATCHES = "in batches"
+    """As `ONE_BY_ONE`, and what waits meanwhile goes as one."""
+
+
+class _Queued(msgspec.Struct, eq=False):
+    """A publish that has not been answered."""
+
+    message: Outgoing
+    deadline: float
+    """When to give up if it has not been sent, monotonic."""
+    answer: Future[Ack]
+
+    def settle(self, ack: Ack) -> None:
+        if not self.answer.done():
+            self.answer.set_result(ack)
+
+    def fail(self, error: PumiceError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # a caller may leave it alone
+
+
+class FencedPublishes:
+    """The fenced publishes of this process to one stream; `run` must be running."""
+
+    def __init__(
+        self, sender: StreamSender, api: Api, *, clock: Clock, names: Callable[[str], str]
+    ) -> None:
+        """`names` gives a name that no other process gives."""
+        self._sender = sender
+        self._api = api
+        self._clock = clock
+        self._names = names
+        self._queue: deque[_Queued] = deque()
+        self._filled = asyncio.Event()
+        self._sending = False
+        self._way: Way | None = None
+        self._asked_at = 0.0
+
+    async def submit(self, message: Outgoing) -> Awaitable[Ack]:
+        """Publish after what was submitted before; the answer is awaited later.
+
+        Raises TooLarge, and NoAnswer at once where the stream takes publishes at once and there is
+        no connection.
+        """
+        if self._way is Way.AT_ONCE and not self._sending and not self._sender.stale:
+            return await self._sender.send_with_room(message)
+        self._sender.refuse_oversized(message)
+        room = self._sender.room
+        await room.take(message.size)
+        timeout_s = REPEATED_S if message.repeatable else ONCE_S
+        queued = _Queued(
+            message,
+            self._clock.monotonic() + timeout_s,
+            asyncio.get_running_loop().create_future(),
+        )
+        queued.answer.add_done_callback(lambda _: room.give(message.size))
+        self._queue.append(queued)
+        self._sending = True
+        self._filled.set()
+        return queued.answer
+
+    async def run(self) -> None:
+        """Publish what is submitted, for ever."""
+        while True:
+            await self._filled.wait()
+            while group := self._next_group():
+                await self._publish(group)
+            self._filled.clear()
+            self._sending = False
+
+    def _next_group(self) -> list[_Queued]:
+        """Take the next publishes on one condition that fit into a batch."""
+        group: list[_Queued] = []
+        size, now = 0, self._clock.monotonic()
+        while self._queue and len(group) < BATCH:
+            queued = self._queue[0]
+            if group and (
+                queued.message.condition != group[0].message.condition
+                or size + queued.message.size > BATCH_BYTES
+            ):
+                break
+            self._queue.popleft()
+            if queued.answer.done():
+                continue  # its caller was cancelled
+            if queued.deadline <= now:
+                queued.fail(NoAnswer(f"{queued.message.subject}: those before have no answer"))
+                continue
+            group.append(queued)
+            size += queued.message.size
+        return group
+
+    async def _publish(self, group: Sequence[_Queued]) -> None:
+        way = await self._current_way()
+        if way is Way.IN_BATCHES and len(group) > 1:
+            group = await self._as_batch(group)
+        for queued in group:
+            await self._alone(queued)
+
+    async def _current_way(self) -> Way:
+        """Return how the stream takes publishes, one by one where it cannot be asked."""
+        now = self._clock.monotonic()
+        slow = self._way is Way.ONE_BY_ONE and now >= self._asked_at + ASKED_AGAIN_S
+        if self._way is None or self._sender.stale or slow:
+            self._sender.stale = False
+            self._asked_at = now
+            try:
+                answer = await self._api.stream(self._sender.stream)
+            except PumiceError:
+                self._sender.stale = True
+                return Way.ONE_BY_ONE
+            if answer.config.get("allow_atomic"):
+                self._way = Way.IN_BATCHES
+            else:
+                self._way = Way.ONE_BY_ONE if answer.replicas > 1 else Way.AT_ONCE
+        return self._way
+
+    async def _as_batch(self, group: Sequence[_Queued]) -> Sequence[_Queued]:
+        """Publish all or none; return those that have to go alone, each with its own answer.
+
+        A batch that is refused for one of its messages stores none. One without an answer was
+        stored or not, so that only those with an id may be sent again.
+        """
+        give_up_at = self._clock.monotonic() + GIVE_UP_S
+        messages = [queued.message for queued in group]
+        while True:
+            try:
+                acks = await self._sender.send_batch(self._names("batch"), messages)
+            except SequenceInFlight as error:
+                if self._clock.monotonic() >= give_up_at:
+                    return _failed(group, error)
+            except WrongSequence as error:
+                return _failed(group, error)
+            except NoAnswer as error:
+                _failed([queued for queued in group if not queued.message.repeatable], error)
+                return [queued for queued in group if queued.message.repeatable]
+            except PumiceError:
+                return group
+            else:
+                for queued, ack in zip(group, acks, strict=True):
+                    queued.settle(ack)
+                return ()
+            await self._clock.sleep(RETRY_S)
+
+    async def _alone(self, queued: _Queued) -> None:
+        """Publish one message; one that is still refused met another process's, and goes again."""
+        give_up_at = self._clock.monotonic() + GIVE_UP_S
+        while True:
+            left_s = max(0.0, queued.deadline - self._clock.monotonic())
+            try:
+                queued.settle(await (await self._sender.send(queued.message, timeout_s=left_s)))
+            except SequenceInFlight as error:
+                if self._clock.monotonic() < give_up_at:
+                    await self._clock.sleep(RETRY_S)
+                    continue
+                queued.fail(error)
+            except PumiceError as error:
+                queued.fail(error)
+            return
+
+
+def _failed(group: Sequence[_Queued], error: PumiceError) -> Sequence[_Queued]:
+    for queued in group:
+        queued.fail(error)
+    return ()
+
+
+class FencedStreams:
+    """The fenced publishes of this process to all streams; a part of its bus."""
+
+    def __init__(self, make: Callable[[str], FencedPublishes]) -> None:
+        """`make` makes the publishes of one stream."""
+        self._make = make
+        self._streams: dict[str, FencedPublishes] = {}
+        self._waiting: list[FencedPublishes] = []
+        self._added = asyncio.Event()
+
+    def of(self, stream: str) -> FencedPublishes:
+        """Return the fenced publishes to `stream`."""
+        if stream not in self._streams:
+            self._streams[stream] = made = self._make(stream)
+            self._waiting.append(made)
+            self._added.set()
+        return self._streams[stream]
+
+    async def run(self) -> None:
+        """Publish, for ever."""
+        async with TaskGroup() as tasks:
+            while True:
+                while self._waiting:
+                    tasks.create_task(self._waiting.pop().run(), name="bus-fenced-stream")
+                self._added.clear()
+                await self._added.wait()

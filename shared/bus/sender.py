@@ -1,0 +1,160 @@
+"""Messages on their way to one stream, and how its answers are read.
+
+Many messages may be in flight (`Replies.room` bounds them by count and bytes over the whole
+connection); each has its own future.
+"""
+
+from asyncio import Future
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from shared.bus.api import ATOMIC_DISABLED, ApiError, failure
+from shared.bus.errors import NoAnswer, SequenceInFlight, StreamMissing
+from shared.bus.port import Ack
+from shared.bus.replies import InFlightLimit, Replies, Reply
+from shared.runtime.errors import Retryable
+
+ONCE_S: Final = 2.0
+"""Time for the answer to a message that is sent once."""
+REPEATED_S: Final = 10.0
+"""Time for the answer to a message with an id, over all its repetitions."""
+
+MSG_ID: Final = "Nats-Msg-Id"
+LAST: Final = "Nats-Expected-Last-Subject-Sequence"
+LAST_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+_BATCH: Final = "Nats-Batch-Id"
+_PLACE: Final = "Nats-Batch-Sequence"
+_COMMIT: Final = "Nats-Batch-Commit"
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """A message to be published."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str]
+    repeatable: bool
+    """Whether it may be sent again when no answer comes."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that count against the room in flight."""
+        return len(self.payload)
+
+    @property
+    def condition(self) -> tuple[str | None, str | None]:
+        """Return the subject whose last sequence is expected, and the sequence."""
+        return self.headers.get(LAST_OF), self.headers.get(LAST)
+
+
+class _PubAck(msgspec.Struct, frozen=True, gc=False):
+    seq: int = 0
+    duplicate: bool = False
+    count: int = 0
+    """Messages of the batch."""
+    error: ApiError | None = None
+
+
+_puback: Final = msgspec.json.Decoder(_PubAck)
+
+
+class StreamSender:
+    """Sends messages to one stream."""
+
+    def __init__(self, stream: str, replies: Replies, *, on_missing: Callable[[], None]) -> None:
+        self.stream: Final = stream
+        self._replies = replies
+        self._on_missing = on_missing
+        self.stale = False
+        """Whether an answer showed that the stream is not what it was."""
+
+    @property
+    def room(self) -> InFlightLimit:
+        """Return the room for messages in flight."""
+        return self._replies.room
+
+    def refuse_oversized(self, message: Outgoing) -> None:
+        """Raise TooLarge for a message that the server would refuse by ending the connection."""
+        self._replies.refuse_oversized(message.subject, message.payload, message.headers)
+
+    async def send_with_room(self, message: Outgoing) -> "Pending":
+        """Send once there is room, and take it until the answer has come. Raises as `send`."""
+        room = self.room
+        await room.take(message.size)
+        try:
+            timeout_s = REPEATED_S if message.repeatable else ONCE_S
+            pending = await self.send(message, timeout_s=timeout_s)
+        except BaseException:
+            room.give(message.size)
+            raise
+        pending.answer.add_done_callback(lambda _: room.give(message.size))
+        return pending
+
+    async def send(self, message: Outgoing, *, timeout_s: float) -> "Pending":
+        """Send a message whose room was taken. Raises TooLarge and NoAnswer."""
+        answer = await self._replies.ask(
+            message.subject,
+            message.payload,
+            headers=message.headers or None,
+            timeout_s=timeout_s,
+            repeatable=message.repeatable,
+        )
+        return Pending(self, message.subject, answer)
+
+    async def send_batch(self, name: str, messages: Sequence[Outgoing]) -> list[Ack]:
+        """Publish all messages or none; return an acknowledgement for each.
+
+        The server answers the last message for all. Raises what a publish raises.
+        """
+        *before, last = messages
+        for place, message in enumerate(before, start=1):
+            headers = {**message.headers, _BATCH: name, _PLACE: str(place)}
+            await self._replies.tell(message.subject, message.payload, headers=headers)
+        headers = {**last.headers, _BATCH: name, _PLACE: str(len(messages)), _COMMIT: "1"}
+        answer = await self._replies.ask(
+            last.subject, last.payload, headers=headers, timeout_s=ONCE_S
+        )
+        ack = await self._read(last.subject, answer)
+        if ack.count != len(messages):
+            raise NoAnswer(f"{last.subject}: {ack.count} of {len(messages)} messages were stored")
+        first = ack.seq - ack.count + 1
+        return [Ack(sequence=first + place) for place in range(ack.count)]
+
+    async def acknowledged(self, subject: str, answer: "Future[Reply]") -> Ack:
+        """Wait for the answer to one message, and read it."""
+        ack = await self._read(subject, answer)
+        return Ack(sequence=ack.seq, duplicate=ack.duplicate)
+
+    async def _read(self, subject: str, answer: "Future[Reply]") -> _PubAck:
+        try:
+            reply = await answer
+        except StreamMissing:
+            self.stale = True
+            self._on_missing()
+            raise
+        try:
+            ack = _puback.decode(reply.payload)
+        except ValueError as exc:
+            raise Retryable(f"{subject}: the answer to a publish cannot be read: {exc}") from exc
+        if ack.error is not None:
+            error = failure(ack.error, about=f"publish to {subject} on {self.stream}")
+            of_configuration = ack.error.err_code == ATOMIC_DISABLED
+            self.stale |= of_configuration or isinstance(error, SequenceInFlight)
+            raise error
+        return ack
+
+
+class Pending:
+    """An answer to come; may be left alone by a caller that is cancelled."""
+
+    __slots__ = ("_sender", "_subject", "answer")
+
+    def __init__(self, sender: StreamSender, subject: str, answer: "Future[Reply]") -> None:
+        self._sender = sender
+        self._subject = subject
+        self.answer = answer
+
+    def __await__(self) -> Generator[Any, None, Ack]:
+        return self._sender.acknowledged(self._subject, self.answer).__await__()
