@@ -8,7 +8,8 @@ server and none to the server of the bus, unless another writer was in the way. 
 trouble means a later redelivery.
 
 A status may say that its first write can wait for a newer one of its object (ADR 35): it is
-delivered again after that time, unless the stream holds the newer one by then.
+delivered again after that time, unless the stream holds the newer one by then. Where many jobs
+start at once, their pods are made and run later, so that the time grows with what waits.
 
 A status that is void is acknowledged and no more: one about a pod that is known to be bound or
 gone, or whose object is, and one from before another installation was in charge of the cluster. It
@@ -16,6 +17,7 @@ leaves the stream by its own time to live.
 """
 
 import asyncio
+import heapq
 from contextlib import aclosing
 from typing import Final, Protocol
 
@@ -29,6 +31,7 @@ from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.runtime.backoff import Backoff
+from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.health import Gate
@@ -54,6 +57,28 @@ class PodsEnded(Protocol):
         ...
 
 
+class Deferrals:
+    """How long statuses that may wait are put off, over all partitions of this process."""
+
+    DOUBLED_BY: Final = 50
+    """So many statuses that wait at a moment double the time of the next."""
+    MOST: Final = 3.0
+    """How many times longer than it says a status is put off at most."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: list[float] = []
+
+    def next_s(self, said_s: int) -> float:
+        """Return for how long a status is put off that says `said_s`, in seconds."""
+        now = self._clock.monotonic()
+        while self._until and self._until[0] <= now:
+            heapq.heappop(self._until)
+        wait_s = said_s * min(1.0 + len(self._until) / self.DOUBLED_BY, self.MOST)
+        heapq.heappush(self._until, now + wait_s)
+        return wait_s
+
+
 class DesiredStatuses:
     """Consumes one partition of DESIRED; a part of the service."""
 
@@ -71,6 +96,7 @@ class DesiredStatuses:
         slots: asyncio.Semaphore,
         contain: Containment,
         backoff: Backoff,
+        deferrals: Deferrals,
         metrics: BinderMetrics,
         gate: Gate,
         log: Logger,
@@ -86,6 +112,7 @@ class DesiredStatuses:
         self._slots = slots
         self._contain = contain
         self._backoff = backoff
+        self._deferrals = deferrals
         self._metrics = metrics
         self._gate = gate
         self._log = log.bind(partition=partition)
@@ -111,7 +138,8 @@ class DesiredStatuses:
                 if self._tenure.refusal(mark):
                     await delivery.ack()
                     return
-                if wait_s := _deferral_s(delivery):
+                if said_s := _deferral_s(delivery):
+                    wait_s = self._deferrals.next_s(said_s)
                     await redeliver_later(delivery, wait_s, self._log)
                     return
                 with self._tenure.working(mark):

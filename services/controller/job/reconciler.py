@@ -34,18 +34,22 @@ COALESCE_S: Final = 0.5
 COALESCE_PER_JOB_S: Final = 0.01
 COALESCE_MAX_S: Final = 5.0
 """The delay grows with each job in the work queue: pods come before their counts."""
+STARTING_PER_JOB_S: Final = 0.1
+STARTING_MAX_S: Final = 30.0
+"""The counts of a job that starts wait the longer, the more jobs start with it."""
 ENQUEUE_DELAY_PER_POD_S: Final = 1e-4
 """Delay per pod of a reconciliation that no policy waits for: its cost grows with the pods."""
 ENQUEUE_DELAY_MAX_S: Final = 0.25
 
 
-def counts_delay_s(backlog: int, *, starting: bool = False) -> float:
+def counts_delay_s(backlog: int, *, starting: int = 0) -> float:
     """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue.
 
     Those of a job that is Pending wait longest: its pods run soon, and they go with the phase.
+    `starting` is how many jobs there are like that, with it; 0 where it is not Pending.
     """
     if starting:
-        return COALESCE_MAX_S
+        return min(COALESCE_MAX_S + STARTING_PER_JOB_S * (starting - 1), STARTING_MAX_S)
     return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MAX_S)
 
 
@@ -61,6 +65,8 @@ class JobReconciler(Reconciler):
         self._faults = manager.faults
         self._max_refusals = manager.settings.max_requeue_num
         self._executor = Executor(manager.writer, recorder=manager.recorder, faults=manager.faults)
+        self._waiting: set[str] = set()
+        """Jobs whose counts wait."""
 
     @override
     def keys(self) -> Iterable[str]:
@@ -78,6 +84,7 @@ class JobReconciler(Reconciler):
 
     @override
     def released(self, key: str) -> None:
+        self._waiting.discard(key)
         if key in self._informers.jobs:
             self._informers.jobs[key].release()
 
@@ -90,6 +97,7 @@ class JobReconciler(Reconciler):
         await self._delete_stray_commands(key)
         record = self._informers.jobs.get(key)
         if record is None:
+            self._waiting.discard(key)
             return
         with self._metrics.reconciles.time():
             if not record.owned:
@@ -165,7 +173,10 @@ class JobReconciler(Reconciler):
     def _requeue(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.requeue:
             self.add(record.key)
-        if postponed:
+        if not postponed:
+            self._waiting.discard(record.key)
+        else:
+            self._waiting.add(record.key)
             waited_s = self._clock.monotonic() - record.counts_wait_since
             left_s = self._counts_delay_s(record) - waited_s
             self.add(record.key, max(0.0, left_s))
@@ -213,7 +224,8 @@ class JobReconciler(Reconciler):
         return now - record.counts_wait_since < self._counts_delay_s(record)
 
     def _counts_delay_s(self, record: JobRecord) -> float:
-        starting = record.job.status.state.phase == JobPhase.PENDING
+        is_pending = record.job.status.state.phase == JobPhase.PENDING
+        starting = max(1, len(self._waiting)) if is_pending else 0
         return counts_delay_s(self.queue.backlog, starting=starting)
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:

@@ -12,5 +12,6 @@ def test_counts_wait_the_longer_the_more_jobs_wait_for_their_pods(
     assert counts_delay_s(backlog) == pytest.approx(waits_s)
 
 
-def test_counts_of_a_job_that_starts_wait_for_its_phase() -> None:
-    assert counts_delay_s(0, starting=True) == pytest.approx(5.0)
+@pytest.mark.parametrize(("starting", "waits_s"), [(1, 5.0), (101, 15.0), (10_000, 30.0)])
+def test_counts_of_a_job_that_starts_wait_for_its_phase(starting: int, waits_s: float) -> None:
+    assert counts_delay_s(0, starting=starting) == pytest.approx(waits_s)
