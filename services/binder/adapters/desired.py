@@ -60,10 +60,10 @@ class PodsEnded(Protocol):
 class Deferrals:
     """How long statuses that may wait are put off, over all partitions of this process."""
 
-    DOUBLED_BY: Final = 50
+    DOUBLED_BY: Final = 25
     """So many statuses that wait at a moment double the time of the next."""
-    MOST: Final = 3.0
-    """How many times longer than it says a status is put off at most."""
+    LONGEST_S: Final = 20.0
+    """How long a status is put off at most."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ class Deferrals:
         now = self._clock.monotonic()
         while self._until and self._until[0] <= now:
             heapq.heappop(self._until)
-        wait_s = said_s * min(1.0 + len(self._until) / self.DOUBLED_BY, self.MOST)
+        wait_s = min(said_s * (1.0 + len(self._until) / self.DOUBLED_BY), self.LONGEST_S)
         heapq.heappush(self._until, now + wait_s)
         return wait_s
 
