@@ -63,7 +63,7 @@ class Accepted(msgspec.Struct, frozen=True):
     sequence: int
     duplicate: bool = False
     stored: Stored | None = None
-    """What was stored by it; a later message of its batch may have taken the place since."""
+    """Message that was stored by it; a later one of its batch may be in its place."""
 
 
 class Staged(msgspec.Struct, frozen=True):
