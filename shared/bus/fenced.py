@@ -19,7 +19,7 @@ import msgspec
 from shared.bus.api import Api
 from shared.bus.errors import NoAnswer, SequenceInFlight, WrongSequence
 from shared.bus.port import Ack
-from shared.bus.sender import ONCE_S, REPEATED_S, Outgoing, StreamSender
+from shared.bus.sender import Outgoing, StreamSender
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 from shared.runtime.tasks import TaskGroup
@@ -75,7 +75,6 @@ class FencedPublishes:
         self._names = names
         self._queue: deque[_Queued] = deque()
         self._filled = asyncio.Event()
-        self._sending = False
         self._way: Way | None = None
         self._asked_at = 0.0
 
@@ -85,20 +84,18 @@ class FencedPublishes:
         Raises TooLarge, and NoAnswer at once where the stream takes publishes at once and there is
         no connection.
         """
-        if self._way is Way.AT_ONCE and not self._sending and not self._sender.stale:
+        if self._way is Way.AT_ONCE and not self._filled.is_set() and not self._sender.stale:
             return await self._sender.send_with_room(message)
         self._sender.refuse_oversized(message)
         room = self._sender.room
         await room.take(message.size)
-        timeout_s = REPEATED_S if message.repeatable else ONCE_S
         queued = _Queued(
             message,
-            self._clock.monotonic() + timeout_s,
+            self._clock.monotonic() + message.timeout_s,
             asyncio.get_running_loop().create_future(),
         )
         queued.answer.add_done_callback(lambda _: room.give(message.size))
         self._queue.append(queued)
-        self._sending = True
         self._filled.set()
         return queued.answer
 
@@ -109,7 +106,6 @@ class FencedPublishes:
             while group := self._next_group():
                 await self._publish(group)
             self._filled.clear()
-            self._sending = False
 
     def _next_group(self) -> list[_Queued]:
         """Take the next publishes on one condition that fit into a batch."""

@@ -232,7 +232,7 @@ class NatsBus:
 
     def publisher(self, stream: str) -> NatsPublisher:
         """See `port.Publishing`."""
-        return NatsPublisher(self._sender(stream), fenced=self._fenced.of(stream))
+        return NatsPublisher(self._sender(stream), fenced=self._fenced)
 
     def follow(
         self,

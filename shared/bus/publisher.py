@@ -6,7 +6,7 @@ See `port.Publisher` for what is raised when.
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
 
-from shared.bus.fenced import FencedPublishes
+from shared.bus.fenced import FencedStreams
 from shared.bus.port import Ack, Message, Token
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
 
@@ -26,7 +26,7 @@ def is_fenced(message: Message, subjects: Collection[str]) -> bool:
 class NatsPublisher:
     """Publishes to one stream."""
 
-    def __init__(self, sender: StreamSender, *, fenced: FencedPublishes) -> None:
+    def __init__(self, sender: StreamSender, *, fenced: FencedStreams) -> None:
         self._sender = sender
         self._fenced = fenced
 
@@ -76,7 +76,7 @@ class NatsPublisher:
         message = Outgoing(subject, payload, headers, repeatable)
         if fence is None:
             return await self._sender.send_with_room(message)
-        return await self._fenced.submit(message)
+        return await self._fenced.of(self._sender.stream).submit(message)
 
 
 def _headers(

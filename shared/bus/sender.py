@@ -44,6 +44,11 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         return len(self.payload)
 
     @property
+    def timeout_s(self) -> float:
+        """Return the time for its answer."""
+        return REPEATED_S if self.repeatable else ONCE_S
+
+    @property
     def condition(self) -> tuple[str | None, str | None]:
         """Return the subject whose last sequence is expected, and the sequence."""
         return self.headers.get(LAST_OF), self.headers.get(LAST)
@@ -84,8 +89,7 @@ class StreamSender:
         room = self.room
         await room.take(message.size)
         try:
-            timeout_s = REPEATED_S if message.repeatable else ONCE_S
-            pending = await self.send(message, timeout_s=timeout_s)
+            pending = await self.send(message, timeout_s=message.timeout_s)
         except BaseException:
             room.give(message.size)
             raise

@@ -184,7 +184,8 @@ class MemoryStream:
     def _committed(self, batch: list[Staged], *, now: float) -> list[Accepted] | Refusal:
         written: set[str] = set()
         ids: set[str] = set()
-        size = 0
+        used = self.bytes
+        is_bounded = self.config["max_bytes"] >= 0 and self.config["discard"] == "new"
         for staged in batch:
             headers = staged.headers
             if EXPECTED in headers and headers.get(EXPECTED_OF, staged.subject) in written:
@@ -196,16 +197,19 @@ class MemoryStream:
                 if identity in self._seen or identity in ids:
                     return Refusal(400, 10201, "atomic publish batch contains duplicate message id")
                 ids.add(identity)
-            size += _size(staged.subject, staged.payload, headers)
+            used += _size(staged.subject, staged.payload, headers)
             if staged.subject not in written:
                 replaced = self._replaced(staged.subject, rollup=ROLLUP in headers)
-                size -= sum(self._messages[sequence].size for sequence in replaced)
+                used -= sum(self._messages[sequence].size for sequence in replaced)
+            if is_bounded and used >= self.config["max_bytes"]:
+                return Refusal(503, 10077, "maximum bytes exceeded")
             written.add(staged.subject)
-        limit = self.config["max_bytes"]
-        if limit >= 0 and self.config["discard"] == "new" and self.bytes + size >= limit:
-            return Refusal(503, 10077, "maximum bytes exceeded")
-        answers = [self.publish(one.subject, one.payload, one.headers, now=now) for one in batch]
-        return [answer for answer in answers if isinstance(answer, Accepted)]
+        answers = []
+        for one in batch:
+            answer = self.publish(one.subject, one.payload, one.headers, now=now)
+            assert isinstance(answer, Accepted), f"a batch was checked and {answer} came"
+            answers.append(answer)
+        return answers
 
     def remove(self, sequence: int) -> bool:
         """Remove a message; tell whether it was there."""
