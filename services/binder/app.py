@@ -178,7 +178,7 @@ class _Wiring:
             held=asyncio.Semaphore(settings.intents_held),
             active=asyncio.Semaphore(settings.intents_active),
         )
-        executor = self._executor()
+        executor = self._executor(finished)
         return [
             Commands(
                 puller,
@@ -208,7 +208,7 @@ class _Wiring:
             ack_wait_s=consumer.ack_wait_s, clock=self._context.clock, log=self._context.log
         )
 
-    def _executor(self) -> Executor:
+    def _executor(self, finished: Finished) -> Executor:
         context = self._context
         cluster = Cluster(
             self._writing,
@@ -219,7 +219,7 @@ class _Wiring:
         )
         return Executor(
             cluster,
-            listeners=(self._recorder, PodEvents(self._announcer)),
+            listeners=(self._recorder, PodEvents(self._announcer), finished),
             contain=self._contain,
             clock=context.clock,
             faults=context.faults,

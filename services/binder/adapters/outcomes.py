@@ -3,7 +3,8 @@
 An intent has exactly one outcome. The message id suppresses a second one within the dedupe window;
 beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose outcome
 is out must not be executed again, because scheduling may have given the room away. It also knows
-the pods of which no status is wanted any more, because they are bound or gone.
+the pods of which no status is wanted any more, because they are bound or gone: those of this
+process as soon as they are, those of other binders from their outcomes.
 """
 
 import asyncio
@@ -16,7 +17,16 @@ import msgspec
 from shared.bus.errors import TooLarge
 from shared.bus.port import Batch, CaughtUp, FromTime, Publisher, Reading, Reset
 from shared.contracts.codec import encode, unpack
-from shared.contracts.messages import ItemOutcome, Outcome, Poison, Result
+from shared.contracts.messages import (
+    Bind,
+    BindGang,
+    Evict,
+    ItemOutcome,
+    Outcome,
+    Poison,
+    Result,
+    Victim,
+)
 from shared.contracts.streams import OUTCOME_AGE_S
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
@@ -138,7 +148,7 @@ class _OutcomeSummary(msgspec.Struct, frozen=True):
 
 
 class Finished:
-    """Follows the outcomes of all binders; a part of the service."""
+    """Follows the outcomes of all binders, and hears those of its own; a part of the service."""
 
     name: Final = "finished"
 
@@ -172,6 +182,14 @@ class Finished:
         """Return whether a pod is known to have a node, or to be leaving or gone."""
         return uid in self._pods
 
+    def bound(self, gang: BindGang, item: Bind) -> None:  # noqa: ARG002 - of a listener
+        """Take note that a pod is bound."""
+        self._note_pod(item.uid)
+
+    def evicted(self, intent: Evict, victim: Victim) -> None:  # noqa: ARG002 - of a listener
+        """Take note that a pod is being evicted."""
+        self._note_pod(victim.uid)
+
     async def run(self) -> None:
         """Follow OUTCOME for ever, from as far back as it is kept."""
         start = FromTime(self._clock.now() - OUTCOME_AGE_S)
@@ -200,6 +218,9 @@ class Finished:
             del self._intents[next(iter(self._intents))]
         for item in summary.items:
             if item.result in _ENDED:
-                self._pods[item.uid] = None
-                if len(self._pods) > _PODS_REMEMBERED:
-                    del self._pods[next(iter(self._pods))]
+                self._note_pod(item.uid)
+
+    def _note_pod(self, uid: str) -> None:
+        self._pods[uid] = None
+        if len(self._pods) > _PODS_REMEMBERED:
+            del self._pods[next(iter(self._pods))]

@@ -1,0 +1,36 @@
+"""A pod of which nothing is wanted any more is known before its outcome comes back on the bus."""
+
+import structlog
+
+from services.binder.adapters.outcomes import Finished
+from shared.contracts.messages import Bind, Evict, Victim
+from shared.runtime.clock import SystemClock
+from shared.runtime.health import Readiness
+from tests.support.facts import bind_of
+
+LOG = structlog.get_logger()
+
+
+def finished() -> Finished:
+    """Make one that has read nothing: it follows no stream until it runs."""
+    return Finished(
+        None,
+        stream="OUTCOME",
+        subjects=["outcome.0"],
+        clock=SystemClock(),
+        gate=Readiness().gate("outcomes"),
+        log=LOG,
+    )
+
+
+def test_a_pod_that_this_binder_has_bound_is_over_at_once():
+    known, item = finished(), Bind(pod="ns/p", uid="u", node="n")
+    known.bound(bind_of(item, id="1"), item)
+    assert known.pod("u")
+    assert not known.pod("v")
+
+
+def test_a_pod_that_this_binder_has_evicted_is_over_at_once():
+    known, victim = finished(), Victim(pod="ns/p", uid="u")
+    known.evicted(Evict(id="1", cycle=1, reason="preempt", victims=(victim,)), victim)
+    assert known.pod("u")
