@@ -59,6 +59,8 @@ class _Position(msgspec.Struct, kw_only=True):
     sequence: int
     seen_at: float
     """When the server was heard last, monotonic."""
+    caught_up: bool = False
+    """Whether everything that the stream had at the start has been read."""
 
 
 class Follower:
@@ -181,7 +183,7 @@ class Follower:
             "num_replicas": 1,
         }
         new = isinstance(self._start, OnlyNew)  # on an empty stream new is what follows nothing
-        if place is not None and (place.sequence > 0 or new):
+        if place is not None and (place.sequence > 0 or place.caught_up or new):
             return {
                 **config,
                 "deliver_policy": "by_start_sequence",
@@ -211,7 +213,9 @@ class Follower:
             if gap:
                 raise FeedLost(gap)
             if chunk.empty and not caught_up:
-                caught_up = True
+                caught_up = place.caught_up = True
+                # What was stored before and did not come is none of ours.
+                place.sequence = max(place.sequence, self._started.last_seq)
                 yield CaughtUp()
             elif chunk.empty and not messages:
                 yield Idle()
