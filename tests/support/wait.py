@@ -1,11 +1,61 @@
 """Waiting for a condition instead of sleeping: the only clock that tests on real servers use."""
 
 import asyncio
+import contextlib
+import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeVar, overload
 
 _T = TypeVar("_T")
+_TICK_S: Final = 0.05
+
+
+class Stopwatch:
+    """Seconds in which this process could run: of a longer stall only two ticks count.
+
+    A machine that is busy with something else, or was stopped for a while, makes servers late, too.
+    So a limit on them is told apart from a limit on the machine.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._looked_at = time.monotonic()
+
+    async def run(self, most_s: float = math.inf) -> None:
+        """Count up to so many seconds."""
+        while self.seconds < most_s:
+            await asyncio.sleep(_TICK_S)
+            now = time.monotonic()
+            self.seconds += min(now - self._looked_at, 2 * _TICK_S)
+            self._looked_at = now
+
+
+@contextlib.asynccontextmanager
+async def stopwatch() -> AsyncIterator[Stopwatch]:
+    """Count seconds for the length of a block."""
+    watch = Stopwatch()
+    counting = asyncio.create_task(watch.run())
+    try:
+        yield watch
+    finally:
+        counting.cancel()
+
+
+@contextlib.asynccontextmanager
+async def within(limit_s: float) -> AsyncIterator[None]:
+    """End a block by TimeoutError that takes longer than `limit_s` by a stopwatch."""
+
+    async def expire(scope: asyncio.Timeout) -> None:
+        await Stopwatch().run(limit_s)
+        scope.reschedule(asyncio.get_running_loop().time())
+
+    async with asyncio.timeout(None) as scope:
+        expiring = asyncio.create_task(expire(scope))
+        try:
+            yield
+        finally:
+            expiring.cancel()
 
 
 @overload
@@ -38,26 +88,26 @@ async def until(
     """Return the first truthy answer of `probe`, which may be a plain or an async function.
 
     Fails with `describe` (text, or a function that makes it then) and the last answer seen when
-    `deadline_s` passes; a condition that comes costs no more for a later one, and the default is
-    for processes that start on a busy machine. An exception of the probe is an answer like any
-    other: what is asked may not be there yet.
+    `deadline_s` passes by a stopwatch; a condition that comes costs no more for a later one, and
+    the default is for processes that start on a busy machine. An exception of the probe is an
+    answer like any other: what is asked may not be there yet.
     """
-    end = time.monotonic() + deadline_s
     last: object = None
-    while True:
-        try:
-            answer = probe()
-            if isinstance(answer, Awaitable):
-                async with asyncio.timeout(max(0.1, end - time.monotonic())):
-                    answer = await answer
-            if answer:
-                return answer
-            last = answer
-        except AssertionError:
-            raise
-        except Exception as exc:  # noqa: BLE001 - shown when the deadline passes
-            last = exc
-        if time.monotonic() > end:
-            what = describe if isinstance(describe, str) else describe()
-            raise AssertionError(f"{what}: not within {deadline_s:g} s; last seen: {last!r}")
-        await asyncio.sleep(every_s)
+    async with stopwatch() as watch:
+        while True:
+            try:
+                answer = probe()
+                if isinstance(answer, Awaitable):
+                    async with within(max(0.1, deadline_s - watch.seconds)):
+                        answer = await answer
+                if answer:
+                    return answer
+                last = answer
+            except AssertionError:
+                raise
+            except Exception as exc:  # noqa: BLE001 - shown when the deadline passes
+                last = exc
+            if watch.seconds > deadline_s:
+                what = describe if isinstance(describe, str) else describe()
+                raise AssertionError(f"{what}: not within {deadline_s:g} s; last seen: {last!r}")
+            await asyncio.sleep(every_s)

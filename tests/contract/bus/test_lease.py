@@ -19,7 +19,7 @@ from shared.contracts.messages import LeaseRecord
 from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
 from tests.contract.bus.conftest import Status, only_nats
-from tests.support.wait import until
+from tests.support.wait import until, within
 
 SHORT = Timing(renew_s=0.2, stop_s=0.8, takeover_s=1.2)
 PROGRAM = Path(leader_process.__file__)
@@ -65,7 +65,7 @@ async def test_a_released_lease_is_taken_at_once(bus, open_bus, lease):
     waiting = asyncio.create_task(candidate.acquire())
     await asyncio.sleep(0.3)
     await holder.release()
-    async with asyncio.timeout(0.5):
+    async with within(0.5):
         await waiting
     assert candidate.valid
     assert not holder.valid
@@ -77,8 +77,9 @@ async def test_a_lease_is_taken_when_its_time_has_run_out(bus, open_bus, lease):
     await holder.acquire()
     waiting = asyncio.create_task(candidate.acquire())
     began = time.monotonic()
-    await waiting
-    assert 1.1 < time.monotonic() - began < 1.7
+    async with within(1.7):
+        await waiting
+    assert time.monotonic() - began > 1.1
     with pytest.raises(LeaseLost):
         await holder.keep()
 
@@ -89,11 +90,10 @@ async def test_a_holder_stops_itself_when_no_renewal_is_answered(bus, lease, ser
     keeping = asyncio.create_task(holder.keep())
     await asyncio.sleep(0.5)
     await server.freeze()
-    began = time.monotonic()
     try:
-        with pytest.raises(LeaseLost):
-            await keeping
-        assert time.monotonic() - began < 0.9
+        async with within(0.9):
+            with pytest.raises(LeaseLost):
+                await keeping
         assert not holder.valid
     finally:
         server.thaw()
@@ -155,9 +155,9 @@ async def test_a_holder_without_a_connection_is_followed_long_before_its_time_ru
     await asyncio.sleep(0.5)
     assert not waiting.done()
     start_bus.tasks[-2].cancel()
-    began = time.monotonic()
-    assert await waiting == "a"
-    assert time.monotonic() - began < 1.0 < holder.timing.stop_s
+    assert holder.timing.stop_s > 1.0
+    async with within(1.0):
+        assert await waiting == "a"
 
 
 async def test_a_holder_that_is_heard_keeps_its_lease_though_it_renews_slowly(beside, present):
@@ -262,7 +262,6 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
 
     await until(published, describe="facts of the first leader")
     program.signal(signal.SIGSTOP)
-    frozen_at = time.monotonic()
 
     term = asyncio.get_running_loop().create_future()
 
@@ -272,8 +271,8 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
 
     successor = leader_process.leadership(own, "successor", present=True)
     leading = asyncio.create_task(successor.run(lead))
-    begun = await term
-    assert time.monotonic() - frozen_at < 4.5
+    async with within(4.5):
+        begun = await term
     program.signal(signal.SIGCONT)
     await until(lambda: "ended" in program.lines, deadline_s=3, describe="the zombie to stop")
     mark = begun.token(stream).sequence
@@ -302,9 +301,8 @@ async def test_a_killed_leader_is_followed_within_a_second(program, bus, beside)
     leading = asyncio.create_task(successor.run(lead))
     await asyncio.sleep(0.5)
     program.signal(signal.SIGKILL)
-    killed_at = time.monotonic()
-    await began.wait()
-    assert time.monotonic() - killed_at < 1.0
+    async with within(1.0):
+        await began.wait()
     await ended(leading)
 
 
@@ -343,7 +341,7 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(bus, open_bus):
     second = asyncio.create_task(leader_process.leadership(await open_bus(), "b").run(lead))
     await asyncio.sleep(0.3)
     await ended(first)
-    async with asyncio.timeout(0.6):
+    async with within(0.6):
         await began.wait()
     assert changes[-1] is None
     await ended(second)
@@ -365,13 +363,12 @@ async def test_a_process_whose_parts_all_end_at_once_still_hands_over(bus, open_
 
     second = asyncio.create_task(leader_process.leadership(bus, "b").run(lead))
     await asyncio.sleep(0.3)
-    stopped_at = time.monotonic()
     bus_of_ending.cancel()
     first.cancel()
-    async with asyncio.timeout(0.6):
-        await began.wait()
-    await asyncio.wait([bus_of_ending, first])
-    assert time.monotonic() - stopped_at < 1
+    async with within(1.0):
+        async with within(0.6):
+            await began.wait()
+        await asyncio.wait([bus_of_ending, first])
     await ended(second)
 
 

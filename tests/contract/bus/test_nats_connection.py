@@ -13,7 +13,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
 from tests.contract.bus.conftest import Status, only_nats
-from tests.support.wait import until
+from tests.support.wait import until, within
 
 
 def bus_at(url, status):
@@ -30,7 +30,7 @@ def bus_at(url, status):
 @only_nats
 async def test_a_user_without_the_right_is_refused_at_once(bus, open_bus, declared, subjects):
     cache = await open_bus("cache")
-    async with asyncio.timeout(1):
+    async with within(1):
         with pytest.raises(NotPermitted, match=r"may not publish to pumice\.local\.command\.p0"):
             await cache.publisher(declared.command.name).publish(
                 subjects.command(0), b"bind", msg_id="1"

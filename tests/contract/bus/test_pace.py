@@ -8,6 +8,7 @@ from shared.bus.port import CaughtUp, FromSequence
 from shared.runtime.clock import SystemClock
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
+from tests.support.wait import within
 
 NEVER_S = 1e9
 
@@ -104,6 +105,6 @@ async def test_a_follower_without_a_connection_is_not_waited_for():
     pace = Pace(SystemClock(), lag_s=NEVER_S)
     with pace.follower() as follower:
         follower.detach()
-        async with asyncio.timeout(0.5):
+        async with within(0.5):
             await pace.caught_up()
         assert pace.is_live

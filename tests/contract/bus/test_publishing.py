@@ -1,6 +1,5 @@
 """What a publisher promises: fencing, publishing, tombstones, dedupe."""
 
-import asyncio
 import gc
 import tracemalloc
 
@@ -10,7 +9,7 @@ import pytest
 from shared.bus.errors import StreamFull, StreamMissing, TooLarge, WrongSequence
 from shared.bus.port import Token
 from shared.runtime.errors import Conflict, Rejected, Retryable
-from tests.support.wait import until
+from tests.support.wait import until, within
 
 
 async def test_a_publish_is_answered_with_its_sequence(bus, declared, subjects):
@@ -129,7 +128,7 @@ async def test_a_message_beyond_the_limit_is_not_sent(bus, declared, subjects):
 
 
 async def test_a_subject_without_a_stream_is_answered_at_once(bus):
-    async with asyncio.timeout(1):
+    async with within(1):
         with pytest.raises(StreamMissing, match=r"nobody\.takes\.this"):
             await bus.publisher("NONE").publish("nobody.takes.this", b"x", msg_id="1")
 
@@ -193,9 +192,10 @@ async def test_what_says_how_long_it_counts_leaves_nothing_behind(bus, declared,
     ]
     for stream, subject in gone:
         publisher = bus.publisher(stream)
-        pending = [await publisher.submit(subject(n), b"x", ttl_s=1) for n in range(2000)]
-        for ack in pending:
-            await ack
+        for first in range(0, 2000, 200):  # no more than a busy server answers in time
+            some = range(first, first + 200)
+            for ack in [await publisher.submit(subject(n), b"x", ttl_s=1) for n in some]:
+                await ack
 
     async def empty() -> bool:
         return not any([(await bus.info(stream)).messages for stream, _ in gone])
