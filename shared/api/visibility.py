@@ -7,9 +7,9 @@ reader needs no table of units per resource.
 
 from typing import Annotated, Final
 
-from msgspec import field
+from msgspec import Meta, field
 
-from shared.api.base import Timestamp, View, doc
+from shared.api.base import CrResourceList, Timestamp, View, doc
 from shared.api.batch import Job
 from shared.api.core import Node
 from shared.api.meta import ObjectMeta
@@ -195,11 +195,33 @@ class AddedNodes(View, frozen=True, kw_only=True):
     template: Node | None = None
 
 
+class QueueChange(View, frozen=True, kw_only=True):
+    """A change of a queue that is there; an amount that is not named stays as it is."""
+
+    name: Annotated[str, doc("Name of the queue.")]
+    weight: (
+        Annotated[int, Meta(ge=1, le=65535), doc("Share of the cluster, relative to siblings.")]
+        | None
+    ) = None
+    capability: Annotated[CrResourceList, doc("Resources that it can never exceed.")] = field(
+        default_factory=dict
+    )
+    deserved: Annotated[
+        CrResourceList, doc("Resources beyond which others may reclaim what it uses.")
+    ] = field(default_factory=dict)
+    guarantee: Annotated[CrResourceList, doc("Resources that only this queue may use.")] = field(
+        default_factory=dict
+    )
+
+
 class WhatIfSpec(View, frozen=True, kw_only=True):
-    """A change to imagine: a job, a queue as it would be, nodes that come or go."""
+    """A change to imagine: a job, another queue, nodes that come or go."""
 
     job: Job | None = None
-    queue: Queue | None = None
+    queue: Annotated[Queue, doc("A queue as it would be, with all that it states.")] | None = None
+    change_queue: (
+        Annotated[QueueChange, doc("A queue that is there, with some of it changed.")] | None
+    ) = None
     add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
     drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
 

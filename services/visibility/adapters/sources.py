@@ -148,7 +148,8 @@ def _named(objects: Listed, name: str, *, plural: str) -> View:
 
 
 def _is_of_cluster(spec: WhatIfSpec) -> bool:
-    return bool(spec.queue is not None or spec.add_nodes or spec.drain_nodes)
+    queues = spec.queue is not None or spec.change_queue is not None
+    return bool(queues or spec.add_nodes or spec.drain_nodes)
 
 
 def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> None:
