@@ -7,13 +7,10 @@ reader needs no table of units per resource.
 
 from typing import Annotated, Final
 
-from msgspec import Meta, field
+from msgspec import field
 
-from shared.api.base import CrResourceList, Timestamp, View, doc
-from shared.api.batch import Job
-from shared.api.core import Node
+from shared.api.base import Timestamp, View, doc
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import Queue
 
 GROUP: Final = "visibility.pumice.dev"
 VERSION: Final = "v1alpha1"
@@ -187,45 +184,6 @@ class QueueTree(View, frozen=True, kw_only=True):
     resources: Annotated[tuple[QueueResource, ...], doc("Its amounts of each resource.")] = ()
 
 
-class AddedNodes(View, frozen=True, kw_only=True):
-    """Nodes to imagine: like one that is there, or of a form of their own."""
-
-    count: Annotated[int, doc("How many, 1 at least.")] = 1
-    like: Annotated[str, doc("Name of a node that is there.")] = ""
-    template: Node | None = None
-
-
-class QueueChange(View, frozen=True, kw_only=True):
-    """A change of a queue that is there; an amount that is not named stays as it is."""
-
-    name: Annotated[str, doc("Name of the queue.")]
-    weight: (
-        Annotated[int, Meta(ge=1, le=65535), doc("Share of the cluster, relative to siblings.")]
-        | None
-    ) = None
-    capability: Annotated[CrResourceList, doc("Resources that it can never exceed.")] = field(
-        default_factory=dict
-    )
-    deserved: Annotated[
-        CrResourceList, doc("Resources beyond which others may reclaim what it uses.")
-    ] = field(default_factory=dict)
-    guarantee: Annotated[CrResourceList, doc("Resources that only this queue may use.")] = field(
-        default_factory=dict
-    )
-
-
-class WhatIfSpec(View, frozen=True, kw_only=True):
-    """A change to imagine: a job, another queue, nodes that come or go."""
-
-    job: Job | None = None
-    queue: Annotated[Queue, doc("A queue as it would be, with all that it states.")] | None = None
-    change_queue: (
-        Annotated[QueueChange, doc("A queue that is there, with some of it changed.")] | None
-    ) = None
-    add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
-    drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
-
-
 class TaskPlacement(View, frozen=True, kw_only=True):
     """Pods of one task of the imagined job on one node."""
 
@@ -296,14 +254,6 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
         ExpectedStart | None, doc("When the job starts that does not start now.")
     ] = None
     decided_in_ms: Annotated[float, doc("How long the decision took, in milliseconds.")] = 0.0
-
-
-class WhatIf(View, frozen=True, kw_only=True):
-    """A question (`spec`) and its answer (`status`); create only, like a SubjectAccessReview."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: Annotated[WhatIfSpec, doc("The question.")]
-    status: Annotated[WhatIfStatus | None, doc("The answer.")] = None
 
 
 class TimelineEntry(View, frozen=True, kw_only=True):

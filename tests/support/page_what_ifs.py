@@ -13,9 +13,9 @@ from shared.api.visibility import (
     ResourceShortage,
     RunningJob,
     TaskPlacement,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIfSpec
 from shared.jobs.templates import read_template
 from shared.model.resources import parse_list
 

@@ -33,9 +33,8 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
-    WhatIf,
-    WhatIfSpec,
 )
+from shared.api.whatifs import WhatIf, WhatIfSpec
 from shared.kube.errors import Denied, Refused, Status, Vanished
 from shared.kube.wire import Request
 from tests.support.page_what_ifs import imagined

@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from shared.api.visibility import QueueChange, QueueResource
+from shared.api.visibility import QueueResource
+from shared.api.whatifs import QueueChange
 from tests.support.browser import Keys, Page, until
 from tests.support.page_world import GPU
 

@@ -30,10 +30,9 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
-    WhatIf,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIf, WhatIfSpec
 from shared.runtime.clock import Clock
 
 Objects = Sequence[View]

@@ -37,17 +37,15 @@ from shared.api.core import Node, Pod
 from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
 from shared.api.visibility import (
-    AddedNodes,
     Delay,
     EvictedPod,
     ExpectedStart,
     LosingJob,
     ObjectRef,
-    QueueChange,
     TaskPlacement,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import AddedNodes, QueueChange, WhatIfSpec
 from shared.model.status import TaskStatus
 
 NODES_MAX: Final = 1_000

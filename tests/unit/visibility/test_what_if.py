@@ -21,12 +21,11 @@ from shared.api.visibility import (
     EvictedPod,
     ExpectedStart,
     ObjectRef,
-    QueueChange,
     ResourceShortage,
     TaskPlacement,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import QueueChange, WhatIfSpec
 from tests.support.replicas import World, job, node, running
 
 CONF = """
