@@ -22,7 +22,7 @@ from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, survey
 from services.visibility.answers.whatif import what_if
-from shared.api.visibility import WhatIfSpec
+from shared.api.whatifs import WhatIfSpec
 from shared.contracts import codec
 from shared.runtime.service import tune_garbage_collector
 

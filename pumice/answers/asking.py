@@ -15,9 +15,9 @@ from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, Timeline
-from shared.kube.client import Kube
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
 from shared.kube.plain import connect
+from shared.kube.requests import Requests
 from shared.kube.sources import KubeconfigSource, find_source, own_namespace
 from shared.kube.wire import Query, Stream
 from shared.runtime.clock import SystemClock
@@ -88,7 +88,7 @@ class Watched(msgspec.Struct, frozen=True):
 class Asker:
     """A connection to one API server, for one namespace or all of them."""
 
-    def __init__(self, kube: Kube, *, namespace: str) -> None:
+    def __init__(self, kube: Requests, *, namespace: str) -> None:
         self._kube = kube
         self.namespace = namespace
         """Empty for all namespaces."""
@@ -111,7 +111,7 @@ class Asker:
             raise AnswerError(str(error), code=code) from error
         usual = source.namespace if isinstance(source, KubeconfigSource) else own_namespace("")
         namespace = "" if place.everywhere else place.namespace or usual or "default"
-        return cls(Kube(transport=way), namespace=namespace)
+        return cls(Requests(transport=way), namespace=namespace)
 
     @property
     def host(self) -> str:

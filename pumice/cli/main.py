@@ -12,7 +12,6 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Final, NoReturn, Protocol, cast
 
 import msgspec
@@ -110,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_help())
         return 0 if words else _WRONG_USAGE
     if words[0] == "--version":
+        from importlib import metadata  # with the parser of mails; no command needs it
+
         print(f"pumice {metadata.version('pumice')}")
         return 0
     entry = COMMANDS.get(words[0])

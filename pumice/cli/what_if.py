@@ -15,11 +15,17 @@ from pumice.answers import text
 from pumice.answers.asking import NO
 from pumice.answers.output import add_output, add_place, show
 from pumice.local.errors import WrongSettingError
-from shared.api.visibility import API_VERSION, WhatIf
+from shared.api.visibility import API_VERSION, WhatIfStatus
 
 _FIELDS: Final = {"Job": "job", "Queue": "queue"}
 _KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _STDIN: Final = "-"
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The part of a WhatIf that is an answer."""
+
+    status: WhatIfStatus | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +47,7 @@ async def run(args: argparse.Namespace) -> int:
     body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
 
     def tell(raw: bytes, now_s: float) -> tuple[str, int]:
-        status = msgspec.json.decode(raw, type=WhatIf).status
+        status = msgspec.json.decode(raw, type=_Answer).status
         if status is None:
             return "no answer came\n", 1
         of_job = "job" in spec

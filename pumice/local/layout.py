@@ -32,36 +32,33 @@ _NATS: Final = r"(?:users\.json|state-key|nats-server\.conf)"
 _DRAFT: Final = r"[a-z0-9_]{8}"
 _STREAM: Final = r"nats/jetstream/jetstream/[^/]+/streams/[^/]+"
 
-_DIRECTORIES: Final = re.compile(
-    "|".join(
-        (
-            "logs",
-            "pki",
-            "nats",
-            r"etcd(?:/member(?:/snap|/wal)?)?",
-            r"nats/jetstream(?:/jetstream(?:/[^/]+(?:/streams)?)?)?",
-            rf"{_STREAM}(?:/msgs|/__msgs__|/obs(?:/[^/]+)?)?",
-        )
+# Texts, compiled where a path is first compared: no command but up and down compares one.
+_DIRECTORIES: Final = "|".join(
+    (
+        "logs",
+        "pki",
+        "nats",
+        r"etcd(?:/member(?:/snap|/wal)?)?",
+        r"nats/jetstream(?:/jetstream(?:/[^/]+(?:/streams)?)?)?",
+        rf"{_STREAM}(?:/msgs|/__msgs__|/obs(?:/[^/]+)?)?",
     )
 )
-_FILES: Final = re.compile(
-    "|".join(
-        (
-            r"holder\.(?:lock|log)",
-            r"objects\.(?:jsonl|new)",
-            r"audit-policy\.yaml",
-            rf"{_PRIVATE}|\.{_PRIVATE}\.{_DRAFT}",
-            rf"pki/{_PKI}|pki/\.{_PKI}\.{_DRAFT}",
-            rf"nats/{_NATS}|nats/\.{_NATS}\.{_DRAFT}",
-            rf"logs/(?:{'|'.join((*SERVICES, *PROGRAMS))})(?:-\d+)?\.log",
-            r"nats/nats-server\.log",
-            r"logs/audit(?:-[\dT.:-]+)?\.log",
-            r"etcd/member/snap/(?:db|db\.tmp\d*|tmp\d+|[0-9a-f-]+\.snap(?:\.db|\.broken)?)",
-            r"etcd/member/wal/(?:[0-9a-f]{16}-[0-9a-f]{16}\.wal(?:\.broken)?|\d+\.tmp)",
-            rf"{_STREAM}/meta\.(?:inf|sum|key)(?:\.tmp)?",
-            rf"{_STREAM}/(?:msgs|__msgs__)/(?:\d+\.(?:blk|key|new|tmp)|\w+\.db)(?:\.tmp)?",
-            rf"{_STREAM}/obs/[^/]+/(?:meta\.(?:inf|sum|key)|o\.dat)(?:\.tmp)?",
-        )
+_FILES: Final = "|".join(
+    (
+        r"holder\.(?:lock|log)",
+        r"objects\.(?:jsonl|new)",
+        r"audit-policy\.yaml",
+        rf"{_PRIVATE}|\.{_PRIVATE}\.{_DRAFT}",
+        rf"pki/{_PKI}|pki/\.{_PKI}\.{_DRAFT}",
+        rf"nats/{_NATS}|nats/\.{_NATS}\.{_DRAFT}",
+        rf"logs/(?:{'|'.join((*SERVICES, *PROGRAMS))})(?:-\d+)?\.log",
+        r"nats/nats-server\.log",
+        r"logs/audit(?:-[\dT.:-]+)?\.log",
+        r"etcd/member/snap/(?:db|db\.tmp\d*|tmp\d+|[0-9a-f-]+\.snap(?:\.db|\.broken)?)",
+        r"etcd/member/wal/(?:[0-9a-f]{16}-[0-9a-f]{16}\.wal(?:\.broken)?|\d+\.tmp)",
+        rf"{_STREAM}/meta\.(?:inf|sum|key)(?:\.tmp)?",
+        rf"{_STREAM}/(?:msgs|__msgs__)/(?:\d+\.(?:blk|key|new|tmp)|\w+\.db)(?:\.tmp)?",
+        rf"{_STREAM}/obs/[^/]+/(?:meta\.(?:inf|sum|key)|o\.dat)(?:\.tmp)?",
     )
 )
 _DATA: Final = ("etcd", "nats/jetstream")
@@ -157,8 +154,8 @@ def _walk(directory: Path) -> Iterator[tuple[str, int]]:
 
 def _is_ours(path: str, kind: int) -> bool:
     if stat.S_ISDIR(kind):
-        return _DIRECTORIES.fullmatch(path) is not None
-    return stat.S_ISREG(kind) and _FILES.fullmatch(path) is not None
+        return re.fullmatch(_DIRECTORIES, path) is not None
+    return stat.S_ISREG(kind) and re.fullmatch(_FILES, path) is not None
 
 
 def _kind(name: str, at: int) -> int:

@@ -15,9 +15,9 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIfSpec
 
 
 class Answers(Protocol):

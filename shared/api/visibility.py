@@ -10,10 +10,7 @@ from typing import Annotated, Final
 from msgspec import field
 
 from shared.api.base import Timestamp, View, doc
-from shared.api.batch import Job
-from shared.api.core import Node
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import Queue
 
 GROUP: Final = "visibility.pumice.dev"
 VERSION: Final = "v1alpha1"
@@ -187,23 +184,6 @@ class QueueTree(View, frozen=True, kw_only=True):
     resources: Annotated[tuple[QueueResource, ...], doc("Its amounts of each resource.")] = ()
 
 
-class AddedNodes(View, frozen=True, kw_only=True):
-    """Nodes to imagine: like one that is there, or of a form of their own."""
-
-    count: Annotated[int, doc("How many, 1 at least.")] = 1
-    like: Annotated[str, doc("Name of a node that is there.")] = ""
-    template: Node | None = None
-
-
-class WhatIfSpec(View, frozen=True, kw_only=True):
-    """A change to imagine: a job, a queue as it would be, nodes that come or go."""
-
-    job: Job | None = None
-    queue: Queue | None = None
-    add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
-    drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
-
-
 class TaskPlacement(View, frozen=True, kw_only=True):
     """Pods of one task of the imagined job on one node."""
 
@@ -274,14 +254,6 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
         ExpectedStart | None, doc("When the job starts that does not start now.")
     ] = None
     decided_in_ms: Annotated[float, doc("How long the decision took, in milliseconds.")] = 0.0
-
-
-class WhatIf(View, frozen=True, kw_only=True):
-    """A question (`spec`) and its answer (`status`); create only, like a SubjectAccessReview."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: Annotated[WhatIfSpec, doc("The question.")]
-    status: Annotated[WhatIfStatus | None, doc("The answer.")] = None
 
 
 class TimelineEntry(View, frozen=True, kw_only=True):

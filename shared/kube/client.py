@@ -16,6 +16,7 @@ import msgspec
 from shared.api.kinds import POD, Kind
 from shared.kube.decode import KindDecoder, Malformed, Page, partial_object
 from shared.kube.errors import Expired, WriteConflict
+from shared.kube.requests import Body, Requests, encode
 from shared.kube.wire import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -28,7 +29,6 @@ from shared.kube.wire import (
 )
 from shared.runtime.errors import Gone, Rejected
 
-Body = bytes | msgspec.Struct | Mapping[str, Any]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 PatchType = Literal["merge", "strategic"]
 
@@ -61,19 +61,14 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
 
 
-class Kube:
+class Kube(Requests):
     """One API server, from `shared.kube.config.connect`: a part of a service, or `async with`."""
 
     name: Final = "kube"
 
     def __init__(self, *, transport: Transport) -> None:
-        self._transport = transport
+        super().__init__(transport=transport)
         self._decoders: dict[str, KindDecoder] = {}
-
-    @property
-    def host(self) -> str:
-        """Return the API server's address, for messages."""
-        return self._transport.host
 
     def guarded(self, check: Callable[[], None]) -> "Kube":
         """Return a client on the same way that calls `check` before each write it sends."""
@@ -92,24 +87,11 @@ class Kube:
         finally:
             await self.close()
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
-
     def decoder(self, kind: Kind) -> KindDecoder:
         """Return the decoder of a kind, built once."""
         if kind.token not in self._decoders:
             self._decoders[kind.token] = KindDecoder(kind)
         return self._decoders[kind.token]
-
-    async def request(
-        self, method: str, path: str, *, query: Query = (), body: Body | None = None
-    ) -> bytes:
-        """Send any request, for what has no verb here (`/version`, reviews, scale)."""
-        data = None if body is None else encode(body)
-        return await self._transport.exchange(
-            Request(method=method, path=path, query=query, body=data)
-        )
 
     async def get(self, kind: Kind, namespace: str, name: str, subresource: str = "") -> bytes:
         """Return an object. Raises Gone when there is none of that name."""
@@ -155,12 +137,6 @@ class Kube:
         """Open a watch; `query` says from where. The caller reads and closes the stream."""
         path = collection(kind, selection.namespace)
         return await self.follow(path, query=[*selection.query(), *query])
-
-    async def follow(self, path: str, *, query: Query = ()) -> Stream:
-        """Open the watch of any path, for what has no kind here."""
-        return await self._transport.open(
-            Request(method="GET", path=path, query=[("watch", "true"), *query])
-        )
 
     async def create(self, kind: Kind, namespace: str, body: Body, subresource: str = "") -> bytes:
         """Create an object and return it. Raises AlreadyExists (a Conflict) for a taken name."""
@@ -346,11 +322,6 @@ def collection(kind: Kind, namespace: str, subresource: str = "") -> str:
 def is_built_in(kind: Kind) -> bool:
     """Tell whether Kubernetes itself serves the kind, by the form of its group's name."""
     return "." not in kind.group or kind.group.endswith(".k8s.io")
-
-
-def encode(body: Body) -> bytes:
-    """Return the JSON of a body."""
-    return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
 def _segment(name: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from shared.runtime.errors import Rejected
 
@@ -82,11 +81,11 @@ def load(paths: str, context: str | None) -> Context:
 
 def _read(path: str) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
+        content = msgspec.yaml.decode(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
         text = (getattr(exc, "strerror", None) or "cannot be read").lower()
         raise Rejected(f"kubeconfig {path}: {text}", field="kubeconfig") from exc
-    except yaml.YAMLError as exc:
+    except msgspec.DecodeError as exc:
         text = " ".join(str(exc).split())
         raise Rejected(f"kubeconfig {path}: {text}", field="kubeconfig") from exc
     if not isinstance(content, dict):

@@ -21,7 +21,8 @@ from services.visibility.answers.gangs import imagined
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import what_if
 from services.visibility.forecast.shapes import pods, pods_of
-from shared.api.visibility import WhatIfSpec, WhatIfStatus
+from shared.api.visibility import WhatIfStatus
+from shared.api.whatifs import WhatIfSpec
 from shared.contracts import messages as m
 from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus

@@ -33,9 +33,8 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
-    WhatIf,
-    WhatIfSpec,
 )
+from shared.api.whatifs import WhatIf, WhatIfSpec
 from shared.kube.errors import Denied, Refused, Status, Vanished
 from shared.kube.wire import Request
 from tests.support.page_what_ifs import imagined
@@ -285,7 +284,8 @@ class WorldAnswers(Answers, LiveAnswers):
 
     async def what_if(self, namespace, spec: WhatIfSpec):
         """Return what depends on the question alone."""
-        return imagined(self.world.waiting, self.world.running, self.world.nodes, spec)
+        world = self.world
+        return imagined(world.waiting, world.running, world.nodes, world.queues, spec)
 
     async def changes(self, namespace=""):
         """Yield what tests tell."""
@@ -352,6 +352,7 @@ class WorldTransport:
         self._may = may
         self._versions = itertools.count(1)
         self.asked: list[Request] = []
+        self.asked_what_ifs: list[WhatIfSpec] = []
         self.failure: Exception | None = None
         """Takes the place of each answer."""
 
@@ -378,6 +379,7 @@ class WorldTransport:
             asked = msgspec.json.decode(request.body or b"", type=WhatIf)
         except msgspec.ValidationError as error:
             raise Refused(request.doing, Status(code=422, message=str(error))) from error
+        self.asked_what_ifs.append(asked.spec)
         status = await self.answers.what_if(namespace, asked.spec)
         return msgspec.json.encode(msgspec.structs.replace(asked, status=status))
 

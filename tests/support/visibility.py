@@ -27,9 +27,9 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIfSpec
 from shared.kube.client import Kube
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import SetAside

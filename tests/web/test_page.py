@@ -151,68 +151,6 @@ def test_what_has_happened_is_told_once_when_the_stream_is_opened_again(page, sm
     assert "Evicted" in page.text('.rows .row[aria-rowindex="2"]')
 
 
-def test_a_what_if_is_answered_and_its_link_asks_the_same(page):
-    page.go("what-if")
-    page.shows("Nothing is created.")
-    page.fill('input[name="pods"]', "4")
-    page.run("document.querySelector('form button').click()")
-    page.shows("It starts now.")
-    page.shows("rack-000-node-00")
-    address = page.driver.current_url
-    assert "pods=4" in address
-    page.go("queues")
-    page.shows("root")
-    page.go(address.partition("#/")[2])
-    until(lambda: page.run("return document.querySelector('[name=pods]')?.value") == "4", "4 pods")
-    page.fill('input[name="pods"]', "1000")
-    page.run("document.querySelector('form button').click()")
-    page.shows("It waits at the gate “gang”.")
-
-
-def test_a_node_that_is_drained_names_the_jobs_that_lose_pods(page, small):
-    page.go("what-if")
-    page.shows("Nothing is created.")
-    page.fill('input[name="pods"]', "0")
-    page.fill('input[name="drain"]', small.world.nodes[0].metadata.name)
-    page.run("document.querySelector('form button').click()")
-    page.shows("1500 pods of jobs on drained nodes, 9 without a place elsewhere now.")
-    [first, second] = page.all('[aria-label="Lose pods"] tbody tr')
-    assert first.text.endswith("8 fewer than it needs")
-    assert second.text.endswith("1 enough to go on")
-    page.shows("and 1000 more")
-
-
-PASTED = """
-apiVersion: batch.volcano.sh/v1alpha1
-kind: Job
-metadata: {name: mine}
-spec:
-  tasks:
-  - name: worker
-    replicas: %d
-    template: {spec: {containers: [{name: main, image: busybox}]}}
-"""
-
-
-def test_a_pasted_job_is_asked_about(page):
-    page.go("what-if")
-    page.shows("Or paste")
-    page.run("document.querySelector('details').open = true")
-    for replicas, words in ((7, "It starts now."), (700, "waits at the gate")):
-        page.fill("textarea", PASTED % replicas)
-        page.run("document.querySelector('form button').click()")
-        page.shows(words)
-
-
-def test_what_is_no_job_is_refused_in_words(browser, small):
-    page = Page(browser, small, "what-if")
-    page.shows("Or paste")
-    page.run("document.querySelector('details').open = true")
-    page.fill("textarea", "kind: Pod")
-    page.run("document.querySelector('form button').click()")
-    page.shows("a Job of batch.volcano.sh is wanted, and here is Pod")
-
-
 def test_a_search_finds_jobs_queues_and_nodes(page, small):
     page.press("/")
     page.press("train-0003")

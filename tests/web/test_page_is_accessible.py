@@ -49,10 +49,25 @@ CONTRAST = """
 
 def place(served, name):
     job = served.world.waiting[0].metadata
-    return {"queue": "queues/team-01", "job": f"jobs/{job.namespace}/{job.name}"}.get(name, name)
+    places = {
+        "queue": "queues/team-01",
+        "job": f"jobs/{job.namespace}/{job.name}",
+        "changed queue": "what-if?change=team-01",
+    }
+    return places.get(name, name)
 
 
-VIEWS = ["queues", "queue", "waiting", "running", "nodes", "job", "what-if", "events"]
+VIEWS = [
+    "queues",
+    "queue",
+    "waiting",
+    "running",
+    "nodes",
+    "job",
+    "what-if",
+    "changed queue",
+    "events",
+]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

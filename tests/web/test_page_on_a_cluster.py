@@ -11,7 +11,7 @@ import pytest
 from pumice.local.ports import free_port
 from tests.support.api import connect
 from tests.support.browser import Browsed, until
-from tests.support.world import job, task
+from tests.support.world import job, queue, task
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -87,6 +87,29 @@ def test_a_user_sees_why_a_job_waits_what_runs_and_what_would_be(browser, cluste
         page.fill('input[name="cpu"]', "100")
         page.run("document.querySelector('form button').click()")
         page.shows("It waits at the gate")
+
+
+def test_a_queue_that_would_get_more_starts_the_job_that_waits_for_it(browser, cluster):
+    narrow = queue("narrow", capability={"cpu": "1"})
+    on(cluster, lambda api: api.create("queues", narrow))
+    held = job("held", task("work", 1, cpu="2"), queue="narrow")
+    on(cluster, lambda api: api.create("jobs", held, "default"))
+    with web(cluster) as address:
+        page = Browsed(browser, address)
+        page.go("waiting")
+        page.shows("held")
+        page.go("what-if?queue=narrow&cpu=2&change=narrow")
+        until(lambda: page.all('[name="capability.cpu"][placeholder="now 1"]'), "what it has now")
+        page.run("document.querySelector('form button').click()")
+        page.shows("It waits at the gate")
+        page.fill('[name="pods"]', "0")
+        page.fill('[name="capability.cpu"]', "2")
+        page.run("document.querySelector('form button').click()")
+        page.shows("default/held", '[aria-label="Would start"]')
+        page.fill('[name="pods"]', "1")
+        page.fill('[name="capability.cpu"]', "4")
+        page.run("document.querySelector('form button').click()")
+        page.shows("It starts now.")
 
 
 def test_a_job_that_comes_is_shown_without_a_click(browser, cluster):

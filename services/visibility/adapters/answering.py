@@ -31,9 +31,9 @@ from shared.api.visibility import (
     PendingJob,
     QueueTree,
     Timeline,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIfSpec
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 

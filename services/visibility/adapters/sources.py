@@ -30,10 +30,9 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
-    WhatIf,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIf, WhatIfSpec
 from shared.runtime.clock import Clock
 
 Objects = Sequence[View]
@@ -148,7 +147,8 @@ def _named(objects: Listed, name: str, *, plural: str) -> View:
 
 
 def _is_of_cluster(spec: WhatIfSpec) -> bool:
-    return bool(spec.queue is not None or spec.add_nodes or spec.drain_nodes)
+    queues = spec.queue is not None or spec.change_queue is not None
+    return bool(queues or spec.add_nodes or spec.drain_nodes)
 
 
 def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> None:

@@ -37,16 +37,15 @@ from shared.api.core import Node, Pod
 from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
 from shared.api.visibility import (
-    AddedNodes,
     Delay,
     EvictedPod,
     ExpectedStart,
     LosingJob,
     ObjectRef,
     TaskPlacement,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import AddedNodes, QueueChange, WhatIfSpec
 from shared.model.status import TaskStatus
 
 NODES_MAX: Final = 1_000
@@ -118,8 +117,14 @@ def what_if(
 
 def check(spec: WhatIfSpec, replica: Replica) -> None:
     """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
-    if spec.job is None and spec.queue is None and not (spec.add_nodes or spec.drain_nodes):
+    queues = spec.queue is not None or spec.change_queue is not None
+    if spec.job is None and not (queues or spec.add_nodes or spec.drain_nodes):
         raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
+    if spec.queue is not None and spec.change_queue is not None:
+        raise BadQuestion(
+            "give a queue as it would be (queue) or what changes of one, not both",
+            field="spec.changeQueue",
+        )
     for at, added in enumerate(spec.add_nodes):
         if added.count < 1:
             raise BadQuestion(
@@ -169,7 +174,10 @@ class _WhatIf:
     def change(self, spec: WhatIfSpec) -> None:
         """Fold the change in. Raises `BadQuestion`."""
         if spec.queue is not None:
-            self._put_queue(spec.queue)
+            self._put_queue(spec.queue, field="spec.queue.spec")
+        if spec.change_queue is not None:
+            changed = changed_queue(spec.change_queue, self._replica)
+            self._put_queue(changed, field="spec.changeQueue")
         for at, added in enumerate(spec.add_nodes):
             for node in added_nodes(added, at, self._replica):
                 self._rehearsal.put(NODE, node)
@@ -178,17 +186,17 @@ class _WhatIf:
         if self._gang is not None:
             self._rehearsal.put(PODGROUP, self._gang.group)
 
-    def _put_queue(self, queue: Queue) -> None:
+    def _put_queue(self, queue: Queue, *, field: str) -> None:
         known: Queue | None = self._replica.kept.get(QUEUE.token, queue.metadata.name)
         status = known.status if known else replace(queue.status, state=QueueState.OPEN)
         spec = queue.spec
         names = (*spec.capability, *spec.deserved, *spec.guarantee.resource)
-        check_names(names, self._replica, field="spec.queue.spec")
+        check_names(names, self._replica, field=field)
         meta = replace(queue.metadata, uid=known.metadata.uid if known else "what-if")
         try:
             self._rehearsal.put(QUEUE, replace(queue, metadata=meta, status=status))
         except BadFact as error:
-            raise BadQuestion(str(error), field="spec.queue.spec") from error
+            raise BadQuestion(str(error), field=field) from error
 
     def _drain(self, name: str) -> None:
         node: Node = self._replica.kept.get(NODE.token, name)
@@ -310,6 +318,25 @@ def _is_for_imagined(victim: Eviction) -> bool:
 
 _PLACED: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.PIPELINED)
 _HOLDING: Final = frozenset({TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING})
+
+
+def changed_queue(change: QueueChange, replica: Replica) -> Queue:
+    """Return a queue that is there with a change. Raises `BadQuestion`."""
+    known: Queue | None = replica.kept.get(QUEUE.token, change.name)
+    if known is None:
+        raise BadQuestion(f"there is no queue {change.name!r}", field="spec.changeQueue.name")
+    spec = known.spec
+    guarantee = replace(spec.guarantee, resource={**spec.guarantee.resource, **change.guarantee})
+    return replace(
+        known,
+        spec=replace(
+            spec,
+            weight=spec.weight if change.weight is None else change.weight,
+            capability={**spec.capability, **change.capability},
+            deserved={**spec.deserved, **change.deserved},
+            guarantee=guarantee,
+        ),
+    )
 
 
 def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:

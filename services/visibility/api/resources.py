@@ -17,8 +17,8 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
-    WhatIf,
 )
+from shared.api.whatifs import WhatIf
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
-    WhatIf,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIf
 
 _UNITS: Final = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "m"))
 _ENOUGH: Final = 10

@@ -12,7 +12,8 @@ from services.visibility.adapters.answering import QUESTIONS_MAX, Answering
 from services.visibility.interface import Answers
 from shared.api import keys
 from shared.api import time as times
-from shared.api.visibility import ExpectedStart, Explanation, QueueTree, WhatIfSpec
+from shared.api.visibility import ExpectedStart, Explanation, QueueTree
+from shared.api.whatifs import WhatIfSpec
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.messages import Result

@@ -12,7 +12,7 @@ from services.controller.settings import ControllerSettings
 from services.controller.sharding import config as sharding
 from services.scheduler.config import parse
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
-from shared.api import visibility
+from shared.api import visibility, whatifs
 from shared.api.kinds import JOB, KINDS, Kind, decode
 from tests.support.manifests import BASE, ROOT, build, named
 
@@ -21,7 +21,7 @@ LOCAL = sorted((EXAMPLES / "local").glob("*.yaml"))
 FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - set(LOCAL))
 WHAT_IF = Kind(
     kind="WhatIf", group=visibility.GROUP, version=visibility.VERSION, plural="whatifs",
-    type=visibility.WhatIf,
+    type=whatifs.WhatIf,
 )  # fmt: skip
 BY_KIND = {(kind.api_version, kind.kind): kind for kind in (*KINDS.values(), WHAT_IF)}
 

@@ -16,10 +16,9 @@ from shared.api.visibility import (
     API_VERSION,
     EvictedPod,
     LosingJob,
-    WhatIf,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import WhatIf, WhatIfSpec
 from tests.support.visibility import costly, explained, lived, pending, tree
 
 HEADERS = RequestHeaders(authorities="PEM", allowed_names=("front-proxy",))

@@ -11,10 +11,11 @@ from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.gangs import PODS_MAX, BadQuestion
 from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
-from services.visibility.answers.whatif import ForecastFor, no_forecast, what_if
+from services.visibility.answers.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
 from services.visibility.forecast.simulation import Rules
+from shared.api.scheduling import Guarantee, QueueSpec
 from shared.api.time import parse
 from shared.api.visibility import (
     EvictedPod,
@@ -22,9 +23,9 @@ from shared.api.visibility import (
     ObjectRef,
     ResourceShortage,
     TaskPlacement,
-    WhatIfSpec,
     WhatIfStatus,
 )
+from shared.api.whatifs import QueueChange, WhatIfSpec
 from tests.support.replicas import World, job, node, running
 
 CONF = """
@@ -173,6 +174,36 @@ def test_more_room_in_a_queue_starts_jobs_that_have_no_pods_yet() -> None:
     )
 
 
+def test_a_queue_that_gets_more_starts_its_jobs_and_keeps_what_the_change_does_not_name() -> None:
+    stated = {"capability": {"cpu": "1", "memory": "2"}, "deserved": {"memory": "1"}}
+    world = World().queue("default", weight=3, priority=7, **stated).node("n1", cpu="4")
+    world.waiting("wide", pods=2, cpu="4")
+
+    answer = ask(world, changeQueue={"name": "default", "capability": {"cpu": "4"}})
+
+    assert answer.starting == (ObjectRef(kind="PodGroup", namespace="ns", name="wide"),)
+    change = QueueChange(
+        name="default", capability={"cpu": "4"}, guarantee={"cpu": "1"}, deserved={"cpu": "2"}
+    )
+    assert changed_queue(change, world.replica).spec == QueueSpec(
+        weight=3,
+        priority=7,
+        capability={"cpu": "4", "memory": "2"},
+        deserved={"cpu": "2", "memory": "1"},
+        guarantee=Guarantee(resource={"cpu": "1"}),
+    )
+    assert changed_queue(QueueChange(name="default", weight=9), world.replica).spec.weight == 9
+
+
+def test_a_job_that_waits_for_its_queue_starts_once_that_may_have_more() -> None:
+    world = World().queue("default", capability={"cpu": "1"}).node("n1", cpu="4")
+    asked = job("train", worker=(1, "2"))
+
+    assert ask(world, job=asked).gate == "enqueue"
+    change = {"name": "default", "capability": {"cpu": "2"}}
+    assert ask(world, job=asked, changeQueue=change).starts_now is True
+
+
 def test_a_drained_node_is_left_and_takes_nothing() -> None:
     world = World().queue("default").node("n1", cpu="4").node("n2", cpu="1")
     running(world, "other", cpu="1", node="n1")
@@ -267,6 +298,8 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         ({"addNodes": [{"count": 0, "like": "n1"}]}, "spec.addNodes[0].count"),
         ({"addNodes": [{"like": "n1"}, {"count": -3, "like": "n1"}]}, "spec.addNodes[1].count"),
         ({"addNodes": [{"count": 5000, "like": "n1"}]}, "spec.addNodes"),
+        ({"changeQueue": {"name": "none"}}, "spec.changeQueue.name"),
+        ({"changeQueue": {"name": "default"}, "queue": {}}, "spec.changeQueue"),
     ],
     ids=[
         "nothing is asked",
@@ -280,6 +313,8 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         "no node to add",
         "fewer nodes by adding",
         "too many nodes",
+        "an unknown queue to change",
+        "a queue and a change of it",
     ],
 )
 def test_a_question_that_cannot_be_answered_names_the_field(

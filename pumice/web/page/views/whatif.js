@@ -1,7 +1,9 @@
-/** A form that asks what would be: a job, more nodes, fewer nodes. Nothing touches the cluster. */
+/** A form that asks what would be: a job, another queue, more nodes, fewer nodes. Nothing touches the cluster. */
 
 import { h, jobLink, note, route, section, table } from "../dom.js";
 import { duration, expected } from "../quantity.js";
+import { field } from "./field.js";
+import { QueueChange } from "./queuechange.js";
 import { path, post } from "../server.js";
 import { shortage } from "./common.js";
 
@@ -11,8 +13,8 @@ const FIELDS = [
   { name: "queue", label: "Queue", value: "default" },
   { name: "pods", label: "Pods", value: "1", type: "number" },
   { name: "min", label: "At least, as a gang", value: "", type: "number" },
-  { name: "cpu", label: "CPU per pod", value: "1" },
-  { name: "memory", label: "Memory per pod", value: "1Gi" },
+  { name: "cpu", label: "CPU per pod", value: "1", type: "amount" },
+  { name: "memory", label: "Memory per pod", value: "1Gi", type: "amount" },
   { name: "gpus", label: "GPUs per pod", value: "0", type: "number" },
   { name: "gpu", label: "Resource of the GPUs", value: "nvidia.com/gpu" },
 ];
@@ -31,12 +33,14 @@ export class WhatIf {
     this.store = store;
     this.inputs = new Map();
     this.queues = h("datalist", { id: "queue-names" });
-    const groups = [["A job", FIELDS], ["Other nodes", CLUSTER]].map(([title, fields]) => this.#group(title, fields, query));
+    this.change = new QueueChange(query);
+    const job = this.#group("A job", FIELDS, query);
+    const nodes = this.#group("Other nodes", CLUSTER, query);
     this.text = h("textarea", { rows: "12", spellcheck: "false", "aria-label": "A Job as YAML or JSON",
       placeholder: "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n…" });
     this.button = h("button", { type: "submit", class: "main" }, "Ask");
     this.answer = h("div", { class: "cards", "aria-live": "polite" });
-    const form = h("form", { onsubmit: (event) => this.#ask(event) }, groups,
+    const form = h("form", { onsubmit: (event) => this.#ask(event) }, job, this.change.element, nodes,
       h("details", {}, h("summary", {}, "Or paste a Job, YAML or JSON; it takes the place of the fields above"), this.text), this.button);
     this.element = h("div", { class: "page" }, h("h1", {}, "What if"),
       note("The scheduler's engine decides on a copy of the cluster. Nothing is created."), this.queues, form, this.answer);
@@ -46,17 +50,17 @@ export class WhatIf {
 
   update(what) {
     if (what !== "queuetrees") return;
-    const names = this.store.list("queuetrees").items.map((queue) => queue.metadata.name);
-    this.queues.replaceChildren(...names.map((name) => h("option", { value: name })));
+    const queues = this.store.list("queuetrees").items;
+    this.queues.replaceChildren(...queues.map((queue) => h("option", { value: queue.metadata.name })));
+    this.change.offer(queues);
   }
 
   #group(title, fields, query) {
     return h("fieldset", {}, h("legend", {}, title), fields.map(({ name, label, value, type = "text" }) => {
       const given = query.get(name) ?? (name === "namespace" ? this.store.scope || this.store.own : value);
-      const input = h("input", { name, type, value: given, min: type === "number" ? "0" : null,
-        list: name === "queue" ? "queue-names" : null, autocomplete: "off", spellcheck: "false" });
-      this.inputs.set(name, input);
-      return h("label", {}, label, input);
+      const made = field({ name, label, type, value: given, min: type === "number" ? "0" : null, list: name === "queue" ? "queue-names" : null });
+      this.inputs.set(name, made.input);
+      return made.element;
     }));
   }
 
@@ -74,7 +78,7 @@ export class WhatIf {
       const body = { apiVersion: "visibility.pumice.dev/v1alpha1", kind: "WhatIf", metadata: { namespace }, spec };
       // A field that is misspelt would be answered about as if it were not there.
       const { status } = await post(`${path("whatifs", namespace)}?fieldValidation=Strict`, body);
-      this.answer.replaceChildren(...answered(status ?? {}).filter(Boolean));
+      this.answer.replaceChildren(...answered(status ?? {}, spec).filter(Boolean));
     } catch (error) {
       this.answer.replaceChildren(h("p", { class: "note bad" }, error.message));
     }
@@ -84,22 +88,25 @@ export class WhatIf {
   /** Put the fields into the address, so that the question can be shared. */
   #remember() {
     const changed = [...FIELDS, ...CLUSTER].filter(({ name, value }) => this.#value(name) !== value);
-    history.replaceState(null, "", route(["what-if"], Object.fromEntries(changed.map(({ name }) => [name, this.#value(name)]))));
+    const words = { ...Object.fromEntries(changed.map(({ name }) => [name, this.#value(name)])), ...this.change.words() };
+    history.replaceState(null, "", route(["what-if"], words));
   }
 
   async #spec() {
     const pasted = this.text.value.trim();
     const job = pasted ? await post("web/yaml", pasted, "application/yaml") : this.#job();
     const count = Number(this.#value("add"));
+    const changeQueue = this.change.spec();
     const drained = this.#value("drain").split(",").map((name) => name.trim()).filter(Boolean);
     return {
       ...(job ? { job } : {}),
+      ...(changeQueue ? { changeQueue } : {}),
       ...(count ? { addNodes: [{ count, like: this.#value("like") }] } : {}),
       ...(drained.length ? { drainNodes: drained } : {}),
     };
   }
 
-  /** Return the Job that the fields describe, null for no pods: then only nodes change. */
+  /** Return the Job that the fields describe, null for no pods: then only the queue and nodes change. */
   #job() {
     const replicas = Number(this.#value("pods"));
     if (!replicas) return null;
@@ -120,8 +127,8 @@ export class WhatIf {
   }
 }
 
-function answered(said) {
-  const word = said.startsNow ? "It starts now." : said.gate ? `It waits at the gate “${said.gate}”.` : "The nodes change.";
+function answered(said, asked) {
+  const word = said.startsNow ? "It starts now." : said.gate ? `It waits at the gate “${said.gate}”.` : changed(asked);
   const gone = (pod) => [`${pod.namespace}/${pod.name}`, pod.job ?? "", pod.queue ?? ""];
   const late = (delay) => [jobLink(delay.job), delay.queue ?? "", delay.seconds == null ? "not known" : duration(delay.seconds)];
   const lost = (each) => [jobLink(each.job), each.queue ?? "", each.pods, each.stops ? "fewer than it needs" : "enough to go on"];
@@ -145,6 +152,13 @@ function answered(said) {
 }
 
 const pods = (count) => `${count} ${count === 1 ? "pod" : "pods"}`;
+
+/** Return what a question without a job is about. */
+function changed(asked) {
+  const nodes = asked.addNodes || asked.drainNodes;
+  if (!asked.changeQueue) return "The nodes change.";
+  return `The queue ${asked.changeQueue.name}${nodes ? " and the nodes change." : " changes."}`;
+}
 
 /** Return what becomes of the pods on drained nodes. */
 function drained(said) {

@@ -1,0 +1,63 @@
+"""The question of a what-if of `visibility.pumice.dev`: a change to imagine.
+
+The answer is a type of `visibility`. The question stands apart, for it may hold a Job, a Queue and
+nodes: a command that reads answers alone need not load the types of all these.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from shared.api.base import CrResourceList, View, doc
+from shared.api.batch import Job
+from shared.api.core import Node
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import Queue
+from shared.api.visibility import WhatIfStatus
+
+
+class AddedNodes(View, frozen=True, kw_only=True):
+    """Nodes to imagine: like one that is there, or of a form of their own."""
+
+    count: Annotated[int, doc("How many, 1 at least.")] = 1
+    like: Annotated[str, doc("Name of a node that is there.")] = ""
+    template: Node | None = None
+
+
+class QueueChange(View, frozen=True, kw_only=True):
+    """A change of a queue that is there; an amount that is not named stays as it is."""
+
+    name: Annotated[str, doc("Name of the queue.")]
+    weight: (
+        Annotated[int, Meta(ge=1, le=65535), doc("Share of the cluster, relative to siblings.")]
+        | None
+    ) = None
+    capability: Annotated[CrResourceList, doc("Resources that it can never exceed.")] = field(
+        default_factory=dict
+    )
+    deserved: Annotated[
+        CrResourceList, doc("Resources beyond which others may reclaim what it uses.")
+    ] = field(default_factory=dict)
+    guarantee: Annotated[CrResourceList, doc("Resources that only this queue may use.")] = field(
+        default_factory=dict
+    )
+
+
+class WhatIfSpec(View, frozen=True, kw_only=True):
+    """A change to imagine: a job, another queue, nodes that come or go."""
+
+    job: Job | None = None
+    queue: Annotated[Queue, doc("A queue as it would be, with all that it states.")] | None = None
+    change_queue: (
+        Annotated[QueueChange, doc("A queue that is there, with some of it changed.")] | None
+    ) = None
+    add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
+    drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
+
+
+class WhatIf(View, frozen=True, kw_only=True):
+    """A question (`spec`) and its answer (`status`); create only, like a SubjectAccessReview."""
+
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: Annotated[WhatIfSpec, doc("The question.")]
+    status: Annotated[WhatIfStatus | None, doc("The answer.")] = None
