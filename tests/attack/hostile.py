@@ -10,28 +10,30 @@ BATCH = "batch.volcano.sh/v1alpha1"
 SCHEDULING = "scheduling.volcano.sh/v1beta1"
 
 
-def pod(name: str, *requests: dict[str, str], node: str = "", **notes: str) -> dict:
+def bare_pod(name: str, *requests: dict[str, str], node: str = "", **notes: str) -> dict:
     """Return a bare pod of ours with a container per `requests`."""
     containers = [
         {"name": f"c{i}", "image": "busybox", "resources": {"requests": wanted, "limits": wanted}}
         for i, wanted in enumerate(requests)
     ]
-    spec = {"schedulerName": "volcano", "containers": containers, "restartPolicy": "Never"}
-    if node:
-        spec["nodeName"] = node
-    return {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+    place = {"nodeName": node} if node else {}
+    spec = {"containers": containers, "restartPolicy": "Never", **place}
+    return world.pod(name, annotations=notes, **spec)
 
 
 def hostile_objects(rng: random.Random) -> Iterator[tuple[str, dict]]:
     """Yield plural and body of each object; names carry a drawn number."""
     n = f"{rng.randrange(10**6):06d}"
-    yield "pods", pod(f"two-times-4ei-{n}", {"memory": "4Ei"}, {"memory": "4Ei"})
-    yield "pods", pod(f"almost-8ei-{n}", {"memory": MOST})
-    yield "pods", pod(f"cpu-without-end-{n}", {"cpu": MOST})
+    yield "pods", bare_pod(f"two-times-4ei-{n}", {"memory": "4Ei"}, {"memory": "4Ei"})
+    yield "pods", bare_pod(f"almost-8ei-{n}", {"memory": MOST})
+    yield "pods", bare_pod(f"cpu-without-end-{n}", {"cpu": MOST})
     for i in range(3):
-        yield "pods", pod(f"fills-a-node-{i}-{n}", {"memory": "7Ei"}, node="node-0")
-    yield "pods", pod(f"extended-{n}", {"example.com/x": MOST}, {"example.com/x": MOST})
-    yield "pods", pod(f"group-of-nobody-{n}", {"cpu": "1"}, **{"scheduling.k8s.io/group-name": "x"})
+        yield "pods", bare_pod(f"fills-a-node-{i}-{n}", {"memory": "7Ei"}, node="node-0")
+    yield "pods", bare_pod(f"extended-{n}", {"example.com/x": MOST}, {"example.com/x": MOST})
+    yield (
+        "pods",
+        bare_pod(f"group-of-nobody-{n}", {"cpu": "1"}, **{"scheduling.k8s.io/group-name": "x"}),
+    )
     huge = world.task("w", 2, cpu=MOST, memory="7Ei")
     yield "jobs", world.job(f"huge-{n}", huge)
     many = world.job(f"minimum-of-millions-{n}", world.task("w", 1))

@@ -20,7 +20,7 @@ from services.admission.rules.review import Facts, Terms
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from shared.runtime.errors import Rejected
-from tests.unit.admission.asking import Json, job, queue_named, task
+from tests.unit.admission.asking import Json, queue_named, sparse_job, task
 
 GROUPS = read_configuration("""
 resourceGroups:
@@ -66,7 +66,7 @@ POD = {
     ],
 }
 VALID_OBJECTS: dict[str, Json] = {
-    "jobs": job(
+    "jobs": sparse_job(
         task(
             "a",
             3,
@@ -129,7 +129,7 @@ VALID_OBJECTS: dict[str, Json] = {
         "metadata": {"name": "c", "namespace": "ns"},
         "spec": {
             "schedule": "*/5 * * * *", "timeZone": "Europe/Berlin",
-            "jobTemplate": {"spec": job()["spec"]},
+            "jobTemplate": {"spec": sparse_job()["spec"]},
         },
     },
     "hypernodes": {

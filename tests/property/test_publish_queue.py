@@ -12,8 +12,7 @@ from hypothesis.stateful import (
 
 from services.cache.fold.objects import Held, Published, digest, held
 from services.cache.fold.publish_queue import Publication, PublishQueue
-from shared.api.core import Pod, PodSpec
-from shared.api.meta import ObjectMeta
+from tests.support.structs import pod
 
 NAMES = st.sampled_from(["a", "b", "c"])
 
@@ -47,8 +46,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.events.append(("delete", key, before.uid, version, None))
             version = self.next_version()
         uid = before.uid if before is not None and not new else f"uid-{version}"
-        metadata = ObjectMeta(name=name, namespace="ns", uid=uid, resource_version=str(version))
-        _, shown = held(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+        _, shown = held(pod(name, uid=uid, version=version, node=node))
         self.world[key] = shown
         self.events.append(("put", key, uid, version, shown))
 

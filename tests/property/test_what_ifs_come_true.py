@@ -28,7 +28,7 @@ from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
-from tests.support.replicas import Json, World, job, running
+from tests.support.replicas import Json, World, job_of_tasks, running
 
 NOW = 1e9
 TIERS = """
@@ -99,7 +99,7 @@ def build(drawn: Json) -> World:
 
 def wanted(drawn: Json) -> Json:
     tasks = {f"t{number}": task for number, task in enumerate(drawn["tasks"])}
-    found = job("asked", queue=drawn["queue"], priority=drawn["priority"], **tasks)
+    found = job_of_tasks("asked", queue=drawn["queue"], priority=drawn["priority"], **tasks)
     if drawn["least"]:
         found["spec"]["minAvailable"] = min(drawn["least"], sum(pods for pods, _ in tasks.values()))
     return found

@@ -6,9 +6,9 @@ import msgspec
 
 from services.visibility.answers.replica import Replica
 from shared.contracts.messages import Fact, Op
+from tests.support import facts
 
 Json = dict[str, Any]
-CREATED = "2026-01-01T00:00:00Z"
 
 
 class World:
@@ -34,14 +34,13 @@ class World:
         self.replica.fold([Fact(kind=kind, key=key, uid=uid, rv="2", op=Op.DELETE)])
         return self
 
-    def node(self, name: str, **resources: str) -> Self:
+    def node(self, name: str, *, cpu: str = "1", **resources: str) -> Self:
         """Add a node."""
-        return self.put("nodes", node(name, **resources))
+        return self.put("nodes", facts.stored_node(name, cpu=cpu, **resources))
 
     def queue(self, name: str, **spec: Any) -> Self:
         """Add an open queue; `spec` as in the API."""
-        meta = {"name": name, "uid": f"uid-{name}"}
-        return self.put("queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+        return self.put("queues", facts.stored_queue(name, **spec))
 
     def namespace(self, name: str, *, queue: str) -> Self:
         """Add a namespace whose groups go to a queue."""
@@ -58,28 +57,18 @@ class World:
 
     def group(self, name: str, *, phase: str, owner: str = "", **spec: Any) -> Self:
         """Add a PodGroup; `spec` as in the API."""
-        meta = _meta(name)
+        meta: Json = {"creationTimestamp": facts.CREATED}
         if owner:
-            meta["ownerReferences"] = [
-                {
-                    "apiVersion": "batch.volcano.sh/v1alpha1",
-                    "kind": "Job",
-                    "name": owner,
-                    "uid": f"uid-{owner}",
-                    "controller": True,
-                }
-            ]
-        spec = {"queue": "default", "minMember": 1, **spec}
-        return self.put("podgroups", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+            meta["ownerReferences"] = [facts.job_owner(owner, f"uid-{owner}")]
+        uid = f"uid-{name}"
+        made = facts.stored_group(f"ns/{name}", uid=uid, phase=phase, metadata=meta, **spec)
+        return self.put("podgroups", made)
 
     def pod(self, name: str, group: str, *, cpu: str, node: str = "", **more: Any) -> Self:
         """Add a pod of a group: running where a node is named, else pending."""
-        meta = _meta(name)
-        meta["annotations"] = {"scheduling.k8s.io/group-name": group, **more.pop("annotations", {})}
-        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-        spec = {"schedulerName": "volcano", "nodeName": node, "containers": [container], **more}
-        phase = "Running" if node else "Pending"
-        return self.put("pods", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+        uid = f"uid-{name}"
+        made = facts.stored_pod(f"ns/{name}", uid=uid, group=group, cpu=cpu, node=node, **more)
+        return self.put("pods", made)
 
     def gang(self, name: str, *, pods: int, cpu: str, queue: str = "default") -> Self:
         """Add an admitted group and its pods, which wait for nodes."""
@@ -115,15 +104,7 @@ def running(
     return world.pod(f"{name}-0", name, cpu=cpu, node=node, annotations=annotations)
 
 
-def node(name: str, **resources: str) -> Json:
-    """Return a node."""
-    allocatable = {"cpu": "1", "memory": "64Gi", "pods": "110", **resources}
-    labels = {"kubernetes.io/hostname": name}
-    meta = {"name": name, "uid": f"uid-{name}", "labels": labels}
-    return {"metadata": meta, "status": {"allocatable": allocatable}}
-
-
-def job(
+def job_of_tasks(
     name: str,
     *,
     queue: str = "",
@@ -160,7 +141,3 @@ def _container(cpu: str, also: dict[str, str]) -> Json:
         "image": "busybox",
         "resources": {"requests": requests, "limits": also},
     }
-
-
-def _meta(name: str) -> Json:
-    return {"name": name, "namespace": "ns", "uid": f"uid-{name}", "creationTimestamp": CREATED}

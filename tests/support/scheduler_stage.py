@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
 from tests.support import world
 from tests.support.bus import admin_bus
+from tests.support.facts import stored_group, stored_pod, stored_queue
 from tests.support.fleet import Service
 from tests.support.wait import until
 
@@ -172,9 +174,7 @@ class Stage:
             body = world.node(f"n{i}", cpu=cpu)
             body["metadata"]["uid"] = f"uid-n{i}"
             await self.fact("nodes", f"n{i}", body)
-        queue = {"metadata": {"name": "default", "uid": "uid-default"}, "spec": {"weight": 1}}
-        queue["status"] = {"state": "Open"}
-        await self.fact("queues", "default", queue)
+        await self.fact("queues", "default", stored_queue("default", weight=1))
 
     async def group(
         self,
@@ -182,15 +182,11 @@ class Stage:
         size: int,
         phase: str = "Inqueue",
         annotations: Mapping[str, str] | None = None,
-        **spec: str,
+        **spec: Any,
     ) -> None:
         """Publish a PodGroup; `spec` goes into its spec."""
-        meta = {"name": name, "namespace": "ns", "uid": f"uid-ns/{name}"}
-        body = {
-            "metadata": {**meta, "annotations": dict(annotations or {})},
-            "spec": {"minMember": size, "queue": "default", **spec},
-            "status": {"phase": phase},
-        }
+        meta = {"annotations": dict(annotations or {})}
+        body = stored_group(f"ns/{name}", phase=phase, metadata=meta, minMember=size, **spec)
         await self.fact("podgroups", f"ns/{name}", body)
 
     async def pod(
@@ -198,20 +194,8 @@ class Stage:
     ) -> None:
         """Publish one pod of a group."""
         name = f"{group}-{index}"
-        template = world.task("w", 1, cpu=cpu)["template"]
-        meta = {
-            "name": name,
-            "namespace": "ns",
-            "uid": f"uid-ns/{name}",
-            "annotations": {"scheduling.k8s.io/group-name": group},
-        }
-        spec = {**template["spec"], "schedulerName": "volcano"}
-        phase = "Pending"
-        if node:
-            spec["nodeName"] = node
-            phase = "Running"
-        status = {"phase": phase, "nominatedNodeName": nominated}
-        body = {"metadata": meta, "spec": spec, "status": status}
+        body = stored_pod(f"ns/{name}", group=group, cpu=cpu, memory="1Gi", node=node)
+        body["status"]["nominatedNodeName"] = nominated
         await self.fact("pods", f"ns/{name}", body)
 
     async def gang(self, name: str, size: int, phase: str = "Inqueue", cpu: str = "1") -> None:

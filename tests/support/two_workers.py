@@ -11,6 +11,7 @@ import msgspec
 
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
+from tests.support.facts import stored_group, stored_node, stored_pod, stored_queue
 
 NEVER = 10**9
 
@@ -56,27 +57,23 @@ class Histories:
             assert worker.fold([gone]) == []
 
     def limit(self, name: str, cpu: str) -> None:
-        spec = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}
-        meta: dict[str, Any] = {"name": name, "uid": name}
-        if name == "b":  # an order of its own, where the configuration has orders
-            meta["annotations"] = {"pumice.dev/order": "best-effort"}
-        self.put("queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+        spec: dict[str, Any] = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}
+        # b has an order of its own, where the configuration has orders
+        notes = {"pumice.dev/order": "best-effort"} if name == "b" else {}
+        self.put("queues", stored_queue(name, uid=name, annotations=notes, **spec))
 
     def node(self, number: int, cpu: str) -> None:
         name = f"n{number}"
         if cpu == "0":
             self.delete("nodes", name, name)
             return
-        amounts = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
-        meta = {"name": name, "uid": name}
-        self.put("nodes", {"metadata": meta, "status": {"allocatable": amounts}})
+        self.put("nodes", stored_node(name, uid=name, cpu=cpu, memory="8Gi", pods="20"))
 
     def submit(self, queue: str, cpus: list[str], rank: int, **more: Any) -> str:
         """Make a PodGroup; `least` is its minimum, `pod` tells more of a pod's spec by its rank."""
         name = f"g{len(self.sizes)}"
-        meta = {"name": name, "namespace": "ns", "uid": name}
-        meta["creationTimestamp"] = f"2026-01-01T00:00:{len(self.sizes):02}Z"
-        spec = {
+        meta = {"creationTimestamp": f"2026-01-01T00:00:{len(self.sizes):02}Z"}
+        spec: dict[str, Any] = {
             "minMember": more.get("least", len(cpus)),
             "queue": queue,
             "priorityClassName": f"p{rank}",
@@ -84,7 +81,8 @@ class Histories:
         }
         self.sizes[name] = cpus
         self.pod_specs[name] = more.get("pod", lambda _: {})
-        self.groups[name] = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        made = stored_group(f"ns/{name}", uid=name, phase="Pending", metadata=meta, **spec)
+        self.groups[name] = made
         self.put("podgroups", self.groups[name])
         if "enqueue" not in self.config.actions:
             self.make_pods(name)
@@ -96,16 +94,14 @@ class Histories:
 
     def make_pod(self, group: str, number: int, cpu: str) -> None:
         name = f"{group}-{number}"
-        meta: dict[str, Any] = {"name": name, "namespace": "ns", "uid": name}
-        meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-        meta["annotations"] = {
-            "scheduling.k8s.io/group-name": group,
-            "volcano.sh/preemptable": "true",
-        }
-        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
-        spec = {"schedulerName": "volcano", "nodeName": "", "containers": [container]}
-        spec |= self.pod_specs[group](number)
-        self.pods[name] = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        self.pods[name] = stored_pod(
+            f"ns/{name}",
+            uid=name,
+            group=group,
+            cpu=cpu,
+            annotations={"volcano.sh/preemptable": "true"},
+            **self.pod_specs[group](number),
+        )
         self.put("pods", self.pods[name])
 
     def drop(self, group: str) -> None:

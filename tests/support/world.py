@@ -1,6 +1,8 @@
-"""Objects for tests: nodes that KWOK keeps, pods, jobs, queues, as plain dicts of a user's YAML.
+"""Objects for tests as plain dicts of a user's YAML: nodes that KWOK keeps, pods, groups, jobs.
 
-What the scheduler decides of them is tested on `pumice.testing.Cluster`, which has its own words.
+`tests.support.facts` makes of them what the API server stores, `tests.support.structs` what the
+services read of that. What the scheduler decides is tested on `pumice.testing.Cluster`, which has
+its own words.
 """
 
 from tests.support.api import Api
@@ -30,6 +32,7 @@ def pod(
     namespace: str = "",
     group: str = "",
     cpu: str = "",
+    memory: str = "",
     scheduler: str = "volcano",
     annotations: dict | None = None,
     metadata: dict | None = None,
@@ -37,9 +40,9 @@ def pod(
 ) -> dict:
     """Return a pod of one container; `spec` goes into its spec, `metadata` into its metadata."""
     container: dict = {"name": "main", "image": "busybox"}
-    if cpu:
-        container["resources"] = {"requests": {"cpu": cpu}}
-    notes = {"scheduling.k8s.io/group-name": group} if group else {}
+    if asked := {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}:
+        container["resources"] = {"requests": asked}
+    notes = {**({"scheduling.k8s.io/group-name": group} if group else {}), **(annotations or {})}
     place = {"namespace": namespace} if namespace else {}
     by = {"schedulerName": scheduler} if scheduler else {}
     return {
@@ -48,19 +51,29 @@ def pod(
         "metadata": {
             "name": name,
             **place,
-            "annotations": {**notes, **(annotations or {})},
+            **({"annotations": notes} if notes else {}),
             **(metadata or {}),
         },
         "spec": {**by, "containers": [container], **spec},
     }
 
 
-def queue(name: str, **spec) -> dict:
+def group(name: str = "g", *, metadata: dict | None = None, **spec) -> dict:
+    """Return a PodGroup."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": spec,
+    }
+
+
+def queue(name: str, *, annotations: dict | None = None, **spec) -> dict:
     """Return a Queue."""
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **({"annotations": annotations} if annotations else {})},
         "spec": spec,
     }
 

@@ -23,7 +23,7 @@ from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi
 from tests.support.scripted_api import json as said
 from tests.support.wait import until
-from tests.unit.admission.asking import job, queue_named
+from tests.unit.admission.asking import queue_named, sparse_job
 from tests.unit.admission.test_server import GOOD, request, review
 
 MIB = 1024 * 1024
@@ -144,7 +144,7 @@ async def test_unfinished_bodies_fill_no_memory_and_keep_no_review_waiting(tmp_p
         assert running.peak() - calm < 120 * MIB, "120 bodies of 2.9 MB are 348 MB"
         for writer in writers:
             writer.transport.abort()
-        large = review(request(job(), padding="x" * LARGE))
+        large = review(request(sparse_job(), padding="x" * LARGE))
         await until(lambda: running.judges(large), deadline_s=60, describe="large ones are read")
 
 
@@ -173,10 +173,10 @@ async def test_half_open_requests_are_not_held(tmp_path) -> None:
 async def test_many_large_reviews_at_once_are_all_answered_within_the_limit(tmp_path) -> None:
     """Lists in lists take some thirty times the memory of their text."""
     async with admission(tmp_path) as running:
-        wide = review(request(job(), padding="PLACE")).replace(
+        wide = review(request(sparse_job(), padding="PLACE")).replace(
             b'"PLACE"', b"[" + b",".join([b"[]"] * (LARGE // 3)) + b"]"
         )
-        inside = review(request(job(annotations="PLACE"))).replace(
+        inside = review(request(sparse_job(annotations="PLACE"))).replace(
             b'"PLACE"', b"[" + b",".join([b"[]"] * (LARGE // 3)) + b"]"
         )
 
@@ -196,7 +196,9 @@ async def test_brackets_without_end_end_nothing(tmp_path, hole: bytes) -> None:
     closing = {b"[": b"]", b"{": b"}"}[hole[:1]]
     depth = hole.count(hole[:1])
     async with admission(tmp_path) as running:
-        deep = review(request(job(deep="PLACE"))).replace(b'"PLACE"', hole + b"1" + closing * depth)
+        deep = review(request(sparse_job(deep="PLACE"))).replace(
+            b'"PLACE"', hole + b"1" + closing * depth
+        )
         for _ in range(3):
             assert not await running.judges(deep[: 3 * MIB] if len(deep) > 3 * MIB else deep)
         assert await running.judges()

@@ -21,7 +21,7 @@ from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
 from tests.contract.visibility.conftest import Instance
 from tests.support import world
-from tests.support.replicas import job
+from tests.support.replicas import job_of_tasks
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
 
@@ -118,7 +118,7 @@ async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answe
     await stage.gang("big", 1, cpu="9")
     await until_pending(answers, "big")
 
-    answer = await answers.what_if("ns", question(job=job("train", worker=(1, "3"))))
+    answer = await answers.what_if("ns", question(job=job_of_tasks("train", worker=(1, "3"))))
 
     assert answer.starts_now
     assert answer.decided_in_ms > 0
@@ -143,7 +143,9 @@ async def test_of_too_many_questions_some_are_to_be_asked_again(stage: Stage, an
 
     async def ask() -> None:
         try:
-            answer = await answers.what_if("ns", question(job=job("train", worker=(1, "3"))))
+            answer = await answers.what_if(
+                "ns", question(job=job_of_tasks("train", worker=(1, "3")))
+            )
         except Retryable:
             told.append(False)
         else:

@@ -17,7 +17,7 @@ from tests.support.wait import until
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 
-def job(name: str = "j", **extra) -> dict:
+def small_job(name: str = "j", **extra) -> dict:
     return world.job(name, world.task("w", 1, cpu="100m", memory="16Mi"), **extra)
 
 
@@ -35,7 +35,7 @@ async def test_a_bad_job_that_came_in_while_admission_was_away_says_why_it_waits
     own_door: Door, api: Api, space: str, controller: Fleet
 ) -> None:
     replica = await own_door.start()
-    bad = job(plugins={"nope": []})
+    bad = small_job(plugins={"nope": []})
     refused = await own_door.refuses("jobs", bad, space, words="spec.plugins.nope")
     replica.kill()
     assert await own_door.said("jobs", bad, space) == ""
@@ -56,9 +56,11 @@ async def test_a_good_job_that_came_in_meanwhile_goes_on_as_if_nothing_had_been_
     own_door: Door, api: Api, space: str, controller: Fleet
 ) -> None:
     replica = await own_door.start()
-    await own_door.refuses("jobs", job(plugins={"nope": []}), space, words="spec.plugins.nope")
+    await own_door.refuses(
+        "jobs", small_job(plugins={"nope": []}), space, words="spec.plugins.nope"
+    )
     replica.kill()
-    bare = {**job("bare"), "spec": {"tasks": [{"replicas": 2, "template": _template()}]}}
+    bare = {**small_job("bare"), "spec": {"tasks": [{"replicas": 2, "template": _template()}]}}
     await api.create("jobs", bare, space)
 
     async def grouped() -> bool:
@@ -81,8 +83,10 @@ async def test_a_job_of_the_default_queue_stays_in_the_queue_of_its_namespace_w4
     annotations = {"annotations": {"scheduling.volcano.sh/queue-name": team}}
     await api.patch("namespaces", "", space, {"metadata": annotations})
     await own_door.start()
-    await own_door.refuses("jobs", job(plugins={"nope": []}), space, words="spec.plugins.nope")
-    await api.create("jobs", job("scaled"), space)
+    await own_door.refuses(
+        "jobs", small_job(plugins={"nope": []}), space, words="spec.plugins.nope"
+    )
+    await api.create("jobs", small_job("scaled"), space)
 
     async def grouped(least: int) -> bool:
         return [
@@ -99,9 +103,11 @@ async def test_a_job_of_the_default_queue_stays_in_the_queue_of_its_namespace_w4
 
 async def test_by_flag_nothing_is_admitted_while_it_is_away_w01(own_door: Door, space: str) -> None:
     replica = await own_door.start(failure_policy="Fail")
-    await own_door.refuses("jobs", job(plugins={"nope": []}), space, words="spec.plugins.nope")
+    await own_door.refuses(
+        "jobs", small_job(plugins={"nope": []}), space, words="spec.plugins.nope"
+    )
     replica.kill()
-    assert "failed calling webhook" in await own_door.said("jobs", job(), space)
+    assert "failed calling webhook" in await own_door.said("jobs", small_job(), space)
 
 
 async def test_an_orderly_end_leaves_nothing_behind_by_flag_w01(own_door: Door) -> None:

@@ -24,8 +24,7 @@ async def test_its_role_is_enough_to_register_share_an_authority_and_judge(
     assert (await api.get("secrets", NAMESPACE, "pumice-admission-ca"))["data"]["ca.crt"]
     job = world.job("j", world.task("w", 1), plugins={"nope": []})
     await own_door.refuses("jobs", job, space, words="unable to find job plugin: nope")
-    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "spec": {}}
-    await api.create("podgroups", {**group, "metadata": {"name": "g"}}, space)
+    await api.create("podgroups", world.group(), space)
     await own_door.remove()
     await until(own_door.registered, deadline_s=30, describe=lambda: replica.log)
     await replica.process.stop(grace_s=15)

@@ -17,7 +17,6 @@ from tests.support.world import pod, queue
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BATCH = "batch.volcano.sh/v1alpha1"
-SCHEDULING = "scheduling.volcano.sh/v1beta1"
 LEAST = "volcano.sh/jdb-min-available"
 EXTRA = {
     "cronjobs": "/apis/batch.volcano.sh/v1alpha1",
@@ -197,10 +196,9 @@ async def test_a_group_goes_into_the_queue_of_its_namespace_w40(
     await api.create("queues", queue(team))
     annotations = {"annotations": {"scheduling.volcano.sh/queue-name": team}}
     await api.patch("namespaces", "", space, {"metadata": annotations})
-    body = {"apiVersion": SCHEDULING, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {}}
     await door.refuses("queues", queue("q", parent="q"), words="cannot use itself as parent")
-    assert (await api.create("podgroups", body, space))["spec"]["queue"] == team
-    lost = {**body, "metadata": {"name": "h"}, "spec": {"queue": "nope"}}
+    assert (await api.create("podgroups", world.group(), space))["spec"]["queue"] == team
+    lost = world.group("h", queue="nope")
     assert "spec.queue: unable to find queue" in await door.said("podgroups", lost, space)
 
 

@@ -22,13 +22,7 @@ UNSCHEDULABLE = DesiredCondition(
 
 
 async def made_podgroup(desk, name: str = "gang") -> dict:
-    body = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": 3},
-    }
-    return await desk.api.create("podgroups", body, desk.namespace)
+    return await desk.api.create("podgroups", world.group(name, minMember=3), desk.namespace)
 
 
 def podgroup_wish(

@@ -11,7 +11,7 @@ import pytest
 from shared.api import kinds
 from shared.api.crds import CRDS, Crd
 from tests.support.api import Api, ApiError
-from tests.support.world import queue
+from tests.support.world import group, queue
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 each_crd = pytest.mark.parametrize("crd", CRDS, ids=lambda crd: crd.kind.kind)
@@ -25,22 +25,9 @@ TEMPLATE = {
 }
 
 
-def job(**spec: object) -> dict:
-    return {
-        "apiVersion": kinds.JOB.api_version,
-        "kind": "Job",
-        "metadata": {"name": "j"},
-        "spec": {"tasks": [{"name": "w", "replicas": 1, "template": TEMPLATE}], **spec},
-    }
-
-
-def pod_group(**spec: object) -> dict:
-    return {
-        "apiVersion": kinds.PODGROUP.api_version,
-        "kind": "PodGroup",
-        "metadata": {"name": "g"},
-        "spec": spec,
-    }
+def sparse_job(**spec: object) -> dict:
+    tasks = [{"name": "w", "replicas": 1, "template": TEMPLATE}]
+    return other(kinds.JOB, "j", **{"tasks": tasks, **spec})
 
 
 def other(kind: kinds.Kind, name: str, **spec: object) -> dict:
@@ -63,30 +50,30 @@ async def test_a_crd_is_established_without_complaint_about_its_schema(api: Api,
 
 
 async def test_the_server_fills_in_volcanos_defaults(api: Api, namespace: str) -> None:
-    made = (await api.create("jobs", job(networkTopology={}), namespace))["spec"]
+    made = (await api.create("jobs", sparse_job(networkTopology={}), namespace))["spec"]
     assert made["queue"] == "default"
     assert made["maxRetry"] == 3
     assert made["networkTopology"]["mode"] == "hard"
 
-    group = await api.create("podgroups", pod_group(minMember=1, subGroupPolicy=[{}]), namespace)
-    assert group["spec"]["queue"] == "default"
-    assert group["spec"]["subGroupPolicy"] == [{"minSubGroups": 0, "subGroupSize": 1}]
+    stored = await api.create("podgroups", group(minMember=1, subGroupPolicy=[{}]), namespace)
+    assert stored["spec"]["queue"] == "default"
+    assert stored["spec"]["subGroupPolicy"] == [{"minSubGroups": 0, "subGroupSize": 1}]
 
     made = (await api.create("queues", queue(f"{namespace}-defaults")))["spec"]
     assert made == {"weight": 1, "dequeueStrategy": "traverse"}
 
 
 async def test_what_the_server_filled_in_is_what_our_types_assume(api: Api, namespace: str) -> None:
-    stored = await api.create("jobs", job(), namespace)
+    stored = await api.create("jobs", sparse_job(), namespace)
     view = kinds.decode(kinds.JOB, msgspec.json.encode(stored))
-    bare = kinds.decode(kinds.JOB, msgspec.json.encode(job()))
+    bare = kinds.decode(kinds.JOB, msgspec.json.encode(sparse_job()))
     assert msgspec.structs.replace(view.spec, tasks=()) == msgspec.structs.replace(
         bare.spec, tasks=()
     )
 
 
 async def test_a_pod_template_is_stored_verbatim(api: Api, namespace: str) -> None:
-    await api.create("jobs", job(), namespace)
+    await api.create("jobs", sparse_job(), namespace)
     stored = await api.get("jobs", namespace, "j")
     assert stored["spec"]["tasks"][0]["template"] == TEMPLATE
 
@@ -115,7 +102,7 @@ async def test_a_malformed_job_is_refused_by_the_name_of_its_field(
     api: Api, namespace: str, spec: dict, field: str
 ) -> None:
     with pytest.raises(ApiError, match="422") as caught:
-        await api.create("jobs", job(**spec), namespace)
+        await api.create("jobs", sparse_job(**spec), namespace)
     assert field in str(caught.value)
 
 
@@ -169,7 +156,7 @@ async def test_a_command_names_its_target_and_needs_no_uid(api: Api, namespace: 
 
 async def test_a_pod_groups_status_is_written_through_the_object(api: Api, namespace: str) -> None:
     """C03: there is no status subresource, and tools write the status with a plain update."""
-    await api.create("podgroups", pod_group(minMember=1), namespace)
+    await api.create("podgroups", group(minMember=1), namespace)
     with pytest.raises(ApiError, match="404"):
         await api.patch("podgroups", namespace, "g", {"status": {"phase": "Running"}}, "status")
     await api.patch("podgroups", namespace, "g", {"status": {"phase": "Running"}})
@@ -182,7 +169,7 @@ async def test_a_pod_groups_status_is_written_through_the_object(api: Api, names
 async def test_a_status_is_written_apart_where_volcano_has_it_so(
     api: Api, namespace: str, plural: str, name: str
 ) -> None:
-    body = job() if plural == "jobs" else queue(f"{namespace}-apart")
+    body = sparse_job() if plural == "jobs" else queue(f"{namespace}-apart")
     name = name or body["metadata"]["name"]
     await api.create(plural, body, namespace)
     await api.patch(plural, namespace, name, {"status": {"pending": 1}})
@@ -194,7 +181,7 @@ async def test_a_status_is_written_apart_where_volcano_has_it_so(
 async def test_the_server_fills_in_the_defaults_of_a_cron_job_c02a(
     api: Api, namespace: str
 ) -> None:
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": job()["spec"]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": sparse_job()["spec"]}
     body = other(kinds.CRONJOB, "c", schedule="@daily", jobTemplate=template)
     made = (await api.create("cronjobs", body, namespace))["spec"]
     assert made["concurrencyPolicy"] == "Allow"

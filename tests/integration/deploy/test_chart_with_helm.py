@@ -110,8 +110,8 @@ def refused(folder: Path, *settings: str) -> str:
     return done.stderr
 
 
-def pod(found: list[dict], name: str) -> dict:
-    """Return the pod of the one workload of that name."""
+def pod_spec(found: list[dict], name: str) -> dict:
+    """Return the spec of the pods of the one workload of that name."""
     (workload,) = (
         o for o in found if o["kind"] in WORKLOADS and o["metadata"]["name"] == f"pumice-{name}"
     )
@@ -166,8 +166,8 @@ def test_the_scheduler_of_single_pods_goes_by_values_of_its_own(
     names = {o["metadata"]["name"] for o in found if o["kind"] == "PodDisruptionBudget"}
     assert "pumice-scheduler" in names
     assert "pumice-agent-scheduler" not in names
-    assert pod(found, "agent-scheduler")["nodeSelector"] == {"disk": "fast"}
-    assert "nodeSelector" not in pod(found, "scheduler")
+    assert pod_spec(found, "agent-scheduler")["nodeSelector"] == {"disk": "fast"}
+    assert "nodeSelector" not in pod_spec(found, "scheduler")
     single = settings(SchedulerSettings, found, "agent-scheduler")
     groups = settings(SchedulerSettings, found, "scheduler")
     assert (single.scheduler_name, groups.scheduler_name) == (
@@ -284,7 +284,7 @@ def test_another_namespace_is_everywhere(charting: Path) -> None:
 def test_images_places_and_secrets_are_those_of_the_values(charting: Path, tmp_path: Path) -> None:
     found = rendered(charting, OTHERS, tmp_path)
     for name in (*SERVICES, "nats"):
-        spec = pod(found, name)
+        spec = pod_spec(found, name)
         assert spec["imagePullSecrets"] == [{"name": "pumice-registry"}]
         assert spec["nodeSelector"] == {"disk": "slow" if name == "cache" else "fast"}
         assert spec["tolerations"] == [{"key": "batch", "operator": "Exists"}]
@@ -300,7 +300,7 @@ def test_images_places_and_secrets_are_those_of_the_values(charting: Path, tmp_p
     assert "pumice-state-key" not in text
     assert text.count("key: password\n") == len(permissions("main"))
     assert {"name": "tls-of-ours"}.items() <= (
-        pod(found, "cache")["volumes"][1]["projected"]["sources"][1]["secret"].items()
+        pod_spec(found, "cache")["volumes"][1]["projected"]["sources"][1]["secret"].items()
     )
 
 
@@ -313,7 +313,7 @@ def test_sizes_and_switches_are_those_of_the_values(charting: Path, tmp_path: Pa
     assert ("PodDisruptionBudget", "pumice-cache") in names
     replicas = {o["metadata"]["name"]: o["spec"]["replicas"] for o in found if "Dep" in o["kind"]}
     assert (replicas["pumice-scheduler"], replicas["pumice-cache"]) == (1, 3)
-    resources = pod(found, "scheduler")["containers"][0]["resources"]
+    resources = pod_spec(found, "scheduler")["containers"][0]["resources"]
     assert resources["requests"] == {"cpu": 2, "memory": "256Mi"}
     (claim,) = named(found, "StatefulSet", "pumice-nats")["spec"]["volumeClaimTemplates"]
     assert claim["spec"]["resources"]["requests"]["storage"] == "50Gi"

@@ -23,7 +23,7 @@ from tests.support.api import Api, connect
 from tests.support.goprograms import at_a_terminal
 from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import group, job, pod, task
 
 PAGE = pages.ROOT / "docs" / "from-volcano.md"
 CONFIGURATION = """\
@@ -109,11 +109,11 @@ async def left_by_volcano(api: Api) -> None:
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        group = f"{name}-{owner['uid']}"
-        await api.create("podgroups", pod_group(group, owner, phase), "default")
+        its_group = f"{name}-{owner['uid']}"
+        await api.create("podgroups", volcanos_group(its_group, owner, phase), "default")
         if phase == "Running":
             for index in range(2):
-                await api.create("pods", pod(name, index, group, owner), "default")
+                await api.create("pods", volcanos_pod(name, index, its_group, owner), "default")
         status = {
             "state": {"phase": phase, "lastTransitionTime": "2026-01-01T00:00:00Z"},
             "minAvailable": 2,
@@ -122,46 +122,40 @@ async def left_by_volcano(api: Api) -> None:
         await api.patch("jobs", "default", name, {"status": status}, sub="status")
 
 
-def pod_group(name: str, owner: dict, phase: str) -> dict:
-    return {
-        "apiVersion": SCHEDULING,
-        "kind": "PodGroup",
-        "metadata": {"name": name, "ownerReferences": [owner]},
-        "spec": {
-            "minMember": 2,
-            "minTaskMember": {"work": 2},
-            "minResources": {"cpu": "2", "memory": "2Gi"},
-            "queue": "default",
-        },
-        "status": {"phase": phase},
-    }
+def volcanos_group(name: str, owner: dict, phase: str) -> dict:
+    body = group(
+        name,
+        metadata={"ownerReferences": [owner]},
+        minMember=2,
+        minTaskMember={"work": 2},
+        minResources={"cpu": "2", "memory": "2Gi"},
+        queue="default",
+    )
+    return {**body, "status": {"phase": phase}}
 
 
-def pod(name: str, index: int, group: str, owner: dict) -> dict:
+def volcanos_pod(name: str, index: int, in_group: str, owner: dict) -> dict:
     about = {
         "volcano.sh/job-name": name,
         "volcano.sh/queue-name": "default",
         "volcano.sh/task-index": str(index),
         "volcano.sh/task-spec": "work",
     }
-    (spec,) = (task("work", 1)["template"]["spec"],)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name}-work-{index}",
-            "ownerReferences": [owner],
-            "labels": {**about, "volcano.sh/job-namespace": "default"},
-            "annotations": {
-                **about,
-                "scheduling.k8s.io/group-name": group,
-                "volcano.sh/job-retry-count": "0",
-                "volcano.sh/job-version": "0",
-                "volcano.sh/template-uid": f"{name}-work",
-            },
-        },
-        "spec": {**spec, "schedulerName": "volcano", "nodeName": "node-0"},
+    labels = {**about, "volcano.sh/job-namespace": "default"}
+    annotations = {
+        **about,
+        "volcano.sh/job-retry-count": "0",
+        "volcano.sh/job-version": "0",
+        "volcano.sh/template-uid": f"{name}-work",
     }
+    return pod(
+        f"{name}-work-{index}",
+        group=in_group,
+        annotations=annotations,
+        metadata={"ownerReferences": [owner], "labels": labels},
+        **task("work", 1)["template"]["spec"],
+        nodeName="node-0",
+    )
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ async def a_privileged_container_is_the_users_to_choose(scene: Scene) -> None:
     await scene.running("j", a)
 
 
-async def group(scene: Scene, name: str, **spec: Any) -> None:
+async def add_group(scene: Scene, name: str, **spec: Any) -> None:
     """Create a PodGroup."""
     await taken(scene, "podgroups", whole("podgroups", name, spec))
 
@@ -165,7 +165,7 @@ async def a_pod_of_another_scheduler_gets_no_group(scene: Scene) -> None:
 
 @scenarios
 async def a_group_is_let_into_its_queue_before_it_has_pods(scene: Scene) -> None:
-    await group(scene, "g", minMember=1, minResources={"cpu": "1"})
+    await add_group(scene, "g", minMember=1, minResources={"cpu": "1"})
     await group_phase(scene, "g", "Inqueue")
     await scene.api.create("pods", pod("p", group="g", cpu="100m"), scene.namespace)
     await scene.pods(1, phase="Running")
@@ -174,7 +174,7 @@ async def a_group_is_let_into_its_queue_before_it_has_pods(scene: Scene) -> None
 
 @scenarios
 async def a_pod_may_come_before_its_group_is_let_in(scene: Scene) -> None:
-    await group(scene, "g", minMember=1, minResources={"cpu": "30000"})
+    await add_group(scene, "g", minMember=1, minResources={"cpu": "30000"})
     await scene.api.create("pods", pod("p", group="g", cpu="100m"), scene.namespace)
     await group_phase(scene, "g", "Pending")
     assert set(await scene.pods(1, phase="Pending")) == {"p"}
@@ -183,7 +183,7 @@ async def a_pod_may_come_before_its_group_is_let_in(scene: Scene) -> None:
 @scenarios
 async def a_group_that_has_lost_a_member_for_good_is_unknown(scene: Scene) -> None:
     queue = await scene.queue("q")
-    await group(scene, "g", minMember=2, queue=queue)
+    await add_group(scene, "g", minMember=2, queue=queue)
     for name in ("p0", "p1"):
         await scene.api.create("pods", pod(name, group="g", cpu="100m"), scene.namespace)
     await scene.pods(2, phase="Running")

@@ -7,6 +7,7 @@ from services.admission.rules.fields import Schemas
 from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
+from tests.support.world import queue
 
 Json = dict[str, Any]
 
@@ -25,9 +26,9 @@ def ask(
     **terms: Any,
 ) -> Verdict:
     """Return what a hook says; `queues` stand in the cluster, `namespace` has these annotations."""
-    known = [lenient(queue, Queue) for queue in queues or [queue_named("default")]]
+    known = [lenient(each, Queue) for each in queues or [queue_named("default")]]
     facts = Facts(
-        queues={queue.metadata.name: queue for queue in known},
+        queues={each.metadata.name: each for each in known},
         namespace_annotations=namespace or {},
         schemas=schemas or {},
     )
@@ -55,15 +56,14 @@ def paths(verdict: Verdict) -> list[str]:
     return [problem.path for problem in verdict.problems]
 
 
-def queue(name: str = "q", annotations: Json | None = None, **spec) -> Json:
+def new_queue(name: str = "q", **more) -> Json:
     """Return a queue that is asked for."""
-    metadata = {"name": name, **({"annotations": annotations} if annotations else {})}
-    return {"metadata": metadata, "spec": {"weight": 1, **spec}}
+    return queue(name, **{"weight": 1, **more})
 
 
 def queue_named(name: str, *, state: str = "Open", **more) -> Json:
     """Return a queue of a cluster."""
-    return {**queue(name, **more), "status": {"state": state}}
+    return {**new_queue(name, **more), "status": {"state": state}}
 
 
 def task(name: str = "w", replicas: int = 1, **extra: Any) -> Json:
@@ -73,8 +73,8 @@ def task(name: str = "w", replicas: int = 1, **extra: Any) -> Json:
     return {"name": name, "replicas": replicas, "template": template, **extra}
 
 
-def job(*tasks: Json, name: str = "j", **spec: Any) -> Json:
-    """Return a job as a user writes it."""
+def sparse_job(*tasks: Json, name: str = "j", **spec: Any) -> Json:
+    """Return a job of one task, unless others are told, that leaves out what it may."""
     return {
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"tasks": list(tasks or [task()]), "queue": "default", **spec},
@@ -84,7 +84,7 @@ def job(*tasks: Json, name: str = "j", **spec: Any) -> Json:
 def template(**spec: Any) -> Json:
     """Return a job whose only pod has this spec beside a good container."""
     pod = {"containers": [{"name": "main", "image": "busybox"}], **spec}
-    return job(task(template={"spec": pod}))
+    return sparse_job(task(template={"spec": pod}))
 
 
 def container(**fields: Any) -> Json:

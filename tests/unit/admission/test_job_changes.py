@@ -5,7 +5,7 @@ import pytest
 
 from services.admission.rules.review import Verdict
 from shared.api.batch import JobSpec, TaskSpec
-from tests.unit.admission.asking import Json, ask, job, paths, task
+from tests.unit.admission.asking import Json, ask, paths, sparse_job, task
 
 
 def update(before: Json, **changes) -> Verdict:
@@ -14,7 +14,7 @@ def update(before: Json, **changes) -> Verdict:
 
 
 def test_a_job_may_be_scaled_w26() -> None:
-    before = job(task("a", 3))
+    before = sparse_job(task("a", 3))
     assert update(before, tasks=[task("a", 5, minAvailable=2)], minAvailable=2).allowed
     assert update(before, priorityClassName="high").allowed
 
@@ -35,7 +35,7 @@ def test_a_job_may_be_scaled_w26() -> None:
     ],
 )
 def test_any_other_change_names_its_field_w26(changes: Json, path: str) -> None:
-    verdict = update(job(task("a", 3)), **changes)
+    verdict = update(sparse_job(task("a", 3)), **changes)
     assert not verdict.allowed
     assert path in paths(verdict)
     assert "job updates may not" in verdict.message
@@ -50,31 +50,31 @@ def test_any_other_change_names_its_field_w26(changes: Json, path: str) -> None:
     ],
 )
 def test_numbers_are_checked_again_when_they_change_w26(changes: Json, path: str) -> None:
-    assert path in paths(update(job(task("a", 3)), **changes))
+    assert path in paths(update(sparse_job(task("a", 3)), **changes))
 
 
 def test_whoever_applies_a_file_again_need_not_state_the_defaults_w26() -> None:
-    before = job(task("a", 3), plugins={"mpi": ["--master=a"]})
+    before = sparse_job(task("a", 3), plugins={"mpi": ["--master=a"]})
     patch = {
         op["path"].removeprefix("/spec/"): op["value"] for op in ask("/jobs/mutate", before).patch
     }
     stored = {**before, "spec": {**before["spec"], **patch}}
-    again = job(task("a", 5), plugins={"mpi": ["--master=a"]})
+    again = sparse_job(task("a", 5), plugins={"mpi": ["--master=a"]})
     assert ask("/jobs/validate", again, old=stored, operation="UPDATE").allowed
-    other = job(task("a", 3, maxRetry=9), plugins={"mpi": ["--master=a"]})
+    other = sparse_job(task("a", 3, maxRetry=9), plugins={"mpi": ["--master=a"]})
     verdict = ask("/jobs/validate", other, old=stored, operation="UPDATE")
     assert paths(verdict) == ["spec.tasks[0].maxRetry"]
 
 
 def test_the_name_of_a_claim_that_the_controller_filled_in_is_no_change_w26() -> None:
-    before = job(volumes=[{"mountPath": "/a", "volumeClaim": {"x": 1}}])
+    before = sparse_job(volumes=[{"mountPath": "/a", "volumeClaim": {"x": 1}}])
     filled = [{"mountPath": "/a", "volumeClaim": {"x": 1}, "volumeClaimName": "made"}]
     assert update(before, volumes=filled).allowed
     assert not update(before, volumes=[{"mountPath": "/b", "volumeClaim": {"x": 1}}]).allowed
 
 
 def test_a_job_that_was_stored_before_there_were_rules_can_lose_its_finalizers_w26() -> None:
-    bad = job(task("a"), task("a"))
+    bad = sparse_job(task("a"), task("a"))
     freed = {**bad, "metadata": {**bad["metadata"], "labels": {"x": "y"}}}
     assert ask("/jobs/validate", freed, old=bad, operation="UPDATE").allowed
 
@@ -93,7 +93,7 @@ def test_a_job_that_was_stored_before_there_were_rules_can_lose_its_finalizers_w
     ],
 )
 def test_numbers_of_a_change_are_refused_in_volcanos_words_w26(changes: Json, words: str) -> None:
-    assert words in update(job(task("a", 3)), **changes).message
+    assert words in update(sparse_job(task("a", 3)), **changes).message
 
 
 IMMUTABLE: dict[str, object] = {
@@ -122,20 +122,20 @@ def test_each_field_of_a_job_is_either_mutable_or_not_w26() -> None:
 
 @pytest.mark.parametrize("field", list(IMMUTABLE))
 def test_a_field_of_a_job_that_may_not_change_w26(field: str) -> None:
-    (named,) = paths(update(job(task("a", 3)), **{field: IMMUTABLE[field]}))
+    (named,) = paths(update(sparse_job(task("a", 3)), **{field: IMMUTABLE[field]}))
     assert named.startswith(f"spec.{field}")
 
 
 @pytest.mark.parametrize("field", list(IMMUTABLE_OF_TASK))
 def test_a_field_of_a_task_that_may_not_change_w26(field: str) -> None:
     changed = task("a", 3, **{field: IMMUTABLE_OF_TASK[field]}) if field != "name" else task("o", 3)
-    named = paths(update(job(task("a", 3), task("b")), tasks=[changed, task("b")]))
+    named = paths(update(sparse_job(task("a", 3), task("b")), tasks=[changed, task("b")]))
     assert named
     assert all(path.startswith(f"spec.tasks[0].{field}") for path in named)
 
 
 def test_more_replicas_may_not_make_names_that_pods_cannot_have_w22_w26() -> None:
-    before = job(task("a" * 49, 10), name="j" * 11, plugins={"svc": []})
+    before = sparse_job(task("a" * 49, 10), name="j" * 11, plugins={"svc": []})
     assert update(before, tasks=[task("a" * 49, 5)]).allowed
     verdict = update(before, tasks=[task("a" * 49, 11)])
     assert paths(verdict) == ["spec.tasks[0].name"]
@@ -143,5 +143,5 @@ def test_more_replicas_may_not_make_names_that_pods_cannot_have_w22_w26() -> Non
 
 
 def test_a_fault_that_was_there_before_does_not_hold_up_scaling_w26() -> None:
-    before = job(task("Bad", 3), name="stored.when.nobody.looked")
+    before = sparse_job(task("Bad", 3), name="stored.when.nobody.looked")
     assert update(before, tasks=[task("Bad", 2)]).allowed

@@ -12,9 +12,9 @@ from tests.unit.admission.asking import (
     Json,
     ask,
     container,
-    job,
     paths,
     queue_named,
+    sparse_job,
     task,
     template,
 )
@@ -23,7 +23,7 @@ POD = "spec.tasks[0].template.spec"
 
 
 def policy(**fields) -> Json:
-    return job(policies=[{"action": "AbortJob", **fields}])
+    return sparse_job(policies=[{"action": "AbortJob", **fields}])
 
 
 def after(case: Json) -> Json:
@@ -44,13 +44,13 @@ def test_a_bare_job_gets_every_default_w10() -> None:
 
 def test_what_is_stated_stays_w11() -> None:
     stated = task("a", 4, minAvailable=2, maxRetry=7, unknown={"of": "later"})
-    spec = after(job(stated, schedulerName="mine", maxRetry=9, minAvailable=1))
-    assert spec == {**job(stated)["spec"], "schedulerName": "mine", "maxRetry": 9,
+    spec = after(sparse_job(stated, schedulerName="mine", maxRetry=9, minAvailable=1))
+    assert spec == {**sparse_job(stated)["spec"], "schedulerName": "mine", "maxRetry": 9,
                     "minAvailable": 1}  # fmt: skip
 
 
 def test_a_complete_job_is_left_alone_w10() -> None:
-    whole = job(task("a", 1, minAvailable=1, maxRetry=1), schedulerName="s", maxRetry=1)
+    whole = sparse_job(task("a", 1, minAvailable=1, maxRetry=1), schedulerName="s", maxRetry=1)
     whole["spec"]["minAvailable"] = 1
     assert ask("/jobs/mutate", whole).patch == ()
 
@@ -73,17 +73,17 @@ def test_a_pod_on_its_nodes_network_gets_the_dns_policy_of_such_w11() -> None:
     ],
 )
 def test_a_plugin_brings_those_that_it_needs_w13(plugins: Json, implied: set[str]) -> None:
-    assert set(after(job(plugins=plugins))["plugins"]) == plugins.keys() | implied
+    assert set(after(sparse_job(plugins=plugins))["plugins"]) == plugins.keys() | implied
 
 
 def test_arguments_of_an_implied_plugin_stay_w13() -> None:
     stated = {"pytorch": [], "svc": ["--disable-network-policy=true"]}
-    assert after(job(plugins=stated))["plugins"] == stated
+    assert after(sparse_job(plugins=stated))["plugins"] == stated
 
 
 def test_minima_follow_the_partitions_when_they_have_some_w12() -> None:
     partitions = {"totalPartitions": 3, "partitionSize": 3, "minPartitions": 2}
-    spec = after(job(task("a", 9, partitionPolicy=partitions)))
+    spec = after(sparse_job(task("a", 9, partitionPolicy=partitions)))
     assert (spec["tasks"][0]["minAvailable"], spec["minAvailable"]) == (6, 6)
 
 
@@ -95,28 +95,29 @@ def test_what_cannot_be_read_is_left_to_the_schema_w10(spec: object) -> None:
 BAD = {
     "no-tasks": ({"metadata": {"name": "j"}, "spec": {}}, "spec.tasks", "No task specified"),
     "two-tasks-of-one-name": (
-        job(task("a"), task("a")), "spec.tasks[1].name", "duplicated task name a",
+        sparse_job(task("a"), task("a")), "spec.tasks[1].name", "duplicated task name a",
     ),
     "two-tasks-that-get-one-name": (
-        job(task("default1"), task("")), "spec.tasks[1].name", "duplicated task name default1",
+        sparse_job(task("default1"), task("")),
+        "spec.tasks[1].name", "duplicated task name default1",
     ),
-    "a-task-name-of-dots": (job(task("a.b")), "spec.tasks[0].name", "no DNS label"),
-    "a-job-name-too-long": (job(name="n" * 64), "metadata.name", "64 letters"),
+    "a-task-name-of-dots": (sparse_job(task("a.b")), "spec.tasks[0].name", "no DNS label"),
+    "a-job-name-too-long": (sparse_job(name="n" * 64), "metadata.name", "64 letters"),
     "a-pod-name-too-long": (
-        job(task("t" * 30), name="n" * 40), "spec.tasks[0].name", "create pod with name",
+        sparse_job(task("t" * 30), name="n" * 40), "spec.tasks[0].name", "create pod with name",
     ),
-    "negative-replicas": (job(task("a", -1)), "spec.tasks[0].replicas", "-1 is less than 0"),
-    "negative-minimum": (job(minAvailable=-2), "spec.minAvailable", "-2 is less than 0"),
-    "negative-retries": (job(maxRetry=-1), "spec.maxRetry", "-1 is less than 0"),
+    "negative-replicas": (sparse_job(task("a", -1)), "spec.tasks[0].replicas", "-1 is less than 0"),
+    "negative-minimum": (sparse_job(minAvailable=-2), "spec.minAvailable", "-2 is less than 0"),
+    "negative-retries": (sparse_job(maxRetry=-1), "spec.maxRetry", "-1 is less than 0"),
     "negative-time-to-live": (
-        job(ttlSecondsAfterFinished=-5), "spec.ttlSecondsAfterFinished", "-5 is less than 0",
+        sparse_job(ttlSecondsAfterFinished=-5), "spec.ttlSecondsAfterFinished", "-5 is less than 0",
     ),
     "more-than-replicas": (
-        job(task("a", 1, minAvailable=2)), "spec.tasks[0].minAvailable",
+        sparse_job(task("a", 1, minAvailable=2)), "spec.tasks[0].minAvailable",
         "'minAvailable' is greater than 'replicas' in task: a, job: j",
     ),
     "more-than-all": (
-        job(minAvailable=2), "spec.minAvailable",
+        sparse_job(minAvailable=2), "spec.minAvailable",
         "job 'minAvailable' should not be greater than total replicas in tasks",
     ),
     "event-and-exit-code": (
@@ -141,83 +142,86 @@ BAD = {
     ),
     "a-timeout": (policy(event="PodFailed", timeout="1 day"), "spec.policies[0].timeout", "10m"),
     "an-event-twice": (
-        job(policies=[{"action": "AbortJob", "event": "PodFailed"},
+        sparse_job(policies=[{"action": "AbortJob", "event": "PodFailed"},
                       {"action": "RestartJob", "events": ["PodEvicted", "PodFailed"]}]),
         "spec.policies[1]", "duplicate event PodFailed",
     ),
     "an-exit-code-twice": (
-        job(policies=[{"action": "AbortJob", "exitCode": 1}] * 2),
+        sparse_job(policies=[{"action": "AbortJob", "exitCode": 1}] * 2),
         "spec.policies[1]", "duplicate exitCode 1",
     ),
     "any-and-another": (
-        job(task(policies=[{"action": "AbortJob", "event": "*"},
+        sparse_job(task(policies=[{"action": "AbortJob", "event": "*"},
                            {"action": "RestartJob", "event": "PodFailed"}])),
         "spec.tasks[0].policies", "if there's * here, no other policy should be here",
     ),
     "no-mount-path": (
-        job(volumes=[{"mountPath": ""}]), "spec.volumes[0].mountPath", "mountPath is required",
+        sparse_job(volumes=[{"mountPath": ""}]),
+        "spec.volumes[0].mountPath", "mountPath is required",
     ),
     "a-mount-path-twice": (
-        job(volumes=[{"mountPath": "/a", "volumeClaimName": "b"}] * 2),
+        sparse_job(volumes=[{"mountPath": "/a", "volumeClaimName": "b"}] * 2),
         "spec.volumes[1].mountPath", "duplicated mountPath: /a",
     ),
     "no-claim": (
-        job(volumes=[{"mountPath": "/a"}]), "spec.volumes[0]",
+        sparse_job(volumes=[{"mountPath": "/a"}]), "spec.volumes[0]",
         "either VolumeClaim or VolumeClaimName must be specified",
     ),
     "two-claims": (
-        job(volumes=[{"mountPath": "/a", "volumeClaimName": "b", "volumeClaim": {}}]),
+        sparse_job(volumes=[{"mountPath": "/a", "volumeClaimName": "b", "volumeClaim": {}}]),
         "spec.volumes[0]", "conflict",
     ),
     "an-odd-claim": (
-        job(volumes=[{"mountPath": "/a", "volumeClaimName": "B_"}]),
+        sparse_job(volumes=[{"mountPath": "/a", "volumeClaimName": "B_"}]),
         "spec.volumes[0].volumeClaimName", "invalid VolumeClaimName B_",
     ),
     "an-unknown-plugin": (
-        job(plugins={"big_plugin": []}), "spec.plugins.big_plugin",
+        sparse_job(plugins={"big_plugin": []}), "spec.plugins.big_plugin",
         "unable to find job plugin: big_plugin: there are env,",
     ),
     "an-unread-argument": (
-        job(plugins={"svc": ["--inject-hosts-env=maybe"]}), "spec.plugins.svc", "neither true nor",
+        sparse_job(plugins={"svc": ["--inject-hosts-env=maybe"]}),
+        "spec.plugins.svc", "neither true nor",
     ),
     "mpi-without-its-master": (
-        job(plugins={"mpi": ["--master=boss"]}), "spec.plugins.mpi",
+        sparse_job(plugins={"mpi": ["--master=boss"]}), "spec.plugins.mpi",
         "The specified mpi master task was not found",
     ),
     "an-unknown-dependency": (
-        job(task(dependsOn={"name": ["x"]})), "spec.tasks[0].dependsOn.name",
+        sparse_job(task(dependsOn={"name": ["x"]})), "spec.tasks[0].dependsOn.name",
         "doesn't form a directed acyclic graph(DAG)",
     ),
     "a-circle": (
-        job(task("a", dependsOn={"name": ["b"]}), task("b", dependsOn={"name": ["a"]})),
+        sparse_job(task("a", dependsOn={"name": ["b"]}), task("b", dependsOn={"name": ["a"]})),
         "spec.tasks[0].dependsOn.name", "in a circle over a, b",
     ),
     "itself": (
-        job(task("a", dependsOn={"name": ["a"]})), "spec.tasks[0].dependsOn.name", "circle over a",
+        sparse_job(task("a", dependsOn={"name": ["a"]})),
+        "spec.tasks[0].dependsOn.name", "circle over a",
     ),
     "no-partitions": (
-        job(task("a", 4, partitionPolicy={"totalPartitions": 0, "partitionSize": 2})),
+        sparse_job(task("a", 4, partitionPolicy={"totalPartitions": 0, "partitionSize": 2})),
         "spec.tasks[0].partitionPolicy.totalPartitions",
         "'TotalPartitions' must be greater than 0 in task: a, job: j",
     ),
     "partitions-of-nothing": (
-        job(task("a", 4, partitionPolicy={"totalPartitions": 2, "partitionSize": -1})),
+        sparse_job(task("a", 4, partitionPolicy={"totalPartitions": 2, "partitionSize": -1})),
         "spec.tasks[0].partitionPolicy.partitionSize",
         "'PartitionSize' must be greater than 0 in task: a, job: j",
     ),
     "partitions-that-do-not-add-up": (
-        job(task("a", 5, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})),
+        sparse_job(task("a", 5, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})),
         "spec.tasks[0].partitionPolicy",
         "'Replicas' are not equal to TotalPartitions*PartitionSize",
     ),
     "minimum-beside-the-partitions": (
-        job(task("a", 4, minAvailable=3, partitionPolicy={
+        sparse_job(task("a", 4, minAvailable=3, partitionPolicy={
             "totalPartitions": 2, "partitionSize": 2, "minPartitions": 1})),
         "spec.tasks[0].partitionPolicy.minPartitions",
         "'MinAvailable' is not equal to MinPartitions*PartitionSize",
     ),
     "a-tier-named-twice": (
-        job(networkTopology={"highestTierAllowed": 1, "highestTierName": "rack"}),
+        sparse_job(networkTopology={"highestTierAllowed": 1, "highestTierName": "rack"}),
         "spec.networkTopology", "must not specify 'highestTierAllowed' and 'highestTierName'",
     ),
     "no-containers": (template(containers=[]), f"{POD}.containers", "at least one container"),
@@ -263,11 +267,13 @@ BAD = {
     ),
     "a-form": (template(containers="main"), f"{POD}.containers", "expected array"),
     "half-a-cpu": (
-        job(task(topologyPolicy="restricted", template={"spec": {"containers": [
+        sparse_job(task(topologyPolicy="restricted", template={"spec": {"containers": [
             {"name": "m", "image": "i", "resources": {"requests": {"cpu": "500m"}}}]}})),
         f"{POD}.containers[0].resources.requests.cpu", "the cpu request isn't an integer",
     ),
-    "of-another-type": (job(task("a", "two")), "spec.tasks[0].replicas", "expected int, got str"),
+    "of-another-type": (
+        sparse_job(task("a", "two")), "spec.tasks[0].replicas", "expected int, got str",
+    ),
 }  # fmt: skip
 
 
@@ -282,7 +288,9 @@ def test_a_bad_job_is_refused_with_its_field_and_the_reason_w20_w21_w22_w23_w25(
 
 
 def test_words_that_a_plugin_does_not_know_are_let_through_with_a_hint_w23() -> None:
-    verdict = ask("/jobs/validate", job(plugins={"svc": ["--enable-networking"], "env": ["on"]}))
+    verdict = ask(
+        "/jobs/validate", sparse_job(plugins={"svc": ["--enable-networking"], "env": ["on"]})
+    )
     assert verdict.allowed
     of_env, of_svc = sorted(verdict.hints)
     assert of_env == "spec.plugins.env: 'on' has no effect, the plugin takes no arguments"
@@ -292,7 +300,7 @@ def test_words_that_a_plugin_does_not_know_are_let_through_with_a_hint_w23() -> 
 
 
 def test_all_faults_of_a_job_are_told_at_once_w20() -> None:
-    verdict = ask("/jobs/validate", job(task("a"), task("a"), minAvailable=9, queue="nope"))
+    verdict = ask("/jobs/validate", sparse_job(task("a"), task("a"), minAvailable=9, queue="nope"))
     assert paths(verdict) == ["spec.tasks[1].name", "spec.minAvailable", "spec.queue"]
     assert verdict.message.endswith(";")
 
@@ -313,22 +321,22 @@ def test_a_job_needs_an_open_leaf_for_a_queue_w24(queue: str, words: str) -> Non
         queue_named("parent"),
         queue_named("leaf", parent="parent"),
     ]
-    verdict = ask("/jobs/validate", job(queue=queue), queues=known)
+    verdict = ask("/jobs/validate", sparse_job(queue=queue), queues=known)
     assert paths(verdict) == ["spec.queue"]
     assert words in verdict.message
-    assert ask("/jobs/validate", job(queue="leaf"), queues=known).allowed
+    assert ask("/jobs/validate", sparse_job(queue="leaf"), queues=known).allowed
 
 
 def test_a_job_of_the_default_queue_need_not_wait_until_the_controller_has_made_it_w24() -> None:
-    assert ask("/jobs/validate", job(), queues=[queue_named("root")]).allowed
+    assert ask("/jobs/validate", sparse_job(), queues=[queue_named("root")]).allowed
 
 
 def test_a_queue_that_was_just_made_is_open_w24() -> None:
-    assert ask("/jobs/validate", job(), queues=[queue_named("default", state="")]).allowed
+    assert ask("/jobs/validate", sparse_job(), queues=[queue_named("default", state="")]).allowed
 
 
 def test_a_job_whose_name_is_still_to_be_made_up_is_admitted_w22() -> None:
-    stated = job()
+    stated = sparse_job()
     stated["metadata"] = {"generateName": "run-", "namespace": "ns"}
     assert ask("/jobs/validate", stated).allowed
 
@@ -348,7 +356,7 @@ def test_requests_of_a_whole_pod_cover_its_containers_w22() -> None:
 
 @pytest.mark.parametrize("path", ["/jobs/mutate", "/jobs/validate"])
 def test_an_operation_that_no_hook_is_made_for_is_refused_w01(path: str) -> None:
-    assert "CONNECT" in ask(path, job(), operation="CONNECT").message
+    assert "CONNECT" in ask(path, sparse_job(), operation="CONNECT").message
 
 
 @pytest.mark.timeout(20)
@@ -362,11 +370,11 @@ def test_an_operation_that_no_hook_is_made_for_is_refused_w01(path: str) -> None
             'Not found: "v"',
         ),
         (
-            job(*[task(f"t{n}", dependsOn={"name": [f"t{n + 1}"]}) for n in range(6000)]),
+            sparse_job(*[task(f"t{n}", dependsOn={"name": [f"t{n + 1}"]}) for n in range(6000)]),
             "no task 't6000' in this job",
         ),
         (
-            job(policies=[{"event": "PodFailed", "action": "AbortJob"}] * 40_000),
+            sparse_job(policies=[{"event": "PodFailed", "action": "AbortJob"}] * 40_000),
             "duplicate event PodFailed",
         ),
     ],
@@ -384,9 +392,11 @@ def test_the_largest_objects_are_judged_while_the_caller_waits_w20(
 @pytest.mark.parametrize(
     "stated",
     [
-        job(plugins={"p" * 1_000_000: []}),
+        sparse_job(plugins={"p" * 1_000_000: []}),
         container(image="", name="c" * 1_000_000),
-        job(*[task(f"t{n}", dependsOn={"name": [f"t{(n + 1) % 2000}"]}) for n in range(2000)]),
+        sparse_job(
+            *[task(f"t{n}", dependsOn={"name": [f"t{(n + 1) % 2000}"]}) for n in range(2000)]
+        ),
     ],
     ids=["a path", "a value", "a circle"],
 )
@@ -400,7 +410,7 @@ def test_a_fault_is_told_in_a_sentence_however_long_what_it_is_about_w20(stated:
 
 def test_of_a_large_circle_some_tasks_are_named_w25() -> None:
     around = [task(f"t{n}", dependsOn={"name": [f"t{(n + 1) % 20}"]}) for n in range(20)]
-    message = ask("/jobs/validate", job(*around)).message
+    message = ask("/jobs/validate", sparse_job(*around)).message
     assert "in a circle over t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 10 more: job has" in message
 
 

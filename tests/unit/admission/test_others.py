@@ -2,24 +2,25 @@
 
 import pytest
 
-from tests.unit.admission.asking import Json, ask, job, paths, queue_named
+from tests.support.world import group
+from tests.unit.admission.asking import Json, ask, paths, queue_named, sparse_job
 
 QUEUE_OF = "scheduling.volcano.sh/queue-name"
 
 
-def group(**spec) -> Json:
-    return {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "default", **spec}}
+def group_in_default(**spec) -> Json:
+    return group(metadata={"namespace": "ns"}, **{"queue": "default", **spec})
 
 
 def test_a_group_goes_into_the_queue_of_its_namespace_w40() -> None:
-    patch = ask("/podgroups/mutate", group(), namespace={QUEUE_OF: "team"}).patch
+    patch = ask("/podgroups/mutate", group_in_default(), namespace={QUEUE_OF: "team"}).patch
     assert patch == ({"op": "add", "path": "/spec/queue", "value": "team"},)
 
 
 @pytest.mark.parametrize(
     ("stated", "annotations"),
     [
-        (group(), {}),
+        (group_in_default(), {}),
         (group(queue="own"), {QUEUE_OF: "team"}),
         ({"metadata": {}, "spec": {}}, {QUEUE_OF: "team"}),
     ],
@@ -42,11 +43,11 @@ def test_a_group_needs_an_open_queue_and_one_name_for_its_tier_w41() -> None:
         "spec.subGroupPolicy[1].networkTopology",
     ]
     assert "in subGroupPolicy 'b': must not specify" in verdict.message
-    assert ask("/podgroups/validate", group()).allowed
+    assert ask("/podgroups/validate", group_in_default()).allowed
 
 
 def cron(schedule: str = "*/5 * * * *", name: str = "c", **spec) -> Json:
-    template = {"spec": job()["spec"]}
+    template = {"spec": sparse_job()["spec"]}
     return {
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"schedule": schedule, "jobTemplate": template, **spec},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.admission.asking import Json, ask, paths, queue, queue_named
+from tests.unit.admission.asking import Json, ask, new_queue, paths, queue_named
 
 PATH, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
 
@@ -22,11 +22,11 @@ def test_a_queue_without_a_spec_gets_one_w50() -> None:
 
 @pytest.mark.parametrize("order", ["best-effort", "strict", "backfill"])
 def test_a_queue_may_state_each_order_that_there_is(order: str) -> None:
-    assert ask("/queues/validate", queue(annotations={"pumice.dev/order": order})).allowed
+    assert ask("/queues/validate", new_queue(annotations={"pumice.dev/order": order})).allowed
 
 
 def test_a_path_begins_at_the_root_w50() -> None:
-    stated = queue(annotations={PATH: "root/a", WEIGHTS: "1/2"}, reclaimable=False)
+    stated = new_queue(annotations={PATH: "root/a", WEIGHTS: "1/2"}, reclaimable=False)
     assert ask("/queues/mutate", stated).patch == ()
 
 
@@ -34,53 +34,53 @@ def test_a_path_begins_at_the_root_w50() -> None:
     ("stated", "message"),
     [
         (
-            queue(capability={"cpu": "-1"}),
+            new_queue(capability={"cpu": "-1"}),
             (
                 'requestBody.spec.capability.cpu: Invalid value: "-1": must be greater than or'
                 " equal to 0"
             ),
         ),
         (
-            queue(capability={"pods": "1500m"}),
+            new_queue(capability={"pods": "1500m"}),
             'requestBody.spec.capability.pods: Invalid value: "1500m": must be an integer',
         ),
         (
-            queue(deserved={"cpu": "2000m"}, capability={"cpu": 1}),
+            new_queue(deserved={"cpu": "2000m"}, capability={"cpu": 1}),
             (
                 'requestBody.spec.deserved.cpu: Invalid value: "2": deserved[cpu]=2 must be <='
                 " capability[cpu]=1"
             ),
         ),
         (
-            queue(guarantee={"resource": {"memory": "1Gi"}}),
+            new_queue(guarantee={"resource": {"memory": "1Gi"}}),
             (
                 'requestBody.spec.deserved.memory: Invalid value: "<nil>": deserved[memory] must be'
                 " >= guarantee[memory]=1Gi"
             ),
         ),
         (
-            queue(annotations={"pumice.dev/order": "fifo"}),
+            new_queue(annotations={"pumice.dev/order": "fifo"}),
             (
                 'requestBody.metadata.annotations[pumice.dev/order]: Invalid value: "fifo": it is'
                 " none of best-effort, strict, backfill"
             ),
         ),
         (
-            queue(annotations={PATH: "root/a", WEIGHTS: "1"}),
+            new_queue(annotations={PATH: "root/a", WEIGHTS: "1"}),
             (
                 'requestBody.metadata.annotations: Invalid value: "root/a": volcano.sh/hierarchy'
                 " must have the same length with volcano.sh/hierarchy-weights"
             ),
         ),
         (
-            queue(annotations={PATH: "root/a", WEIGHTS: "1/-2"}),
+            new_queue(annotations={PATH: "root/a", WEIGHTS: "1/-2"}),
             (
                 'requestBody.metadata.annotations: Invalid value: "1/-2": -2 in the 1/-2 must be'
                 " larger than 0"
             ),
         ),
         (
-            queue(annotations={PATH: "root/node1", WEIGHTS: "1/2"}),
+            new_queue(annotations={PATH: "root/node1", WEIGHTS: "1/2"}),
             (
                 'requestBody.metadata.annotations: Invalid value: "root/node1": root/node1 is not'
                 " allowed to be in the sub path of root/node1/node2 of queue taken"
@@ -95,13 +95,13 @@ def test_a_queue_that_contradicts_itself_is_refused_w51_w52(stated: Json, messag
 
 
 def test_a_text_that_is_no_quantity_is_refused_with_its_field_w51() -> None:
-    verdict = ask("/queues/validate", queue(capability={"cpu": "lots"}))
+    verdict = ask("/queues/validate", new_queue(capability={"cpu": "lots"}))
     assert paths(verdict) == ["requestBody.spec.capability.cpu"]
     assert "'lots' is no quantity" in verdict.message
 
 
 def test_several_faults_of_a_queue_come_in_brackets_w51() -> None:
-    verdict = ask("/queues/validate", queue(capability={"cpu": "-1", "memory": "-1"}))
+    verdict = ask("/queues/validate", new_queue(capability={"cpu": "-1", "memory": "-1"}))
     assert verdict.message.startswith("[requestBody.spec.capability.cpu")
     assert verdict.message.endswith("]")
 
@@ -122,32 +122,32 @@ TREE[-1]["status"]["allocated"] = {"pods": "3"}
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
-        (queue(parent="q"), "queue q cannot use itself as parent"),
+        (new_queue(parent="q"), "queue q cannot use itself as parent"),
         (
-            queue(parent="nope"),
+            new_queue(parent="nope"),
             (
                 "failed to get parent queue nope of queue q: queue.scheduling.volcano.sh"
                 ' "nope" not found'
             ),
         ),
-        (queue(parent="d"), "queue q exceeds the maximum allowed depth of 4"),
+        (new_queue(parent="d"), "queue q exceeds the maximum allowed depth of 4"),
         (
-            queue(parent="full"),
+            new_queue(parent="full"),
             "queue full cannot be the parent queue of queue q because it has allocated Pods: 3",
         ),
         (
-            queue(parent="c", capability={"cpu": "8500m"}),
+            new_queue(parent="c", capability={"cpu": "8500m"}),
             "queue q capability[cpu]=8500m exceeds its ancestor's capability=8",
         ),
         (
-            queue(parent="a", deserved={"cpu": 3}, guarantee={"resource": {"cpu": 3}}),
+            new_queue(parent="a", deserved={"cpu": 3}, guarantee={"resource": {"cpu": 3}}),
             (
                 "parent queue a validation failed: sum of children's guarantee (cpu 7000.00, memory"
                 " 0.00) exceeds parent's guarantee limit (cpu 6000.00, memory 0.00)"
             ),
         ),
         (
-            queue(parent="a", deserved={"cpu": 5}),
+            new_queue(parent="a", deserved={"cpu": 5}),
             (
                 "parent queue a validation failed: sum of children's deserved (cpu 9000.00, memory"
                 " 0.00) exceeds parent's deserved limit (cpu 8000.00, memory 0.00)"
@@ -181,7 +181,7 @@ def test_a_change_of_the_weight_is_not_held_up_by_the_tree_w53() -> None:
 
 def test_a_circle_of_parents_is_too_deep_w53() -> None:
     circle = [queue_named("x", parent="y"), queue_named("y", parent="x")]
-    verdict = ask("/queues/validate", queue(parent="x"), queues=circle)
+    verdict = ask("/queues/validate", new_queue(parent="x"), queues=circle)
     assert verdict.message == "queue q exceeds the maximum allowed depth of 5"
 
 

@@ -29,7 +29,7 @@ from shared.serving.server import BODY_MAX
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said
-from tests.unit.admission.asking import Json, job, queue_named
+from tests.unit.admission.asking import Json, queue_named, sparse_job
 
 ENOUGH = 10_000
 """Answers of the API server: more than any test asks for."""
@@ -126,7 +126,7 @@ def review(asked: object = None, **fields: Any) -> bytes:
 
 
 NESTED = b'{"a":' * 5000 + b"1" + b"}" * 5000
-GOOD = review(request(job()))
+GOOD = review(request(sparse_job()))
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ GOOD = review(request(job()))
         (review({"uid": 3, "operation": "CREATE"}), 400, "request.uid: expected str, got int"),
         (review(request("text")), 400, "request.object: expected object | null, got str"),
         (
-            review(request(job()), apiVersion="admission.k8s.io/v1beta1"),
+            review(request(sparse_job()), apiVersion="admission.k8s.io/v1beta1"),
             400,
             "admission.k8s.io/v1beta1 AdmissionReview is not served: send admission.k8s.io/v1",
         ),
-        (review(request(job()), kind="Pod"), 400, "admission.k8s.io/v1 Pod is not served"),
+        (review(request(sparse_job()), kind="Pod"), 400, "admission.k8s.io/v1 Pod is not served"),
         (b'{"a":"' + b"x" * BODY_MAX + b'"}', 413, "the review is larger than"),
     ],
 )
@@ -203,14 +203,16 @@ async def test_a_deletion_has_an_old_object_only_w54(webhooks: Webhooks) -> None
 
 
 async def test_a_dry_run_is_judged_as_any_other_and_a_patch_is_json(webhooks: Webhooks) -> None:
-    response = await webhooks.response("/jobs/mutate", review(request(job(), dryRun=True)))
+    response = await webhooks.response("/jobs/mutate", review(request(sparse_job(), dryRun=True)))
     assert response["patchType"] == "JSONPatch"
     paths = [change["path"] for change in json.loads(base64.b64decode(response["patch"]))]
     assert "/spec/maxRetry" in paths
 
 
 async def test_a_refusal_names_each_field_apart_w20(webhooks: Webhooks) -> None:
-    response = await webhooks.response("/jobs/validate", review(request(job(plugins={"nope": []}))))
+    response = await webhooks.response(
+        "/jobs/validate", review(request(sparse_job(plugins={"nope": []})))
+    )
     assert response["status"]["code"] == 400
     (cause,) = response["status"]["details"]["causes"]
     assert cause["field"] == "spec.plugins.nope"
@@ -219,11 +221,13 @@ async def test_a_refusal_names_each_field_apart_w20(webhooks: Webhooks) -> None:
 
 async def test_of_thousands_of_faults_a_message_tells_the_first_w20(webhooks: Webhooks) -> None:
     plugins = {f"nope-{number:04}": [] for number in range(5000)}
-    response = await webhooks.response("/jobs/validate", review(request(job(plugins=plugins))))
+    response = await webhooks.response(
+        "/jobs/validate", review(request(sparse_job(plugins=plugins)))
+    )
     assert "unable to find job plugin: nope-0000" in response["status"]["message"]
     assert response["status"]["message"].endswith("and 4980 more faults;")
     assert len(response["status"]["details"]["causes"]) == 20
-    long = job(queue="q" * 1_000_000)
+    long = sparse_job(queue="q" * 1_000_000)
     response = await webhooks.response("/jobs/validate", review(request(long)))
     assert len(json.dumps(response)) < 50_000
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.admission.rules.fields import CLAIM, TEMPLATE, Schema
-from tests.unit.admission.asking import ask, job, paths, task
+from tests.unit.admission.asking import ask, paths, sparse_job, task
 
 REF = "#/components/schemas/"
 # As /openapi/v3/api/v1 has it, of which a little is enough here.
@@ -42,7 +42,7 @@ SCHEMAS = msgspec.convert(OPENAPI, dict[str, Schema])
 
 def templated(**spec: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": "i", **spec.pop("container", {})}]
-    return job(task("a"), task("b", template={"spec": {"containers": containers, **spec}}))
+    return sparse_job(task("a"), task("b", template={"spec": {"containers": containers, **spec}}))
 
 
 AT = "spec.tasks[1].template.spec"
@@ -74,7 +74,7 @@ def test_a_field_that_kubernetes_does_not_know_is_warned_of(given, slips: list[s
 
 def test_a_claim_of_a_job_is_looked_at_as_well() -> None:
     volume = {"mountPath": "/d", "volumeClaim": {"accessMode": [], "accessModes": ["x"]}}
-    verdict = ask("/jobs/validate", job(volumes=[volume]), schemas=SCHEMAS)
+    verdict = ask("/jobs/validate", sparse_job(volumes=[volume]), schemas=SCHEMAS)
     assert list(verdict.hints) == ['unknown field "spec.volumes[0].volumeClaim.accessMode"']
 
 

@@ -15,16 +15,12 @@ from services.binder.intents.desired import (
     shard_patch,
 )
 from shared.api import keys
-from shared.api.core import Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus
-from shared.api.meta import ObjectMeta
+from shared.api.core import Pod, PodCondition, PodSchedulingGate, PodSpec
 from shared.api.scheduling import (
     NodeShard,
     NodeShardSpec,
     NodeShardStatus,
-    PodGroup,
     PodGroupCondition,
-    PodGroupPhase,
-    PodGroupStatus,
     Queue,
     QueueStatus,
 )
@@ -36,18 +32,12 @@ from shared.contracts.messages import (
     DesiredQueue,
     DesiredUngated,
 )
+from tests.support.structs import group, pod
 
 NOW, BEFORE = "2026-02-02T00:00:00Z", "2026-01-01T00:00:00Z"
 UNSCHEDULABLE = DesiredCondition(
     type="Unschedulable", status="True", reason="NotEnoughResources", message="2/3 tasks"
 )
-
-
-def podgroup(phase: str | None, *conditions: PodGroupCondition, **counts: int) -> PodGroup:
-    status = PodGroupStatus(
-        phase=PodGroupPhase(phase) if phase else None, conditions=conditions, **counts
-    )
-    return PodGroup(status=status)
 
 
 def wanted(phase: str, *conditions: DesiredCondition, **counts: int) -> DesiredPodGroup:
@@ -72,8 +62,11 @@ def written(
 @pytest.mark.parametrize(
     ("present", "desired"),
     [
-        (podgroup("Running", running=3), wanted("Running", running=3)),
-        (podgroup("Pending", written(UNSCHEDULABLE)), wanted("Pending", UNSCHEDULABLE)),
+        (group(phase="Running", status={"running": 3}), wanted("Running", running=3)),
+        (
+            group(phase="Pending", status={"conditions": [written(UNSCHEDULABLE)]}),
+            wanted("Pending", UNSCHEDULABLE),
+        ),
     ],
     ids=["phase and counts", "condition with another time and id"],
 )
@@ -82,17 +75,17 @@ def test_an_equal_status_is_not_written_ca09(present, desired) -> None:
 
 
 def test_only_what_differs_is_written_and_zero_is_written_too() -> None:
-    present = podgroup("Running", running=3, failed=1)
+    present = group(phase="Running", status={"running": 3, "failed": 1})
     assert podgroup_patch(wanted("Running", running=2), present, now=NOW) == {
         "running": 2,
         "failed": 0,
     }
-    assert podgroup_patch(wanted("Pending"), podgroup(None), now=NOW) == {"phase": "Pending"}
+    assert podgroup_patch(wanted("Pending"), group(), now=NOW) == {"phase": "Pending"}
 
 
 def test_a_new_condition_gets_time_and_cycle_and_an_old_one_keeps_its_own_d01() -> None:
     scheduled = DesiredCondition(type="Scheduled", status="True", reason="tasks in gang are ready")
-    present = podgroup("Pending", written(UNSCHEDULABLE))
+    present = group(phase="Pending", status={"conditions": [written(UNSCHEDULABLE)]})
     patch = podgroup_patch(wanted("Pending", UNSCHEDULABLE, scheduled), present, now=NOW)
     kept, new = patch["conditions"]
     assert (kept["lastTransitionTime"], kept["transitionID"]) == (BEFORE, "1")
@@ -101,7 +94,7 @@ def test_a_new_condition_gets_time_and_cycle_and_an_old_one_keeps_its_own_d01() 
 
 
 def test_a_condition_that_is_not_wanted_any_more_goes() -> None:
-    present = podgroup("Running", written(UNSCHEDULABLE))
+    present = group(phase="Running", status={"conditions": [written(UNSCHEDULABLE)]})
     assert podgroup_patch(wanted("Running"), present, now=NOW) == {"conditions": []}
 
 
@@ -116,14 +109,6 @@ POD_REASON = DesiredCondition(
 )
 
 
-def pod(*conditions: PodCondition, node: str = "", deleted: str | None = None) -> Pod:
-    return Pod(
-        metadata=ObjectMeta(deletion_timestamp=deleted),
-        spec=PodSpec(node_name=node),
-        status=PodStatus(conditions=conditions),
-    )
-
-
 def pod_wanted(*conditions: DesiredCondition) -> DesiredPod:
     return DesiredPod(key="ns/p", uid="u", conditions=conditions)
 
@@ -135,18 +120,20 @@ def test_why_a_pod_is_not_scheduled_is_written_once_d02() -> None:
     present = PodCondition(
         type="PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes fit"
     )
-    assert pod_patch(pod_wanted(POD_REASON), pod(present), now=NOW) == {}
+    assert pod_patch(pod_wanted(POD_REASON), pod(status={"conditions": [present]}), now=NOW) == {}
 
 
 def test_another_message_keeps_the_time_of_the_transition() -> None:
     present = PodCondition(
         type="PodScheduled", status="False", message="other", last_transition_time=BEFORE
     )
-    patch = pod_patch(pod_wanted(POD_REASON), pod(present), now=NOW)
+    patch = pod_patch(pod_wanted(POD_REASON), pod(status={"conditions": [present]}), now=NOW)
     assert patch["conditions"][0]["lastTransitionTime"] == BEFORE
 
 
-@pytest.mark.parametrize("present", [pod(node="n1"), pod(deleted=NOW)], ids=["bound", "deleting"])
+@pytest.mark.parametrize(
+    "present", [pod(node="n1"), pod(metadata={"deletionTimestamp": NOW})], ids=["bound", "deleting"]
+)
 def test_a_pod_that_was_bound_or_deleted_since_is_left_alone(present) -> None:
     assert pod_patch(pod_wanted(POD_REASON), present, now=NOW) == {}
 

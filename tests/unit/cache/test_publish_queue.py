@@ -1,21 +1,20 @@
 """What is published, and what is not: examples of the queue's rules (CA01, CA10)."""
 
 import json
+from typing import Any
 
 import pytest
 
 from services.cache.fold.objects import Held, Published, digest, held, older
 from services.cache.fold.publish_queue import Publication, PublishQueue
-from shared.api.core import Pod, PodSpec
+from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.contracts.messages import Op
+from tests.support import structs
 
 
-def pod(name: str, version: int, *, node: str = "", uid: str = "") -> tuple[str, Held]:
-    metadata = ObjectMeta(
-        name=name, namespace="ns", uid=uid or f"uid-{name}", resource_version=str(version)
-    )
-    return held(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+def held_pod(name: str, version: int, **more: Any) -> tuple[str, Held]:
+    return held(structs.pod(name, version=version, **more))
 
 
 class World:
@@ -73,25 +72,25 @@ def told(publication: Publication) -> str:
 
 def test_a_list_is_published_once() -> None:
     world = World()
-    world.lists(pod("b", 2), pod("a", 1))
+    world.lists(held_pod("b", 2), held_pod("a", 1))
     assert world.publishes() == ["put ns/a@1", "put ns/b@2"]
-    world.lists(pod("b", 2), pod("a", 1))
+    world.lists(held_pod("b", 2), held_pod("a", 1))
     assert world.publishes() == []
 
 
 def test_a_change_that_nobody_reads_is_not_published() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     world.publishes()
-    world.puts(pod("a", 9))
+    world.puts(held_pod("a", 9))
     assert world.publishes() == []
-    world.puts(pod("a", 10, node="n1"))
+    world.puts(held_pod("a", 10, node="n1"))
     assert world.publishes() == ["put ns/a@10"]
 
 
 def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> None:
-    _, first = pod("a", 1)
-    _, second = pod("a", 2)
+    _, first = held_pod("a", 1)
+    _, second = held_pod("a", 2)
     assert json.loads(first.body)["metadata"]["resourceVersion"] == "1"
     assert first.digest == second.digest
     notes = ObjectMeta(
@@ -111,10 +110,10 @@ def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> N
 
 def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     on_its_way = world.takes()
     for version in range(2, 7):
-        world.puts(pod("a", version, node=f"n{version}"))
+        world.puts(held_pod("a", version, node=f"n{version}"))
     assert world.takes() == []
     world.confirms(on_its_way)
     assert world.publishes() == ["put ns/a@6"]
@@ -122,28 +121,28 @@ def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
 
 def test_a_change_back_to_what_was_said_needs_no_fact() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     world.publishes()
-    world.puts(pod("a", 2, node="n"))
-    world.puts(pod("a", 3))
+    world.puts(held_pod("a", 2, node="n"))
+    world.puts(held_pod("a", 3))
     assert world.publishes() == []
     assert world.queue.waiting == 0
 
 
 def test_a_deletion_is_a_tombstone_and_one_that_was_never_published_is_nothing() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     world.publishes()
     world.deletes("a", 5)
     assert world.publishes() == ["delete ns/a@5"]
-    world.puts(pod("b", 6))
+    world.puts(held_pod("b", 6))
     world.deletes("b", 7)
     assert world.publishes() == []
 
 
 def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
     world = World()
-    world.puts(pod("a", 1))
+    world.puts(held_pod("a", 1))
     on_its_way = world.takes()
     world.deletes("a", 2)
     world.confirms(on_its_way)
@@ -153,7 +152,7 @@ def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
 def test_an_object_that_a_list_lacks_while_its_fact_is_on_its_way_gets_its_tombstone() -> None:
     """As after the bus lost its data: a leader says again what it remembers, then lists anew."""
     world = World()
-    world.lists(pod("a", 10))
+    world.lists(held_pod("a", 10))
     on_their_way = world.takes()
     world.lists(version=20)
     world.confirms(on_their_way)
@@ -162,40 +161,42 @@ def test_an_object_that_a_list_lacks_while_its_fact_is_on_its_way_gets_its_tombs
 
 def test_the_deletion_of_a_namesake_that_came_before_is_ignored() -> None:
     world = World()
-    world.puts(pod("a", 8, uid="new"))
+    world.puts(held_pod("a", 8, uid="new"))
     world.deletes("a", 7, uid="old")
     assert world.publishes() == ["put ns/a@8"]
 
 
 def test_an_object_that_is_made_again_replaces_its_namesake_without_a_tombstone() -> None:
     world = World()
-    world.lists(pod("a", 1, uid="old"))
+    world.lists(held_pod("a", 1, uid="old"))
     world.publishes()
     world.deletes("a", 2, uid="old")
-    world.puts(pod("a", 3, uid="new"))
+    world.puts(held_pod("a", 3, uid="new"))
     assert world.publishes() == ["put ns/a@3"]
     assert world.stream["ns/a"].uid == "new"
 
 
 def test_a_restarted_cache_publishes_the_differences_only() -> None:
     world = World()
-    world.lists(pod("same", 1), pod("changed", 2), pod("vanished", 3))
+    world.lists(held_pod("same", 1), held_pod("changed", 2), held_pod("vanished", 3))
     world.publishes()
     world.queue = PublishQueue(["pods"])
     world.begin()
     assert world.publishes() == []
-    world.lists(pod("same", 4), pod("changed", 5, node="n"), pod("new", 6), version=9)
+    world.lists(
+        held_pod("same", 4), held_pod("changed", 5, node="n"), held_pod("new", 6), version=9
+    )
     assert world.publishes() == ["put ns/changed@5", "put ns/new@6", "delete ns/vanished@9"]
 
 
 def test_an_old_version_of_an_object_is_ignored() -> None:
     """CA10: a stale watch event must not take a pod from its node."""
     world = World()
-    world.lists(pod("a", 10, node="n1"))
+    world.lists(held_pod("a", 10, node="n1"))
     world.publishes()
-    world.puts(pod("a", 9))
+    world.puts(held_pod("a", 9))
     assert world.publishes() == []
-    world.lists(pod("a", 8))
+    world.lists(held_pod("a", 8))
     assert world.publishes() == []
     assert world.queue.ignored == 2
 
@@ -203,13 +204,13 @@ def test_an_old_version_of_an_object_is_ignored() -> None:
 def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None:
     """It was frozen: the stream knows a bind, a new pod and a new namesake that it does not."""
     world = World(leads=False)
-    world.lists(pod("bound", 5), pod("again", 6, uid="old"), version=10)
+    world.lists(held_pod("bound", 5), held_pod("again", 6, uid="old"), version=10)
     world.stream = {
         key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
         for key, shown in (
-            pod("bound", 20, node="n1"),
-            pod("unknown", 21),
-            pod("again", 22, uid="new"),
+            held_pod("bound", 20, node="n1"),
+            held_pod("unknown", 21),
+            held_pod("again", 22, uid="new"),
         )
     }
     world.begin()
@@ -217,16 +218,19 @@ def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None
     world.deletes("again", 15, uid="old")
     assert world.publishes() == []
     world.lists(
-        pod("bound", 20, node="n1"), pod("again", 22, uid="new"), pod("unknown", 21), version=30
+        held_pod("bound", 20, node="n1"),
+        held_pod("again", 22, uid="new"),
+        held_pod("unknown", 21),
+        version=30,
     )
     assert world.publishes() == []
 
 
 def test_a_list_that_comes_before_the_stream_is_read_back_counts_for_the_term() -> None:
     world = World()
-    world.lists(pod("a", 10), pod("b", 11))
+    world.lists(held_pod("a", 10), held_pod("b", 11))
     world.publishes()
-    world.begin(pod("b", 11), version=20)
+    world.begin(held_pod("b", 11), version=20)
     world.deletes("b", 21)
     assert world.publishes() == ["delete ns/a@20", "delete ns/b@21"]
     assert world.queue.complete() == ("pods",)
@@ -234,10 +238,10 @@ def test_a_list_that_comes_before_the_stream_is_read_back_counts_for_the_term() 
 
 def test_what_goes_between_the_list_and_the_reading_back_is_said_to_be_gone() -> None:
     world = World()
-    world.lists(pod("a", 10))
+    world.lists(held_pod("a", 10))
     world.publishes()
     world.queue.end()
-    world.lists(pod("a", 10), version=20)
+    world.lists(held_pod("a", 10), version=20)
     world.deletes("a", 25)
     world.queue.begin([(("pods", key), said) for key, said in world.stream.items()])
     assert world.publishes() == ["delete ns/a@25"]
@@ -245,7 +249,7 @@ def test_what_goes_between_the_list_and_the_reading_back_is_said_to_be_gone() ->
 
 def test_what_the_leader_before_said_after_our_list_stays() -> None:
     world = World()
-    world.lists(pod("a", 10))
+    world.lists(held_pod("a", 10))
     world.publishes()
     world.queue.end()
     world.lists(version=20)
@@ -256,10 +260,15 @@ def test_what_the_leader_before_said_after_our_list_stays() -> None:
 
 def test_a_standby_that_has_come_further_than_the_stream_says_what_is_gone() -> None:
     world = World(leads=False)
-    world.lists(pod("stays", 10), pod("goes", 11), version=15)
+    world.lists(held_pod("stays", 10), held_pod("goes", 11), version=15)
     world.stream = {
         key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
-        for key, shown in (pod("stays", 10), pod("goes", 11), pod("went", 14), pod("came", 21))
+        for key, shown in (
+            held_pod("stays", 10),
+            held_pod("goes", 11),
+            held_pod("went", 14),
+            held_pod("came", 21),
+        )
     }
     world.deletes("goes", 20)
     world.begin()
@@ -271,15 +280,17 @@ def test_a_standby_that_has_come_further_than_the_stream_says_what_is_gone() -> 
     "come",
     [
         lambda world: world.queue.bookmark("pods", "30"),
-        lambda world: world.puts(pod("new", 31)),
+        lambda world: world.puts(held_pod("new", 31)),
         lambda world: world.deletes("other", 30),
-        lambda world: world.queue.listed("pods", dict([pod("a", 10)]), (), "30", is_current=False),
+        lambda world: world.queue.listed(
+            "pods", dict([held_pod("a", 10)]), (), "30", is_current=False
+        ),
     ],
     ids=["bookmark", "change", "deletion", "list of before"],
 )
 def test_a_kind_is_current_once_its_watch_has_come_as_far_as_the_term_expects(come) -> None:
     world = World(leads=False)
-    world.lists(pod("a", 10), version=15)
+    world.lists(held_pod("a", 10), version=15)
     world.stream["ns/b"] = Published(uid="uid-b", rv="22")
     world.begin()
     world.queue.expect("pods", "30")
@@ -294,7 +305,7 @@ def test_a_kind_is_current_once_its_watch_has_come_as_far_as_the_term_expects(co
 
 def test_a_kind_that_has_come_so_far_already_is_current_at_once() -> None:
     world = World(leads=False)
-    world.lists(pod("a", 10), version=15)
+    world.lists(held_pod("a", 10), version=15)
     world.queue.end()
     world.queue.expect("pods", "15")
     world.queue.begin([])
@@ -335,7 +346,7 @@ def test_what_a_watch_shows_and_cannot_be_read_is_not_said_to_be_gone() -> None:
 
 def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
     world = World(leads=False)
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     world.deletes("a", 2)
     assert world.takes() == []
     assert world.queue.waiting == 0
@@ -346,7 +357,7 @@ def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
 
 def test_a_publication_without_an_answer_is_said_again() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     for publication in world.takes():
         world.queue.failed(publication)
     assert world.queue.complete() == ()
@@ -356,7 +367,7 @@ def test_a_publication_without_an_answer_is_said_again() -> None:
 
 def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
     world = World()
-    world.puts(pod("a", 1))
+    world.puts(held_pod("a", 1))
     on_its_way = world.takes()
     world.deletes("a", 2)
     for publication in on_its_way:
@@ -371,10 +382,10 @@ def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
 def test_a_kind_is_complete_once_its_list_is_published() -> None:
     world = World()
     assert world.queue.complete() == ()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     assert world.queue.complete() == ()
     on_its_way = world.takes()
-    world.puts(pod("a", 2, node="n"))
+    world.puts(held_pod("a", 2, node="n"))
     assert world.queue.complete() == ()
     world.confirms(on_its_way)
     assert world.queue.complete() == ("pods",)
@@ -389,7 +400,7 @@ def test_an_empty_kind_is_complete_at_once() -> None:
 
 def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
     world = World()
-    world.lists(pod("a", 1))
+    world.lists(held_pod("a", 1))
     world.publishes()
     world.queue.absent("pods")
     assert world.queue.complete() == ()
@@ -399,20 +410,20 @@ def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
 
 def test_an_unreadable_object_keeps_what_was_said_of_it() -> None:
     world = World()
-    world.lists(pod("a", 1), pod("b", 2))
+    world.lists(held_pod("a", 1), held_pod("b", 2))
     world.publishes()
-    world.lists(pod("a", 1), unreadable=("ns/b",))
+    world.lists(held_pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
     world.queue = PublishQueue(["pods"])
     world.begin()
-    world.lists(pod("a", 1), unreadable=("ns/b",))
+    world.lists(held_pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
 
 
 def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
     world = World()
     world.lists(version=5)
-    world.puts(pod("a", 6))
+    world.puts(held_pod("a", 6))
     assert world.queue.covered() == {}
     world.publishes()
     world.queue.bookmark("pods", "8")
@@ -421,13 +432,13 @@ def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
 
 def test_an_object_without_room_is_said_to_be_there() -> None:
     world = World()
-    world.puts(pod("a", 1))
+    world.puts(held_pod("a", 1))
     (publication,) = world.takes()
     small = publication.without_body()
     assert (small.fact.op, bytes(small.fact.body)) == (Op.OVERSIZED, b"null")
     world.queue.confirmed(small)
     assert world.publishes() == []
-    world.puts(pod("a", 2, node="n"))
+    world.puts(held_pod("a", 2, node="n"))
     assert world.publishes() == ["put ns/a@2"]
 
 

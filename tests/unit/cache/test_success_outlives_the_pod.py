@@ -2,20 +2,17 @@
 
 import msgspec
 
-from services.cache.fold.objects import Held, Published, digest, done_of, held
+from services.cache.fold.objects import Held, Published, digest, done_of
 from services.cache.fold.publish_queue import _ENDED, Publication
 from shared.api import keys
-from shared.api.core import Pod, PodPhase, PodStatus
-from shared.api.meta import ObjectMeta, OwnerReference
+from shared.api.core import Pod, PodPhase
+from shared.api.meta import OwnerReference
 from shared.contracts.messages import Op
-from tests.unit.cache.test_publish_queue import World
-
-OWNER = OwnerReference(
-    api_version="batch.volcano.sh/v1alpha1", kind="Job", name="j", uid="u-j", controller=True
-)
+from tests.support.facts import job_owner
+from tests.unit.cache.test_publish_queue import World, held_pod
 
 
-def pod(
+def jobs_pod(
     version: int,
     phase: str = PodPhase.SUCCEEDED,
     *,
@@ -24,22 +21,13 @@ def pod(
     deleting: bool = False,
     **annotations: str,
 ) -> tuple[str, Held]:
-    metadata = ObjectMeta(
-        name=name,
-        namespace="ns",
-        uid=uid,
-        resource_version=str(version),
-        annotations={
-            keys.JOB_NAME: "j",
-            keys.TASK_SPEC: "w",
-            keys.TASK_INDEX: "0",
-            "a-note": "of its user",
-            **annotations,
-        },
-        owner_references=(OWNER,),
-        deletion_timestamp="2026-01-01T00:00:00Z" if deleting else None,
-    )
-    return held(Pod(metadata=metadata, status=PodStatus(phase=phase)))
+    told = {keys.JOB_NAME: "j", keys.TASK_SPEC: "w", keys.TASK_INDEX: "0", "a-note": "of its user"}
+    metadata = {
+        "annotations": {**told, **annotations},
+        "ownerReferences": [job_owner("j", "u-j")],
+        "deletionTimestamp": "2026-01-01T00:00:00Z" if deleting else None,
+    }
+    return held_pod(name, version, uid=uid, phase=phase, metadata=metadata)
 
 
 def says(publication: Publication) -> Pod | None:
@@ -55,15 +43,17 @@ def last_of(world: World) -> Publication:
 
 def test_a_pod_that_succeeds_and_goes_before_anything_is_published_is_told_by_its_tombstone():
     world = World()
-    world.lists(pod(1, PodPhase.RUNNING))
+    world.lists(jobs_pod(1, PodPhase.RUNNING))
     world.publishes()
-    world.puts(pod(2))
-    world.puts(pod(3, deleting=True))
+    world.puts(jobs_pod(2))
+    world.puts(jobs_pod(3, deleting=True))
     world.deletes("a", 4, uid="u-a")
     told = says(last_of(world))
     assert told is not None
     assert (told.status.phase, told.metadata.uid) == ("Succeeded", "u-a")
-    assert told.metadata.controller == OWNER
+    assert told.metadata.controller == OwnerReference(
+        api_version="batch.volcano.sh/v1alpha1", kind="Job", name="j", uid="u-j", controller=True
+    )
     assert told.metadata.annotations == {
         keys.JOB_NAME: "j", keys.TASK_SPEC: "w", keys.TASK_INDEX: "0"
     }, "what its user wrote stays out"  # fmt: skip
@@ -71,21 +61,21 @@ def test_a_pod_that_succeeds_and_goes_before_anything_is_published_is_told_by_it
 
 def test_a_pod_that_ends_well_because_it_was_told_to_stop_has_not_succeeded():
     world = World()
-    world.lists(pod(1, PodPhase.RUNNING))
+    world.lists(jobs_pod(1, PodPhase.RUNNING))
     world.publishes()
-    world.puts(pod(2, PodPhase.RUNNING, deleting=True))
-    world.puts(pod(3, deleting=True))
+    world.puts(jobs_pod(2, PodPhase.RUNNING, deleting=True))
+    world.puts(jobs_pod(3, deleting=True))
     world.deletes("a", 4, uid="u-a")
     assert says(last_of(world)) is None
 
 
 def test_the_mark_of_a_controller_is_in_what_is_kept():
     world = World()
-    world.lists(pod(1, PodPhase.RUNNING))
+    world.lists(jobs_pod(1, PodPhase.RUNNING))
     world.publishes()
-    world.puts(pod(2))
-    world.puts(pod(3, **{keys.OUT_OF_SYNC: "true"}))
-    world.puts(pod(4, deleting=True))
+    world.puts(jobs_pod(2))
+    world.puts(jobs_pod(3, **{keys.OUT_OF_SYNC: "true"}))
+    world.puts(jobs_pod(4, deleting=True))
     world.deletes("a", 5, uid="u-a")
     told = says(last_of(world))
     assert told is not None
@@ -94,10 +84,10 @@ def test_the_mark_of_a_controller_is_in_what_is_kept():
 
 def test_a_standby_that_takes_over_tells_what_it_saw_go():
     world = World(leads=False)
-    key, before = pod(1, PodPhase.RUNNING)
+    key, before = jobs_pod(1, PodPhase.RUNNING)
     world.stream[key] = Published(uid="u-a", rv="1", digest=before.digest)
     world.lists((key, before))
-    world.puts(pod(2))
+    world.puts(jobs_pod(2))
     world.deletes("a", 3, uid="u-a")
     world.begin()
     world.lists(version=9)
@@ -106,28 +96,28 @@ def test_a_standby_that_takes_over_tells_what_it_saw_go():
 
 def test_a_cache_that_finds_a_succeeded_pod_gone_tells_what_the_stream_says_of_it():
     world = World(leads=False)
-    key, shown = pod(1)
+    key, shown = jobs_pod(1)
     seen = digest(shown.body, "1")
     world.stream[key] = Published(uid="u-a", rv="1", digest=seen, done=done_of(shown.body))
     world.begin()
     world.lists(version=9)
     assert says(last_of(world)) is not None
-    assert done_of(pod(1, PodPhase.RUNNING)[1].body) == b""
-    assert done_of(pod(1, deleting=True)[1].body) == b""
+    assert done_of(jobs_pod(1, PodPhase.RUNNING)[1].body) == b""
+    assert done_of(jobs_pod(1, deleting=True)[1].body) == b""
 
 
 def test_a_gap_of_the_watch_in_which_a_succeeded_pod_goes_loses_nothing():
     world = World()
-    world.lists(pod(1, PodPhase.RUNNING))
+    world.lists(jobs_pod(1, PodPhase.RUNNING))
     world.publishes()
-    world.puts(pod(2))
+    world.puts(jobs_pod(2))
     world.lists(version=9)
     assert says(last_of(world)) is not None
 
 
 def test_a_tombstone_that_was_lost_on_its_way_says_the_same_again():
     world = World()
-    world.lists(pod(1))
+    world.lists(jobs_pod(1))
     world.publishes()
     world.deletes("a", 2, uid="u-a")
     lost = last_of(world)
@@ -139,10 +129,10 @@ def test_a_tombstone_that_was_lost_on_its_way_says_the_same_again():
 
 def test_a_namesake_does_not_inherit_success():
     world = World()
-    world.lists(pod(1))
+    world.lists(jobs_pod(1))
     world.publishes()
     world.deletes("a", 2, uid="u-a")
-    world.puts(pod(3, PodPhase.RUNNING, uid="u-b"))
+    world.puts(jobs_pod(3, PodPhase.RUNNING, uid="u-b"))
     world.publishes()
     world.deletes("a", 4, uid="u-b")
     assert says(last_of(world)) is None
@@ -151,6 +141,6 @@ def test_a_namesake_does_not_inherit_success():
 def test_what_a_standby_remembers_of_the_gone_is_bounded():
     world = World(leads=False)
     for number in range(_ENDED + 5):
-        world.puts(pod(2 * number + 1, name=f"p-{number}", uid=f"u-{number}"))
+        world.puts(jobs_pod(2 * number + 1, name=f"p-{number}", uid=f"u-{number}"))
         world.deletes(f"p-{number}", 2 * number + 2, uid=f"u-{number}")
     assert len(world.queue._ended) == _ENDED

@@ -97,7 +97,7 @@ async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
         running.cancel()
 
 
-def pod(name: str, version: int, **spec: object) -> dict[str, object]:
+def our_pod(name: str, version: int, **spec: object) -> dict[str, object]:
     return obj(name, version, spec={"schedulerName": "volcano", "containers": [], **spec})
 
 
@@ -106,7 +106,7 @@ def listed(*pods: dict[str, object], version: int = 9) -> tuple[bytes, ...]:
 
 
 async def test_the_gate_opens_with_the_list(api: ScriptedApi, tmp_path: Path) -> None:
-    api.then(status(503, "starting"), chunks(*listed(pod("a", 1)), ending="hang"))
+    api.then(status(503, "starting"), chunks(*listed(our_pod("a", 1)), ending="hang"))
     async with watching(api, tmp_path) as watched:
         assert not watched.gate.ok
         await until(lambda: watched.gate.ok, describe="the gate")
@@ -117,8 +117,8 @@ async def test_the_gate_opens_with_the_list(api: ScriptedApi, tmp_path: Path) ->
 async def test_a_pod_that_is_ours_no_more_becomes_a_tombstone(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
-    other = pod("a", 10, schedulerName="other")
-    api.then(chunks(*listed(pod("a", 1)), line("MODIFIED", other), ending="hang"))
+    other = our_pod("a", 10, schedulerName="other")
+    api.then(chunks(*listed(our_pod("a", 1)), line("MODIFIED", other), ending="hang"))
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="both facts")
         assert watched.said == ["put ns/a", "delete ns/a"]
@@ -128,9 +128,9 @@ async def test_one_answer_that_the_kind_is_unknown_takes_nothing_away(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
     api.then(
-        chunks(*listed(pod("a", 1))),
+        chunks(*listed(our_pod("a", 1))),
         status(404),
-        chunks(*listed(pod("a", 1), pod("b", 2)), ending="hang"),
+        chunks(*listed(our_pod("a", 1), our_pod("b", 2)), ending="hang"),
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(api.seen) == 3, describe="the next attempt")
@@ -139,7 +139,7 @@ async def test_one_answer_that_the_kind_is_unknown_takes_nothing_away(
 
 
 async def test_a_kind_that_stays_unknown_is_empty(api: ScriptedApi, tmp_path: Path) -> None:
-    api.then(chunks(*listed(pod("a", 1))), *[status(404)] * 5)
+    api.then(chunks(*listed(our_pod("a", 1))), *[status(404)] * 5)
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="the end of the kind")
         assert watched.said == ["put ns/a", "delete ns/a"]
@@ -150,9 +150,9 @@ async def test_an_unreadable_object_is_counted_and_keeps_its_last_form(
     api: ScriptedApi, tmp_path: Path
 ) -> None:
     odd = obj("a", 10, spec={"containers": 7})
-    more = pod("b", 11)
+    more = our_pod("b", 11)
     api.then(
-        chunks(*listed(pod("a", 1)), line("MODIFIED", odd), line("ADDED", more), ending="hang")
+        chunks(*listed(our_pod("a", 1)), line("MODIFIED", odd), line("ADDED", more), ending="hang")
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="the pod behind it")
@@ -162,8 +162,8 @@ async def test_an_unreadable_object_is_counted_and_keeps_its_last_form(
 
 async def test_a_new_leader_lists_little_anew(api: ScriptedApi, tmp_path: Path) -> None:
     api.then(
-        chunks(*listed(pod("a", 1), pod("gone", 2)), ending="hang"),
-        chunks(*listed(pod("a", 1), version=20), ending="hang"),
+        chunks(*listed(our_pod("a", 1), our_pod("gone", 2)), ending="hang"),
+        chunks(*listed(our_pod("a", 1), version=20), ending="hang"),
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="the first list")
@@ -184,9 +184,9 @@ async def test_of_much_a_new_leader_asks_the_version_and_goes_on_until_its_watch
 ) -> None:
     goes_on = asyncio.Event()
     api.then(
-        chunks(*listed(pod("a", 1), pod("gone", 2)), ending="hang"),
-        page([pod("a", 1)], 20),
-        after(goes_on, chunks(line("DELETED", pod("gone", 15)), bookmark(20), ending="hang")),
+        chunks(*listed(our_pod("a", 1), our_pod("gone", 2)), ending="hang"),
+        page([our_pod("a", 1)], 20),
+        after(goes_on, chunks(line("DELETED", our_pod("gone", 15)), bookmark(20), ending="hang")),
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 2, describe="the list")
@@ -214,9 +214,9 @@ async def test_what_cannot_be_shown_to_be_new_is_listed_anew(
 ) -> None:
     monkeypatch.setattr(watcher, "_PROOF_S", 0.3)
     api.then(
-        chunks(*listed(pod("a", 1)), ending="hang"),
+        chunks(*listed(our_pod("a", 1)), ending="hang"),
         *answers,
-        chunks(*listed(pod("b", 15), version=20), ending="hang"),
+        chunks(*listed(our_pod("b", 15), version=20), ending="hang"),
     )
     async with watching(api, tmp_path) as watched:
         await until(lambda: len(watched.said) == 1, describe="the first list")
@@ -231,7 +231,7 @@ async def test_a_list_under_way_at_the_beginning_of_a_term_is_used(
 ) -> None:
     ends = asyncio.Event()
     api.then(
-        after(ends, chunks(*listed(pod("a", 1)), ending="hang")),
+        after(ends, chunks(*listed(our_pod("a", 1)), ending="hang")),
         page([], 20),
         chunks(bookmark(21), ending="hang"),
     )

@@ -12,6 +12,7 @@ from shared.api.core import Pod
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup
 from shared.api.workloads import Workload
+from tests.support import structs
 from tests.support.reconcilers import Died, Process, Stage
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
@@ -19,16 +20,7 @@ KEY = "ns/podgroup-o"
 
 
 def bare(name: str = "bare", *, cpu: str = "500m", rv: int = 1, **meta: Any) -> Pod:
-    plain = {
-        "metadata": {
-            "name": name, "namespace": "ns", "uid": f"u-{name}", "resourceVersion": str(rv), **meta,
-        },
-        "spec": {
-            "schedulerName": "volcano",
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-        },
-    }  # fmt: skip
-    return msgspec.convert(plain, Pod)
+    return structs.pod(name, uid=f"u-{name}", version=rv, cpu=cpu, metadata=meta)
 
 
 def owned(name: str, **kwargs: Any) -> Pod:

@@ -5,7 +5,8 @@ import pytest
 
 from services.controller.job.completed_indexes import recorded, with_marks
 from shared.api.batch import Job, JobPhase
-from tests.unit.controller.world import Cluster, Controller, job, running, task
+from tests.support.structs import job
+from tests.unit.controller.world import Cluster, Controller, running, task
 
 
 def lose(cluster: Cluster, *names: str) -> None:

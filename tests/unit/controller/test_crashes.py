@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from shared.api.batch import JobStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import ExtendCluster, PodGroupPhase, Queue, QueueSpec
-from tests.unit.controller.world import Cluster, Controller, Crash, job, running, task
+from tests.support.structs import job
+from tests.unit.controller.world import Cluster, Controller, Crash, running, task
 
 pytestmark = pytest.mark.laws
 

@@ -19,7 +19,8 @@ from shared.jobs.defaults import defaulted
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
 from tests.support import distributions
-from tests.unit.controller.world import job, task
+from tests.support.structs import job
+from tests.unit.controller.world import task
 
 WHOLE = """
 class Mine:

@@ -14,38 +14,31 @@ from shared.api.batch import Job
 from shared.api.core import Pod
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow
+from tests.support.facts import job_owner
+from tests.support.structs import pod
 
 TASKS = [{"name": "w", "replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}]
 NEVER = "2026-06-30T23:59:60Z"
 """A second that Python does not know."""
-OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "u"}
 
 
-def pod(**annotations: str) -> Pod:
+def odd_pod(**annotations: str) -> Pod:
     """Return a pod of a job with annotations (`_` for `-`) under Volcano's prefix."""
     told = {f"volcano.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    meta = {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1"}
-    body = {
-        "metadata": {
-            **meta,
-            "annotations": told,
-            "ownerReferences": [{**OWNER, "controller": True}],
-        },
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1e1.5"}}}]},
-    }
-    return msgspec.convert(body, Pod)
+    owners = [job_owner("j", "u")]
+    return pod(cpu="1e1.5", annotations=told, metadata={"ownerReferences": owners})
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "٣", "-1", "1e3"])
 def test_a_number_in_an_annotation_of_a_pod_may_be_anything(text: str) -> None:
     said = {"task_spec": "w", "task_index": text, "job_version": text, "job_retry_count": text}
-    owner, view = pod_view(pod(**said, job_name="j"))
+    owner, view = pod_view(odd_pod(**said, job_name="j"))
     assert (owner, view.task) == ("u", "w")
     assert (view.index, view.version) == (-1, 0)
 
 
 def test_a_bare_pod_with_an_amount_that_is_none_has_a_group_that_asks_for_nothing() -> None:
-    group = group_for(pod(), {keys.GROUP_MIN_MEMBER: "9" * 5000})
+    group = group_for(odd_pod(), {keys.GROUP_MIN_MEMBER: "9" * 5000})
     assert (group["spec"]["minMember"], group["spec"]["minResources"]) == (1, {})
 
 

@@ -16,31 +16,19 @@ from shared.api.batch import JobEvent
 from shared.contracts.messages import Fact
 from tests.support import facts
 from tests.support.facts import fact
-from tests.unit.controller.world import UID, job, task
+from tests.support.structs import job
+from tests.unit.controller.world import UID, task
 
 NAME = "train-a-0"
 
 
-def pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str, Any]:
-    owner = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "name": "train",
-        "uid": UID,
-        "controller": True,
+def only_pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str, Any]:
+    told = {
+        "resourceVersion": str(rv),
+        "annotations": {keys.JOB_NAME: "train", keys.TASK_SPEC: "a", keys.TASK_INDEX: "0"},
+        "ownerReferences": [facts.job_owner("train", UID)],
     }
-    return {
-        "metadata": {
-            "name": NAME,
-            "namespace": "ns",
-            "uid": uid,
-            "resourceVersion": str(rv),
-            "annotations": {keys.JOB_NAME: "train", keys.TASK_SPEC: "a", keys.TASK_INDEX: "0"},
-            "ownerReferences": [owner],
-            **meta,
-        },
-        "status": {"phase": phase},
-    }
+    return facts.stored_pod(f"ns/{NAME}", uid=uid, phase=phase, metadata={**told, **meta})
 
 
 def whole_job(*, rv: str, phase: str | None = None, **status: Any) -> Fact:
@@ -72,26 +60,26 @@ def held(replica: Informers) -> dict[str, tuple[str, str]]:
 
 
 def test_an_older_version_of_the_same_pod_changes_nothing(replica: Informers) -> None:
-    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
-    replica.fold([fact("pods", pod("u1", 5, "Pending"))])
+    replica.written(kinds.POD, json.dumps(only_pod("u1", 7, "Running")).encode())
+    replica.fold([fact("pods", only_pod("u1", 5, "Pending"))])
     assert held(replica) == {NAME: ("u1", "Running")}
 
 
 def test_the_echo_of_an_own_write_touches_nothing(replica: Informers) -> None:
-    replica.written(kinds.POD, json.dumps(pod("u1", 7, "Running")).encode())
-    assert not replica.fold([fact("pods", pod("u1", 7, "Running"))])
-    assert replica.fold([fact("pods", pod("u1", 8, "Failed"))])
+    replica.written(kinds.POD, json.dumps(only_pod("u1", 7, "Running")).encode())
+    assert not replica.fold([fact("pods", only_pod("u1", 7, "Running"))])
+    assert replica.fold([fact("pods", only_pod("u1", 8, "Failed"))])
 
 
 def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
     replica: Informers,
 ) -> None:
-    replica.fold([fact("pods", pod("u1", 5))])
+    replica.fold([fact("pods", only_pod("u1", 5))])
     replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
-    replica.fold([fact("pods", pod("u1", 6))])
+    replica.fold([fact("pods", only_pod("u1", 6))])
     assert held(replica) == {}
-    replica.written(kinds.POD, json.dumps(pod("u2", 9, "Pending")).encode())
-    replica.fold([fact("pods", pod("u1", 7)), gone("u1")])
+    replica.written(kinds.POD, json.dumps(only_pod("u2", 9, "Pending")).encode())
+    replica.fold([fact("pods", only_pod("u1", 7)), gone("u1")])
     assert held(replica) == {NAME: ("u2", "Pending")}
     assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
 
@@ -99,26 +87,26 @@ def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
 def test_an_answer_that_is_older_than_the_end_of_a_pod_does_not_bring_it_back(
     replica: Informers,
 ) -> None:
-    replica.fold([fact("pods", pod("u1", 5))])
+    replica.fold([fact("pods", only_pod("u1", 5))])
     with replica.request():
         replica.fold([gone("u1")])
-        replica.written(kinds.POD, json.dumps(pod("u1", 6)).encode())
+        replica.written(kinds.POD, json.dumps(only_pod("u1", 6)).encode())
     assert held(replica) == {}
 
 
 def test_an_answer_about_a_pod_that_was_replaced_meanwhile_changes_nothing(
     replica: Informers,
 ) -> None:
-    replica.fold([fact("pods", pod("u1", 5))])
+    replica.fold([fact("pods", only_pod("u1", 5))])
     with replica.request():
-        replica.fold([fact("pods", pod("u2", 9, "Pending"))])
-        replica.written(kinds.POD, json.dumps(pod("u1", 6)).encode())
+        replica.fold([fact("pods", only_pod("u2", 9, "Pending"))])
+        replica.written(kinds.POD, json.dumps(only_pod("u1", 6)).encode())
     assert held(replica) == {NAME: ("u2", "Pending")}
 
 
 def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informers) -> None:
-    replica.fold([fact("pods", pod("u1", 5))])
-    replica.fold([fact("pods", pod("u2", 9, "Pending"))])
+    replica.fold([fact("pods", only_pod("u1", 5))])
+    replica.fold([fact("pods", only_pod("u2", 9, "Pending"))])
     assert held(replica) == {NAME: ("u2", "Pending")}
     assert asked(replica) == [
         ("PodRunning", "u1"),
@@ -130,9 +118,9 @@ def test_another_uid_under_a_name_is_a_deletion_and_an_addition(replica: Informe
 def test_each_failure_and_eviction_is_asked_for_once(replica: Informers) -> None:
     replica.fold(
         [
-            fact("pods", pod("u1", 5)),
-            fact("pods", pod("u1", 6, "Failed")),
-            fact("pods", pod("u1", 7, "Failed")),
+            fact("pods", only_pod("u1", 5)),
+            fact("pods", only_pod("u1", 6, "Failed")),
+            fact("pods", only_pod("u1", 7, "Failed")),
         ]
     )
     replica.fold([gone("u1"), gone("u1")])
@@ -140,13 +128,17 @@ def test_each_failure_and_eviction_is_asked_for_once(replica: Informers) -> None
 
 
 def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: Informers) -> None:
-    marked = {"annotations": {**pod("", 0)["metadata"]["annotations"], keys.OUT_OF_SYNC: "true"}}
-    replica.fold([fact("pods", pod("u1", 5)), fact("pods", pod("u1", 6, **marked)), gone("u1")])
+    marked = {
+        "annotations": {**only_pod("", 0)["metadata"]["annotations"], keys.OUT_OF_SYNC: "true"}
+    }
+    replica.fold(
+        [fact("pods", only_pod("u1", 5)), fact("pods", only_pod("u1", 6, **marked)), gone("u1")]
+    )
     assert "PodEvicted" not in [event for event, _ in asked(replica)]
 
 
 def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Informers) -> None:
-    replica.fold([fact("pods", pod("u1", 5))])
+    replica.fold([fact("pods", only_pod("u1", 5))])
     replica.begin_resync()
     assert held(replica) == {NAME: ("u1", "Running")}, "nothing is dropped before all is known"
     replica.fold([whole_job(rv="3")])
@@ -158,36 +150,24 @@ def test_what_a_state_that_starts_anew_does_not_name_again_is_gone(replica: Info
 
 def test_a_pod_that_arrives_before_its_job_is_there_when_the_job_comes() -> None:
     late = Informers(scheduler_names=["volcano"])
-    late.fold([fact("pods", pod("u1", 5))])
+    late.fold([fact("pods", only_pod("u1", 5))])
     late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
     assert held(late) == {NAME: ("u1", "Running")}
 
 
 def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
     standby = Informers(scheduler_names=["volcano"])
-    standby.fold([whole_job(rv="2", phase="Running"), fact("pods", pod("u1", 5, "Failed"))])
+    standby.fold([whole_job(rv="2", phase="Running"), fact("pods", only_pod("u1", 5, "Failed"))])
     assert asked(standby) == []
     standby.jobs["ns/train"].acquire()
     assert asked(standby) == [("PodFailed", "u1")]
 
 
-def group(name: str, rv: int, owner: str | None = UID) -> bytes:
-    reference = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "name": "train",
-        "uid": owner,
-        "controller": True,
-    }
-    meta: dict[str, Any] = {
-        "name": name,
-        "namespace": "ns",
-        "uid": name,
-        "resourceVersion": f"{rv}",
-    }
-    if owner is not None:
-        meta["ownerReferences"] = [reference]
-    return json.dumps({"metadata": meta, "status": {"phase": "Inqueue"}}).encode()
+def group_bytes(name: str, rv: int, owner: str | None = UID) -> bytes:
+    owners = [] if owner is None else [facts.job_owner("train", owner)]
+    meta = {"resourceVersion": str(rv), "ownerReferences": owners}
+    group = facts.stored_group(f"ns/{name}", uid=name, phase="Inqueue", metadata=meta)
+    return json.dumps(group).encode()
 
 
 def group_in_use(replica: Informers) -> str | None:
@@ -198,7 +178,7 @@ def group_in_use(replica: Informers) -> str | None:
 def test_a_group_from_before_names_had_uids_is_used_j27(replica: Informers) -> None:
     queue = {"metadata": {"name": "default", "uid": "q", "resourceVersion": "1"}}
     replica.written(kinds.QUEUE, json.dumps(queue).encode())
-    replica.written(kinds.PODGROUP, group("train", 2))
+    replica.written(kinds.PODGROUP, group_bytes("train", 2))
     assert group_in_use(replica) == "train"
     record = replica.jobs["ns/train"]
     stages = advance(replica.facts_of(record), (), (), now=0.0).stages
@@ -207,7 +187,7 @@ def test_a_group_from_before_names_had_uids_is_used_j27(replica: Informers) -> N
     (pods,) = (effect for effect in made if isinstance(effect, effects.CreatePods))
     annotations = json.loads(pods.builder.body(0))["metadata"]["annotations"]
     assert annotations[keys.GROUP_NAME] == "train"
-    replica.written(kinds.PODGROUP, group(f"train-{UID}", 3))
+    replica.written(kinds.PODGROUP, group_bytes(f"train-{UID}", 3))
     assert group_in_use(replica) == f"train-{UID}"
     replica.deleted(kinds.PODGROUP, f"ns/train-{UID}", f"train-{UID}")
     assert group_in_use(replica) == "train"
@@ -217,7 +197,7 @@ def test_a_group_from_before_names_had_uids_is_used_j27(replica: Informers) -> N
 
 def test_a_group_that_was_there_before_its_job_is_used_j27() -> None:
     late = Informers(scheduler_names=["volcano"])
-    late.written(kinds.PODGROUP, group("train", 2))
+    late.written(kinds.PODGROUP, group_bytes("train", 2))
     late.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
     assert group_in_use(late) == "train"
 
@@ -226,7 +206,7 @@ def test_a_group_that_was_there_before_its_job_is_used_j27() -> None:
 def test_somebody_elses_group_of_the_jobs_name_is_left_alone_j27(
     replica: Informers, owner: str | None
 ) -> None:
-    replica.written(kinds.PODGROUP, group("train", 2, owner))
+    replica.written(kinds.PODGROUP, group_bytes("train", 2, owner))
     assert group_in_use(replica) is None
 
 
@@ -247,15 +227,9 @@ def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Informe
 
 
 def gated(rv: str, phase: str | None = None, uid: str = "uid-group") -> bytes:
-    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID}
-    meta = {
-        "name": f"train-{UID}",
-        "namespace": "ns",
-        "uid": uid,
-        "resourceVersion": rv,
-        "ownerReferences": [{**owner, "controller": True}],
-    }
-    return json.dumps({"metadata": meta, "status": {"phase": phase} if phase else {}}).encode()
+    meta = {"resourceVersion": rv, "ownerReferences": [facts.job_owner("train", UID)]}
+    group = facts.stored_group(f"ns/train-{UID}", uid=uid, phase=phase, metadata=meta)
+    return json.dumps(group).encode()
 
 
 def makes_pods(replica: Informers) -> bool:

@@ -21,7 +21,8 @@ from shared.api.scheduling import (
     QueueSpec,
 )
 from shared.jobs.defaults import defaulted
-from tests.unit.controller.world import Cluster, Controller, job, running, started, task
+from tests.support.structs import job
+from tests.unit.controller.world import Cluster, Controller, running, started, task
 
 
 def pod_of(labels: dict[str, str], annotations: dict[str, str], **of_task: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 
 from shared.api.batch import Job, JobPhase
 from shared.api.scheduling import PodGroupPhase, PodGroupStatus, QueueState, QueueStatus
-from tests.unit.controller.world import Cluster, Controller, job, running, started, task
+from tests.support.structs import job
+from tests.unit.controller.world import Cluster, Controller, running, started, task
 
 
 def on(event: str, action: str, **extra: Any) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from shared.jobplugins import ssh
 from shared.jobplugins.catalogue import PLUGINS
 from shared.jobplugins.interface import Companion
 from shared.jobs.defaults import defaulted
-from tests.unit.controller.world import job, task
+from tests.support.structs import job
+from tests.unit.controller.world import task
 
 MASTER_AND_WORKERS = (task("master", 1), task("worker", 2))
 
@@ -33,7 +34,7 @@ def whole(*tasks: dict[str, Any], plugins: dict[str, list[str]], name: str = "tr
     return defaulted(plain, scheduler_name="volcano")
 
 
-def pod(of: Job, task_name: str, index: int) -> dict[str, Any]:
+def built_pod(of: Job, task_name: str, index: int) -> dict[str, Any]:
     spec = next(t for t in of.spec.tasks if t.name == task_name)
     made: dict[str, Any] = json.loads(PodBuilder(of, spec).body(index))
     return made
@@ -41,12 +42,12 @@ def pod(of: Job, task_name: str, index: int) -> dict[str, Any]:
 
 def env(of: Job, task_name: str, index: int) -> dict[str, str]:
     """Return the literal environment of the first container."""
-    entries = pod(of, task_name, index)["spec"]["containers"][0].get("env", ())
+    entries = built_pod(of, task_name, index)["spec"]["containers"][0].get("env", ())
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}
 
 
 def ports(of: Job, task_name: str, index: int) -> dict[str, int]:
-    declared = pod(of, task_name, index)["spec"]["containers"][0].get("ports", ())
+    declared = built_pod(of, task_name, index)["spec"]["containers"][0].get("ports", ())
     return {port["name"]: port["containerPort"] for port in declared}
 
 
@@ -96,7 +97,7 @@ def test_ssh_mounts_its_files_into_every_container_jp3(
 ) -> None:
     plain = task("a", 1)
     plain["template"]["spec"]["initContainers"] = [{"name": "init", "image": "busybox"}]
-    spec = pod(whole(plain, plugins={"ssh": arguments}), "a", 0)["spec"]
+    spec = built_pod(whole(plain, plugins={"ssh": arguments}), "a", 0)["spec"]
     volume = spec["volumes"][0]
     assert volume["name"] == "train-ssh"
     assert volume["secret"]["secretName"] == "train-ssh"
@@ -210,7 +211,7 @@ def test_tensorflow_leaves_a_job_of_one_pod_alone_jp4() -> None:
 def test_tensorflow_speaks_after_the_template_jp4() -> None:
     plain = task("worker", 2)
     plain["template"]["spec"]["containers"][0]["env"] = [{"name": "TF_CONFIG", "value": "mine"}]
-    made = pod(whole(plain, plugins={"tensorflow": []}), "worker", 1)
+    made = built_pod(whole(plain, plugins={"tensorflow": []}), "worker", 1)
     entries = [e for e in made["spec"]["containers"][0]["env"] if e["name"] == "TF_CONFIG"]
     assert entries[0]["value"] == "mine"
     assert json.loads(entries[1]["value"])["task"] == {"type": "worker", "index": 1}
@@ -259,7 +260,7 @@ def test_a_pytorch_worker_waits_for_its_master_on_request_jp5(
         *MASTER_AND_WORKERS,
         plugins={"pytorch": [*arguments, "--wait-master-timeout=60", "--wait-master-image=a:1"]},
     )
-    init = pod(full, task_name, 0)["spec"].get("initContainers", [])
+    init = built_pod(full, task_name, 0)["spec"].get("initContainers", [])
     assert [(each["name"], each["image"]) for each in init] == [("wait-for-master", "a:1")] * waits
     assert all(
         "train-master-0.train 23456" in each["command"][2] and "60" in each["command"][2]
@@ -271,7 +272,7 @@ def test_a_waiter_of_the_template_is_left_alone_jp5() -> None:
     plain = task("worker", 2)
     plain["template"]["spec"]["initContainers"] = [{"name": "wait-for-master", "image": "own"}]
     full = whole(task("master", 1), plain, plugins={"pytorch": ["--wait-master-enabled"]})
-    init = pod(full, "worker", 0)["spec"]["initContainers"]
+    init = built_pod(full, "worker", 0)["spec"]["initContainers"]
     assert [each["image"] for each in init] == ["own"]
 
 
@@ -299,10 +300,10 @@ def test_ray_starts_a_head_and_workers_that_join_it_jp7() -> None:
         "ray start --head --block --dashboard-host=0.0.0.0 --port=6379 --dashboard-port=8265 "
         "--ray-client-server-port=10001"
     )
-    command = pod(full, "head", 0)["spec"]["containers"][0]["command"]
+    command = built_pod(full, "head", 0)["spec"]["containers"][0]["command"]
     assert command == ["sh", "-c", started]
     assert ports(full, "head", 0) == {"gcs": 6379, "dashboard": 8265, "client-server": 10001}
-    joined, side = pod(full, "worker", 1)["spec"]["containers"]
+    joined, side = built_pod(full, "worker", 1)["spec"]["containers"]
     assert joined["command"] == [
         "sh", "-c", "ray start --block --address=train-head-0.train:6379",
     ]  # fmt: skip
@@ -343,7 +344,7 @@ def test_hcclrank_annotates_the_rank_jp8(
     own = task("own", 1)
     own["template"]["metadata"] = {"annotations": {"hccl/rankIndex": "7"}}
     full = whole(task("master", 2), task("worker", 2), task("other", 1), own, plugins=plugins)
-    annotations = pod(full, task_name, index)["metadata"]["annotations"]
+    annotations = built_pod(full, task_name, index)["metadata"]["annotations"]
     assert annotations.get("hccl/rankIndex") == rank
 
 

@@ -10,7 +10,7 @@ FLOWS = 40
 CRONS = 60
 
 
-def job(name: str, template: str) -> dict[str, object]:
+def job_of_template(name: str, template: str) -> dict[str, object]:
     """Return a job that says which template it was made from."""
     labels = {keys.CREATED_BY_TEMPLATE: f"{NAMESPACE}.{template}"}
     meta = {"name": name, "namespace": NAMESPACE, "labels": labels}
@@ -67,7 +67,7 @@ async def test_a_template_is_written_once_a_second_however_many_jobs_are_made_of
     process.relist()
     async with process.running("jobtemplates"):
         for number in range(50):
-            stage.ask("POST", kinds.JOB, body=job(f"j{number}", "t"))
+            stage.ask("POST", kinds.JOB, body=job_of_template(f"j{number}", "t"))
             process.relist()
             await stage.clock.advance(0.03)
         await stage.clock.advance(1.0)
@@ -94,7 +94,7 @@ async def test_a_flow_is_looked_at_when_its_template_comes_and_not_with_each_job
         process.relist()
         await stage.clock.advance(1.0)
         assert len(waiting) == 0
-        stage.ask("POST", kinds.JOB, body=job("another", "t"))
+        stage.ask("POST", kinds.JOB, body=job_of_template("another", "t"))
         process.relist()
         assert len(waiting) == 0
 

@@ -14,9 +14,10 @@ from services.controller.adapters.informers import Informers
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
 from tests.support.reconcilers import Process, Stage, job_spec
-from tests.unit.controller.test_informers import asked, held, pod
+from tests.support.structs import job
+from tests.unit.controller.test_informers import asked, held, only_pod
 from tests.unit.controller.test_stores import informers, meta, names, owner, put
-from tests.unit.controller.world import UID, job, task
+from tests.unit.controller.world import UID, task
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def replica() -> Informers:
     made = Informers(scheduler_names=["volcano"])
     made.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
     made.jobs["ns/train"].acquire()
-    made.written(kinds.POD, json.dumps(pod("real", 5)).encode())
+    made.written(kinds.POD, json.dumps(only_pod("real", 5)).encode())
     return made
 
 
@@ -36,14 +37,14 @@ def elsewhere(body: dict[str, Any]) -> bytes:
 def test_a_pod_of_another_namespace_neither_fails_a_job_nor_hides_a_pod_of_it(
     replica: Informers,
 ) -> None:
-    replica.written(kinds.POD, elsewhere(pod("forged", 9, phase="Failed")))
+    replica.written(kinds.POD, elsewhere(only_pod("forged", 9, phase="Failed")))
     assert held(replica) == {"train-a-0": ("real", "Running")}
     assert ("PodFailed", "forged") not in asked(replica)
 
 
 def test_a_forged_pod_that_came_before_the_job_does_not_become_its_own() -> None:
     replica = Informers(scheduler_names=["volcano"])
-    replica.written(kinds.POD, elsewhere(pod("forged", 9, phase="Failed")))
+    replica.written(kinds.POD, elsewhere(only_pod("forged", 9, phase="Failed")))
     replica.written(kinds.JOB, msgspec.json.encode(job(task("a", 2))))
     assert held(replica) == {}
 

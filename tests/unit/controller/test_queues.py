@@ -25,7 +25,8 @@ from services.controller.queue.plan import (
 from shared.api.batch import Command, Target
 from shared.api.keys import CLOSED_BY_PARENT
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import Queue, QueueSpec, QueueState, QueueStatus
+from shared.api.scheduling import Queue, QueueState
+from tests.support.structs import queue
 
 CORPUS = Path(__file__).parents[4] / "shared" / "conformance" / "controller" / "queue.state"
 CASES = {path.stem: path for path in sorted(CORPUS.glob("*.json"))}
@@ -33,20 +34,17 @@ CASES = {path.stem: path for path in sorted(CORPUS.glob("*.json"))}
 OPEN, CLOSED, CLOSING = QueueState.OPEN, QueueState.CLOSED, QueueState.CLOSING
 
 
-def queue(
+def in_tree(
     name: str, state: QueueState | None = OPEN, *, parent: str = "root", marked: bool = False
 ) -> Queue:
-    """Return a queue; `marked`: its parent closed it."""
+    """Return a queue of a tree; `marked`: its parent closed it."""
     annotations = {CLOSED_BY_PARENT: "true"} if marked else {}
-    return Queue(
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", annotations=annotations),
-        spec=QueueSpec(parent="" if name == "root" else parent),
-        status=QueueStatus(state=state),
-    )
+    above = {"parent": parent} if parent and name != "root" else {}
+    return queue(name, state=state, annotations=annotations, **above)
 
 
 def world(*queues: Queue) -> dict[str, Queue]:
-    return {q.metadata.name: q for q in (queue("root"), *queues)}
+    return {q.metadata.name: q for q in (in_tree("root"), *queues)}
 
 
 def command(action: str, name: str = "a", uid: str = "") -> Command:
@@ -82,32 +80,32 @@ def test_every_state_has_a_row_for_every_action_q02() -> None:
 def test_a_sync_writes_only_what_differs_q02(
     state: QueueState | None, groups: int, wanted: QueueState | None
 ) -> None:
-    assert synced_state(queue("a", state), groups=groups) == wanted
+    assert synced_state(in_tree("a", state), groups=groups) == wanted
 
 
 @pytest.mark.parametrize(
     ("before", "action", "groups", "changes"),
     [
         pytest.param(
-            [queue("a")], "CloseQueue", {}, [SetState(queue="a", state=CLOSED)], id="close-empty"
+            [in_tree("a")], "CloseQueue", {}, [SetState(queue="a", state=CLOSED)], id="close-empty"
         ),
         pytest.param(
-            [queue("a")],
+            [in_tree("a")],
             "CloseQueue",
             {"a": 2, "b": 1},
             [SetState(queue="a", state=CLOSING)],
             id="close-held",
         ),
-        pytest.param([queue("a", CLOSED)], "CloseQueue", {}, [], id="close-closed"),
+        pytest.param([in_tree("a", CLOSED)], "CloseQueue", {}, [], id="close-closed"),
         pytest.param(
-            [queue("a", CLOSED)],
+            [in_tree("a", CLOSED)],
             "OpenQueue",
             {"a": 1},
             [SetState(queue="a", state=OPEN)],
             id="open",
         ),
         pytest.param(
-            [queue("a"), queue("b", parent="a"), queue("c", CLOSED, parent="a")],
+            [in_tree("a"), in_tree("b", parent="a"), in_tree("c", CLOSED, parent="a")],
             "CloseQueue",
             {"b": 1},
             [
@@ -118,7 +116,7 @@ def test_a_sync_writes_only_what_differs_q02(
             id="close-cascades-and-leaves-what-was-closed",
         ),
         pytest.param(
-            [queue("a"), queue("b", parent="a"), queue("c", parent="b")],
+            [in_tree("a"), in_tree("b", parent="a"), in_tree("c", parent="b")],
             "CloseQueue",
             {},
             [
@@ -131,7 +129,7 @@ def test_a_sync_writes_only_what_differs_q02(
             id="close-reaches-grandchildren",
         ),
         pytest.param(
-            [queue("a", CLOSED), queue("b", parent="a", marked=True), queue("c", parent="b")],
+            [in_tree("a", CLOSED), in_tree("b", parent="a", marked=True), in_tree("c", parent="b")],
             "CloseQueue",
             {},
             [
@@ -143,9 +141,9 @@ def test_a_sync_writes_only_what_differs_q02(
         ),
         pytest.param(
             [
-                queue("a", CLOSED),
-                queue("b", CLOSED, parent="a", marked=True),
-                queue("c", CLOSED, parent="a"),
+                in_tree("a", CLOSED),
+                in_tree("b", CLOSED, parent="a", marked=True),
+                in_tree("c", CLOSED, parent="a"),
             ],
             "OpenQueue",
             {},
@@ -157,14 +155,14 @@ def test_a_sync_writes_only_what_differs_q02(
             id="open-opens-the-marked-ones-only",
         ),
         pytest.param(
-            [queue("a"), queue("b", parent="a", marked=True)],
+            [in_tree("a"), in_tree("b", parent="a", marked=True)],
             "OpenQueue",
             {},
             [SetMark(queue="b", closed_by_parent=False)],
             id="open-goes-on-after-a-crash",
         ),
         pytest.param(
-            [queue("a", parent="b"), queue("b", parent="a")],
+            [in_tree("a", parent="b"), in_tree("b", parent="a")],
             "CloseQueue",
             {},
             [
@@ -174,7 +172,7 @@ def test_a_sync_writes_only_what_differs_q02(
             ],
             id="parents-in-a-ring-end",
         ),
-        pytest.param([queue("a")], "PaintQueue", {}, [], id="an-unknown-action-changes-nothing"),
+        pytest.param([in_tree("a")], "PaintQueue", {}, [], id="an-unknown-action-changes-nothing"),
     ],
 )
 def test_an_order_changes_a_queue_and_those_below_it_q04(
@@ -191,14 +189,14 @@ def test_an_order_changes_a_queue_and_those_below_it_q04(
         pytest.param(
             "OpenQueue",
             "b",
-            [queue("a", CLOSED), queue("b", CLOSED, parent="a")],
+            [in_tree("a", CLOSED), in_tree("b", CLOSED, parent="a")],
             "a is Closed",
             id="parent-closed",
         ),
         pytest.param(
             "OpenQueue",
             "b",
-            [queue("a", CLOSING), queue("b", CLOSED, parent="a")],
+            [in_tree("a", CLOSING), in_tree("b", CLOSED, parent="a")],
             "a is Closing",
             id="parent-closing",
         ),
@@ -215,15 +213,15 @@ def test_an_order_that_cannot_be_is_refused_with_the_reason_q04(
 @pytest.mark.parametrize(
     ("before", "groups", "changes"),
     [
-        pytest.param([queue("p"), queue("a", parent="p")], {}, [], id="both-open"),
+        pytest.param([in_tree("p"), in_tree("a", parent="p")], {}, [], id="both-open"),
         pytest.param(
-            [queue("p", CLOSED), queue("a", None, parent="p")],
+            [in_tree("p", CLOSED), in_tree("a", None, parent="p")],
             {},
             [SetMark(queue="a", closed_by_parent=True), SetState(queue="a", state=CLOSED)],
             id="made-below-a-closed-one",
         ),
         pytest.param(
-            [queue("p", CLOSING), queue("a", parent="p"), queue("b", parent="a")],
+            [in_tree("p", CLOSING), in_tree("a", parent="p"), in_tree("b", parent="a")],
             {"a": 1},
             [
                 SetMark(queue="a", closed_by_parent=True),
@@ -234,30 +232,30 @@ def test_an_order_that_cannot_be_is_refused_with_the_reason_q04(
             id="moved-below-a-closing-one-with-those-below-it",
         ),
         pytest.param(
-            [queue("p", CLOSED), queue("a", parent="p", marked=True)],
+            [in_tree("p", CLOSED), in_tree("a", parent="p", marked=True)],
             {},
             [SetState(queue="a", state=CLOSED)],
             id="marked-and-not-closed-yet",
         ),
         pytest.param(
-            [queue("p"), queue("a", CLOSED, parent="p", marked=True)],
+            [in_tree("p"), in_tree("a", CLOSED, parent="p", marked=True)],
             {},
             [SetState(queue="a", state=OPEN), SetMark(queue="a", closed_by_parent=False)],
             id="moved-below-an-open-one",
         ),
         pytest.param(
-            [queue("p"), queue("a", CLOSED, parent="p")], {}, [], id="closed-by-somebody-stays"
+            [in_tree("p"), in_tree("a", CLOSED, parent="p")], {}, [], id="closed-by-somebody-stays"
         ),
         pytest.param(
-            [queue("p", CLOSED), queue("a", CLOSED, parent="p")], {}, [], id="both-closed"
+            [in_tree("p", CLOSED), in_tree("a", CLOSED, parent="p")], {}, [], id="both-closed"
         ),
         pytest.param(
-            [queue("p", None), queue("a", CLOSED, parent="p", marked=True)],
+            [in_tree("p", None), in_tree("a", CLOSED, parent="p", marked=True)],
             {},
             [],
             id="a-parent-without-a-state-says-nothing",
         ),
-        pytest.param([queue("a", parent="not-there")], {}, [], id="no-such-parent"),
+        pytest.param([in_tree("a", parent="not-there")], {}, [], id="no-such-parent"),
     ],
 )
 def test_a_queue_does_as_the_parent_that_it_comes_below_q04(
@@ -271,9 +269,9 @@ def test_a_queue_does_as_the_parent_that_it_comes_below_q04(
 @pytest.mark.parametrize(
     ("found", "patch"),
     [
-        pytest.param(queue("a", parent=""), {"spec": {"parent": "root"}}, id="missing"),
-        pytest.param(queue("a", parent="b"), None, id="given"),
-        pytest.param(queue("root"), None, id="root-has-none"),
+        pytest.param(in_tree("a", parent=""), {"spec": {"parent": "root"}}, id="missing"),
+        pytest.param(in_tree("a", parent="b"), None, id="given"),
+        pytest.param(in_tree("root"), None, id="root-has-none"),
     ],
 )
 def test_a_missing_parent_becomes_root_q04(found: Queue, patch: dict[str, object] | None) -> None:
@@ -285,7 +283,7 @@ def test_a_missing_parent_becomes_root_q04(found: Queue, patch: dict[str, object
     [("a", "uid-a", True), ("a", "", True), ("a", "uid-of-another", False), ("b", "", False)],
 )
 def test_a_command_is_for_the_queue_it_names(name: str, uid: str, meant: bool) -> None:
-    assert targets(command("CloseQueue", name, uid), queue("a")) is meant
+    assert targets(command("CloseQueue", name, uid), in_tree("a")) is meant
 
 
 def test_a_mark_is_set_and_taken_away_without_touching_other_annotations_q04() -> None:
@@ -297,13 +295,14 @@ def test_a_mark_is_set_and_taken_away_without_touching_other_annotations_q04() -
 def test_a_chain_of_three_thousand_queues_is_closed_and_opened_q04() -> None:
     names = [f"q{number}" for number in range(3_000)]
     chain = [
-        queue(name, parent=above) for name, above in zip(names, ["root", *names[:-1]], strict=True)
+        in_tree(name, parent=above)
+        for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     closed = carry_out(QueueAction.CLOSE, "q0", world(*chain), {})
     assert not isinstance(closed, RejectedCommand)
     assert [c.queue for c in closed if isinstance(c, SetState)] == names
     shut = [
-        queue(name, CLOSED, parent=above, marked=True)
+        in_tree(name, CLOSED, parent=above, marked=True)
         for name, above in zip(names, ["root", *names[:-1]], strict=True)
     ]
     opened = carry_out(QueueAction.OPEN, "q0", world(*shut), {})

@@ -18,7 +18,8 @@ from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, Queue
 from shared.jobplugins.arguments import BadArgument, parse
 from shared.jobs.defaults import defaulted
-from tests.unit.controller.world import job, task
+from tests.support.structs import job
+from tests.unit.controller.world import task
 
 
 @pytest.mark.parametrize("phase", list(JobPhase))

@@ -13,7 +13,7 @@ from shared.api import keys
 from shared.api.batch import Job
 from shared.contracts.messages import Fact, Op
 from tests.support.facts import fact
-from tests.unit.controller.test_informers import gone, pod, whole_job
+from tests.unit.controller.test_informers import gone, only_pod, whole_job
 
 TELLS = "train-a-0"
 
@@ -23,7 +23,7 @@ def a_job(rv: int, *, retries: int = 0, version: int = 0) -> Fact:
 
 
 def tombstone(uid: str = "p-1", rv: int = 50, **meta: Any) -> Fact:
-    body = msgspec.Raw(json.dumps(pod(uid, rv - 1, "Succeeded", **meta)).encode())
+    body = msgspec.Raw(json.dumps(only_pod(uid, rv - 1, "Succeeded", **meta)).encode())
     return Fact(kind="pods", key=f"ns/{TELLS}", uid=uid, rv=str(rv), op=Op.DELETE, body=body)
 
 
@@ -47,22 +47,25 @@ def test_the_order_of_job_and_tombstone_does_not_matter():
 
 
 def test_a_success_that_only_its_tombstone_tells_counts_at_once():
-    assert completed(a_job(10), fact("pods", pod("p-1", 20)), then=(tombstone(),)) == {0}
+    assert completed(a_job(10), fact("pods", only_pod("p-1", 20)), then=(tombstone(),)) == {0}
 
 
 def test_success_and_deletion_in_one_look_count():
-    dying = fact("pods", pod("p-1", 49, "Succeeded", deletionTimestamp="2026-01-01T00:00:00Z"))
-    assert completed(a_job(10), fact("pods", pod("p-1", 20)), then=(dying, tombstone())) == {0}
+    dying = fact("pods", only_pod("p-1", 49, "Succeeded", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert completed(a_job(10), fact("pods", only_pod("p-1", 20)), then=(dying, tombstone())) == {0}
 
 
 def test_a_standby_takes_up_what_the_owner_did_not_write():
-    assert completed(a_job(10), fact("pods", pod("p-1", 20, "Succeeded")), tombstone()) == {0}
+    assert completed(a_job(10), fact("pods", only_pod("p-1", 20, "Succeeded")), tombstone()) == {0}
 
 
 def test_a_pod_that_took_the_place_since_is_not_its_predecessor():
-    assert completed(a_job(10), tombstone(), fact("pods", pod("p-2", 70))) == set()
-    assert completed(a_job(10), tombstone(), fact("pods", pod("p-2", 70)), gone("p-2", 80)) == set()
-    assert completed(a_job(10), fact("pods", pod("p-2", 70)), then=(tombstone(),)) == set()
+    assert completed(a_job(10), tombstone(), fact("pods", only_pod("p-2", 70))) == set()
+    assert (
+        completed(a_job(10), tombstone(), fact("pods", only_pod("p-2", 70)), gone("p-2", 80))
+        == set()
+    )
+    assert completed(a_job(10), fact("pods", only_pod("p-2", 70)), then=(tombstone(),)) == set()
 
 
 def test_a_pod_of_an_older_version_or_marked_for_deletion_does_not_count():
@@ -81,7 +84,7 @@ def test_after_a_restart_only_what_went_after_the_last_write_counts(written, cou
 
 def test_the_owner_does_not_count_again_what_a_restart_struck_out():
     replica = Informers(scheduler_names=["volcano"])
-    replica.fold([a_job(10), fact("pods", pod("p-1", 20, "Succeeded"))])
+    replica.fold([a_job(10), fact("pods", only_pod("p-1", 20, "Succeeded"))])
     record = replica.jobs["ns/train"]
     record.acquire()
     replica.fold([a_job(40, retries=1)])

@@ -8,7 +8,8 @@ from services.controller.garbage.reconciler import due_at
 from services.controller.settings import ControllerSettings
 from shared.api.batch import JobPhase, JobState, JobStatus
 from shared.runtime.errors import Rejected
-from tests.unit.controller.world import job, task
+from tests.support.structs import job
+from tests.unit.controller.world import task
 
 ENDED = "2026-01-01T00:00:00Z"
 ENDED_S = 1_767_225_600.0

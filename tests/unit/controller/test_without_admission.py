@@ -14,8 +14,15 @@ from shared.api.batch import Job
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueStatus
 from shared.jobs.defaults import defaulted
-from tests.unit.admission.asking import Json, ask, container, paths, queue_named, template
-from tests.unit.admission.asking import job as stated_job
+from tests.unit.admission.asking import (
+    Json,
+    ask,
+    container,
+    paths,
+    queue_named,
+    sparse_job,
+    template,
+)
 from tests.unit.admission.asking import task as stated_task
 from tests.unit.controller.test_job_life import edit, phase
 from tests.unit.controller.world import Cluster, Controller, started, task
@@ -24,11 +31,11 @@ MOUNT = {"mountPath": "/a"}
 
 
 def with_task(**fields: object) -> Json:
-    return stated_job(stated_task("a", 2, **fields))
+    return sparse_job(stated_task("a", 2, **fields))
 
 
 def policy(**fields: object) -> Json:
-    return stated_job(policies=[{"action": "AbortJob", **fields}])
+    return sparse_job(policies=[{"action": "AbortJob", **fields}])
 
 
 def named(name: str, body: Json) -> Json:
@@ -39,19 +46,19 @@ PARTITIONS = {"totalPartitions": 3, "partitionSize": 1}
 TIERS = {"highestTierAllowed": 1, "highestTierName": "rack"}
 
 RULES: dict[str, Json] = {
-    "w20 no tasks": {**stated_job(), "spec": {"tasks": [], "queue": "default"}},
-    "w20 two tasks of one name": stated_job(stated_task("a"), stated_task("a")),
+    "w20 no tasks": {**sparse_job(), "spec": {"tasks": [], "queue": "default"}},
+    "w20 two tasks of one name": sparse_job(stated_task("a"), stated_task("a")),
     "w20 a task's minimum": with_task(minAvailable=3),
-    "w20 the job's minimum": stated_job(minAvailable=5),
-    "w20 pods without end": stated_job(stated_task("a", 2**31 - 1)),
-    "w20 pods without end of all tasks": stated_job(
+    "w20 the job's minimum": sparse_job(minAvailable=5),
+    "w20 pods without end": sparse_job(stated_task("a", 2**31 - 1)),
+    "w20 pods without end of all tasks": sparse_job(
         stated_task("a", 100_000), stated_task("b", 100_000)
     ),
-    "w20 negative minimum": stated_job(minAvailable=-1),
+    "w20 negative minimum": sparse_job(minAvailable=-1),
     "w20 negative minimum of a task": with_task(minAvailable=-1),
-    "w20 negative replicas": stated_job(stated_task("a", -1)),
-    "w20 negative retries": stated_job(maxRetry=-1),
-    "w20 negative time to live": stated_job(ttlSecondsAfterFinished=-1),
+    "w20 negative replicas": sparse_job(stated_task("a", -1)),
+    "w20 negative retries": sparse_job(maxRetry=-1),
+    "w20 negative time to live": sparse_job(ttlSecondsAfterFinished=-1),
     "w21 event and exit code": policy(event="PodFailed", exitCode=1),
     "w21 neither": policy(),
     "w21 no such event": policy(event="PodDanced"),
@@ -59,16 +66,16 @@ RULES: dict[str, Json] = {
     "w21 an event that is not for users, in a list": policy(events=["PodFailed", "OutOfSync"]),
     "w21 no such action": policy(event="PodFailed", action="Dance"),
     "w21 an action that is not for users": policy(event="PodFailed", action="SyncJob"),
-    "w21 one event twice": stated_job(policies=[{"action": "AbortJob", "event": "PodFailed"}] * 2),
-    "w21 one exit code twice": stated_job(policies=[{"action": "AbortJob", "exitCode": 3}] * 2),
+    "w21 one event twice": sparse_job(policies=[{"action": "AbortJob", "event": "PodFailed"}] * 2),
+    "w21 one exit code twice": sparse_job(policies=[{"action": "AbortJob", "exitCode": 3}] * 2),
     "w21 exit code 0": policy(exitCode=0),
     "w21 any event beside others": policy(events=["*", "PodFailed"]),
     "w21 policies of a task": with_task(policies=[{"action": "AbortJob"}]),
-    "w22 a name of the job": named("j" * 64, stated_job()),
-    "w22 a name of a task": stated_job(stated_task("Upper")),
-    "w22 names of pods": stated_job(stated_task("t" * 62)),
+    "w22 a name of the job": named("j" * 64, sparse_job()),
+    "w22 a name of a task": sparse_job(stated_task("Upper")),
+    "w22 names of pods": sparse_job(stated_task("t" * 62)),
     "w22 names of pods with many replicas": named(
-        "j" * 30, stated_job(stated_task("t" * 28, 10_000), plugins={"svc": []})
+        "j" * 30, sparse_job(stated_task("t" * 28, 10_000), plugins={"svc": []})
     ),
     "w22 no containers": template(containers=[]),
     "w22 no image": container(image=""),
@@ -82,20 +89,20 @@ RULES: dict[str, Json] = {
         resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
     ),
     "w22 restart policy": template(restartPolicy="Sometimes"),
-    "w23 a plugin that nobody knows": stated_job(plugins={"nope": []}),
-    "w23 no master of mpi": stated_job(plugins={"mpi": ["--master=nobody"]}),
-    "w23 a volume without a path": stated_job(volumes=[{"mountPath": "", "volumeClaimName": "c"}]),
-    "w23 one path twice": stated_job(volumes=[{**MOUNT, "volumeClaimName": "c"}] * 2),
-    "w23 a volume of nothing": stated_job(volumes=[MOUNT]),
-    "w23 a volume of two claims": stated_job(
+    "w23 a plugin that nobody knows": sparse_job(plugins={"nope": []}),
+    "w23 no master of mpi": sparse_job(plugins={"mpi": ["--master=nobody"]}),
+    "w23 a volume without a path": sparse_job(volumes=[{"mountPath": "", "volumeClaimName": "c"}]),
+    "w23 one path twice": sparse_job(volumes=[{**MOUNT, "volumeClaimName": "c"}] * 2),
+    "w23 a volume of nothing": sparse_job(volumes=[MOUNT]),
+    "w23 a volume of two claims": sparse_job(
         volumes=[{**MOUNT, "volumeClaimName": "c", "volumeClaim": {"x": 1}}]
     ),
-    "w23 a name of a claim": stated_job(volumes=[{**MOUNT, "volumeClaimName": "Upper"}]),
+    "w23 a name of a claim": sparse_job(volumes=[{**MOUNT, "volumeClaimName": "Upper"}]),
     "w25 a dependency on nobody": with_task(dependsOn={"name": ["nobody"]}),
-    "w25 a circle": stated_job(
+    "w25 a circle": sparse_job(
         stated_task("a", dependsOn={"name": ["b"]}), stated_task("b", dependsOn={"name": ["a"]})
     ),
-    "w25 half a cpu": stated_job(
+    "w25 half a cpu": sparse_job(
         stated_task(
             topologyPolicy="restricted",
             template=container(resources={"requests": {"cpu": "500m"}})["spec"]["tasks"][0][
@@ -106,11 +113,11 @@ RULES: dict[str, Json] = {
     "w25 partitions that do not make up all": with_task(partitionPolicy=PARTITIONS),
     "w25 no partitions": with_task(partitionPolicy={**PARTITIONS, "totalPartitions": 0}),
     "w25 empty partitions": with_task(partitionPolicy={**PARTITIONS, "partitionSize": 0}),
-    "w25 a minimum that is not whole partitions": stated_job(
+    "w25 a minimum that is not whole partitions": sparse_job(
         stated_task("a", 3, minAvailable=1, partitionPolicy={**PARTITIONS, "minPartitions": 2})
     ),
-    "w25 a tier named twice": stated_job(networkTopology=TIERS),
-    "w25 a tier named twice in a partition": stated_job(
+    "w25 a tier named twice": sparse_job(networkTopology=TIERS),
+    "w25 a tier named twice in a partition": sparse_job(
         stated_task("a", 3, partitionPolicy={**PARTITIONS, "networkTopology": TIERS})
     ),
 }
@@ -132,7 +139,7 @@ def test_a_job_that_a_webhook_refuses_does_not_run_without_one(rule: str) -> Non
 
 
 def test_a_good_job_is_held_by_nobody() -> None:
-    assert held_by(stated_job(plugins={"svc": [], "env": []}, minAvailable=1)) == ""
+    assert held_by(sparse_job(plugins={"svc": [], "env": []}, minAvailable=1)) == ""
 
 
 @pytest.mark.parametrize(
@@ -150,7 +157,7 @@ def test_a_new_job_waits_for_a_queue_that_a_webhook_would_have_wanted_w24(
 ) -> None:
     known = [queue_named(queue, state=state)] if state else [queue_named("default")]
     known += [] if leaf else [queue_named("child", parent=queue)]
-    refusal = ask("/jobs/validate", stated_job(queue=queue), queues=known).message
+    refusal = ask("/jobs/validate", sparse_job(queue=queue), queues=known).message
     status = QueueStatus(state=state) if state else QueueStatus()
     found = Queue(metadata=ObjectMeta(name=queue), status=status) if state else None
     said = queue_problem(queue, found, is_leaf=leaf)

@@ -21,9 +21,11 @@ from shared.api.batch import Command, Job, JobStatus, Target
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, Queue
+from tests.support.structs import job
 
 START_S = 1_760_000_000.0
-UID = "uid-job"
+UID = "uid-train"
+"""UID of the job, which is named `train`."""
 
 
 class Crash(Exception):  # noqa: N818 - the fact
@@ -39,29 +41,6 @@ def task(name: str, replicas: int, **extra: Any) -> dict[str, Any]:
         "template": {"spec": {"containers": [container]}},
         **extra,
     }
-
-
-def job(
-    *tasks: dict[str, Any],
-    labels: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-    **spec: Any,
-) -> Job:
-    """Return a job as the API server stores it."""
-    plain = {
-        "metadata": {
-            "name": "train",
-            "namespace": "ns",
-            "uid": UID,
-            "resourceVersion": "1",
-            "generation": 1,
-            "creationTimestamp": "2025-10-09T08:53:20Z",
-            "labels": labels or {},
-            "annotations": annotations or {},
-        },
-        "spec": {"tasks": list(tasks), **spec},
-    }
-    return msgspec.json.decode(json.dumps(plain), type=Job)
 
 
 class Cluster:

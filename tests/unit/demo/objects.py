@@ -3,24 +3,12 @@
 from pumice.demo.model import Change, Moment, Op, Scene, Seen
 from pumice.demo.sentences import Sentence, tell
 from shared.api import keys
-from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus, TaskSpec
-from shared.api.core import (
-    Container,
-    Node,
-    NodeCondition,
-    NodeStatus,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
-from shared.api.meta import ObjectMeta, OwnerReference
-from shared.api.scheduling import (
-    PodGroup,
-    PodGroupCondition,
-    PodGroupPhase,
-    PodGroupStatus,
-)
+from shared.api.batch import Job
+from shared.api.core import Pod
+from shared.api.scheduling import PodGroup, PodGroupCondition
+from tests.support import structs
+from tests.support.facts import job_owner
+from tests.support.structs import node
 
 NO_ROOM = (
     "10/10 tasks in gang unschedulable: pod group is not ready, 10 Pending, 10 minAvailable; "
@@ -36,30 +24,22 @@ def gone(obj: Seen) -> Change:
     return Change(op=Op.GONE, obj=obj)
 
 
-def job(name: str, replicas: int, minimum: int | None = None, phase: str | None = None) -> Job:
-    return Job(
-        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-of-{name}"),
-        spec=JobSpec(
-            min_available=replicas if minimum is None else minimum,
-            tasks=(TaskSpec(name="worker", replicas=replicas),),
-        ),
-        status=JobStatus(state=JobState(phase=JobPhase(phase) if phase else None)),
-    )
+def job_of(name: str, replicas: int, minimum: int | None = None, phase: str | None = None) -> Job:
+    """Return a job of one task."""
+    least = replicas if minimum is None else minimum
+    task = {"name": "worker", "replicas": replicas}
+    return structs.job(task, name=name, namespace="default", phase=phase, minAvailable=least)
 
 
-def group(job_name: str, phase: str | None, *conditions: PodGroupCondition) -> PodGroup:
-    owner = OwnerReference(
-        api_version="batch.volcano.sh/v1alpha1",
-        kind="Job",
-        name=job_name,
-        uid=f"uid-of-{job_name}",
-        controller=True,
-    )
-    return PodGroup(
-        metadata=ObjectMeta(
-            name=f"{job_name}-uid-of-{job_name}", namespace="default", owner_references=(owner,)
-        ),
-        status=PodGroupStatus(phase=PodGroupPhase(phase) if phase else None, conditions=conditions),
+def group_of(job_name: str, phase: str | None, *conditions: PodGroupCondition) -> PodGroup:
+    """Return the group of a job."""
+    uid = f"uid-{job_name}"
+    return structs.group(
+        f"{job_name}-{uid}",
+        namespace="default",
+        phase=phase,
+        metadata={"ownerReferences": [job_owner(job_name, uid)]},
+        status={"conditions": conditions},
     )
 
 
@@ -67,7 +47,7 @@ def condition(kind: str, message: str, at: str = "2026-01-01T00:00:00Z") -> PodG
     return PodGroupCondition(type=kind, status="True", message=message, last_transition_time=at)
 
 
-def pod(
+def worker_pod(
     job_name: str,
     index: int,
     node: str = "",
@@ -76,29 +56,18 @@ def pod(
     cpu: str = "2",
     uid: str = "",
 ) -> Pod:
+    """Return a pod of a job's task."""
     name = f"{job_name}-worker-{index}"
-    container = Container(
-        name="main", resources=ResourceRequirements(requests={"cpu": cpu, "memory": "1Gi"})
-    )
-    return Pod(
-        metadata=ObjectMeta(
-            name=name,
-            namespace="default",
-            uid=uid or f"uid-of-{name}",
-            annotations={keys.JOB_NAME: job_name},
-        ),
-        spec=PodSpec(node_name=node, containers=(container,)),
-        status=PodStatus(phase=phase),
-    )
-
-
-def node(name: str, *, cpu: str = "8", ready: bool = True) -> Node:
-    return Node(
-        metadata=ObjectMeta(name=name),
-        status=NodeStatus(
-            allocatable={"cpu": cpu, "memory": "32Gi", "pods": "110"},
-            conditions=(NodeCondition(type="Ready", status="True" if ready else "False"),),
-        ),
+    notes = {keys.JOB_NAME: job_name}
+    return structs.pod(
+        name,
+        namespace="default",
+        uid=uid,
+        node=node,
+        phase=phase,
+        cpu=cpu,
+        memory="1Gi",
+        annotations=notes,
     )
 
 
@@ -131,16 +100,16 @@ def full_cluster(first: str = "tensorflow-benchmark") -> Story:
         (1.2, "elastic", 8, 2),
         (1.3, "waits-for-room", 10, 10),
     ):
-        story.at(at_s, seen(job(name, replicas, minimum, "Pending")))
-        story.at(at_s + 0.05, seen(group(name, "Inqueue")))
-        story.at(at_s + 0.08, *(seen(pod(name, i)) for i in range(replicas)))
-    story.at(1.5, *(seen(pod(first, i, f"node-{i}", "Running")) for i in range(3)))
-    story.at(1.5, seen(job(first, 3, 3, "Running")), seen(group(first, "Running")))
+        story.at(at_s, seen(job_of(name, replicas, minimum, "Pending")))
+        story.at(at_s + 0.05, seen(group_of(name, "Inqueue")))
+        story.at(at_s + 0.08, *(seen(worker_pod(name, i)) for i in range(replicas)))
+    story.at(1.5, *(seen(worker_pod(first, i, f"node-{i}", "Running")) for i in range(3)))
+    story.at(1.5, seen(job_of(first, 3, 3, "Running")), seen(group_of(first, "Running")))
     name = "twenty-together"
-    story.at(1.6, *(seen(pod(name, i, f"node-{i % 8}")) for i in range(20)))
-    story.at(1.8, *(seen(pod(name, i, f"node-{i % 8}", "Running")) for i in range(12)))
-    story.at(1.9, *(seen(pod("elastic", i, f"node-{4 + i}")) for i in range(4)))
-    story.at(2.0, seen(group("waits-for-room", "Inqueue", condition("Unschedulable", NO_ROOM))))
+    story.at(1.6, *(seen(worker_pod(name, i, f"node-{i % 8}")) for i in range(20)))
+    story.at(1.8, *(seen(worker_pod(name, i, f"node-{i % 8}", "Running")) for i in range(12)))
+    story.at(1.9, *(seen(worker_pod("elastic", i, f"node-{4 + i}")) for i in range(4)))
+    story.at(2.0, seen(group_of("waits-for-room", "Inqueue", condition("Unschedulable", NO_ROOM))))
     story.at(2.7)
-    story.at(3.4, *(seen(pod(name, i, f"node-{i % 8}", "Succeeded")) for i in range(5)))
+    story.at(3.4, *(seen(worker_pod(name, i, f"node-{i % 8}", "Succeeded")) for i in range(5)))
     return story

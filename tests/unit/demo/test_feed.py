@@ -2,15 +2,19 @@
 
 from pumice.demo.model import Op
 from pumice.demo.story import changes_of_list
-from tests.unit.demo.objects import pod
+from tests.unit.demo.objects import worker_pod
 
 
 def test_a_list_tells_what_is_there_what_has_gone_and_what_was_replaced():
     known = {}
-    first = [pod("train", 0, uid="a"), pod("train", 1, uid="b"), pod("train", 2, uid="c")]
+    first = [
+        worker_pod("train", 0, uid="a"),
+        worker_pod("train", 1, uid="b"),
+        worker_pod("train", 2, uid="c"),
+    ]
     told = list(changes_of_list(known, first))
     assert [change.op for change in told] == [Op.SEEN] * 3
-    second = [pod("train", 0, "node-0", uid="a"), pod("train", 2, uid="d")]
+    second = [worker_pod("train", 0, "node-0", uid="a"), worker_pod("train", 2, uid="d")]
     told = [(change.op, change.obj.metadata.uid) for change in changes_of_list(known, second)]
     assert told == [(Op.GONE, "b"), (Op.GONE, "c"), (Op.SEEN, "a"), (Op.SEEN, "d")]
     assert sorted(known) == ["default/train-worker-0", "default/train-worker-2"]

@@ -4,20 +4,30 @@ import pytest
 
 from pumice.demo.model import Scene
 from pumice.demo.summary import timeline, totals, what_is_missing
-from tests.unit.demo.objects import NO_ROOM, Story, full_cluster, gone, group, job, node, pod, seen
+from tests.support.structs import node
+from tests.unit.demo.objects import (
+    NO_ROOM,
+    Story,
+    full_cluster,
+    gone,
+    group_of,
+    job_of,
+    seen,
+    worker_pod,
+)
 
 
 def completed() -> Scene:
     story = Story()
     story.at(1.0, seen(node("node-0")))
-    story.at(2.0, seen(job("train", 2, phase="Pending")))
-    story.at(2.1, seen(group("train", "Inqueue")))
-    story.at(2.5, seen(pod("train", 0, "node-0")))
-    story.at(4.0, seen(pod("train", 1, "node-0")))
-    story.at(4.5, seen(job("train", 2, phase="Running")))
-    story.at(8.0, seen(pod("train", 0, "node-0", "Succeeded")))
-    story.at(8.0, gone(pod("train", 1, "node-0", "Running")))
-    story.at(8.2, seen(job("train", 2, phase="Completed")))
+    story.at(2.0, seen(job_of("train", 2, phase="Pending")))
+    story.at(2.1, seen(group_of("train", "Inqueue")))
+    story.at(2.5, seen(worker_pod("train", 0, "node-0")))
+    story.at(4.0, seen(worker_pod("train", 1, "node-0")))
+    story.at(4.5, seen(job_of("train", 2, phase="Running")))
+    story.at(8.0, seen(worker_pod("train", 0, "node-0", "Succeeded")))
+    story.at(8.0, gone(worker_pod("train", 1, "node-0", "Running")))
+    story.at(8.2, seen(job_of("train", 2, phase="Completed")))
     return story.scene
 
 
@@ -74,7 +84,7 @@ def test_what_is_missing_names_each_job_how_far_it_came_and_why():
 
 def test_a_failed_job_is_missing():
     story = Story()
-    story.at(1.0, seen(job("train", 1, phase="Failed")))
+    story.at(1.0, seen(job_of("train", 1, phase="Failed")))
     assert what_is_missing(story.scene, ["default/train"]) == [
         "default/train: job phase Failed, group phase none, pods: none of 1"
     ]

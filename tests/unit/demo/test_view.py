@@ -6,7 +6,8 @@ from rich.console import Console
 from pumice.demo.bars import shares, strip
 from pumice.demo.model import Scene, Stage
 from pumice.demo.view import Picture, Screen, frame
-from tests.unit.demo.objects import NO_ROOM, Story, full_cluster, job, node, pod, seen
+from tests.support.structs import node
+from tests.unit.demo.objects import NO_ROOM, Story, full_cluster, job_of, seen, worker_pod
 
 SIZES = [(80, 24), (120, 34), (200, 60), (60, 14), (40, 10), (20, 5)]
 
@@ -85,9 +86,9 @@ def test_the_screen_follows_a_resize():
 
 def test_a_strip_has_a_character_per_pod_and_scales_down_when_there_is_no_room():
     scene = Scene()
-    scene.fold(seen(job("train", 100)), 1.0)
+    scene.fold(seen(job_of("train", 100)), 1.0)
     for i in range(50):
-        scene.fold(seen(pod("train", i, "node-0", "Running" if i < 25 else "Pending")), 1.0)
+        scene.fold(seen(worker_pod("train", i, "node-0", "Running" if i < 25 else "Pending")), 1.0)
     gang = scene.gangs["default/train"]
     assert strip(gang, "cyan", 200).plain == "●" * 25 + "○" * 25 + "·" * 50
     assert strip(gang, "cyan", 8).plain == "●●○○····"

@@ -22,7 +22,7 @@ BAD = {
 }
 
 
-def pod(name: bytes, spec: bytes = b"", metadata: bytes = b"") -> bytes:
+def pod_bytes(name: bytes, spec: bytes = b"", metadata: bytes = b"") -> bytes:
     return (
         b'{"spec":{%s},"metadata":{"name":"%s","namespace":"ns","uid":"u-%s",'
         b'"resourceVersion":"7"%s}}' % (spec, name, name, metadata)
@@ -35,7 +35,7 @@ def listed(*bodies: bytes) -> bytes:
 
 @pytest.mark.parametrize("spec", BAD.values(), ids=BAD)
 def test_a_page_with_it_is_read_without_it(spec: bytes) -> None:
-    page = KindDecoder(POD).page(listed(pod(b"a"), pod(b"bad", spec), pod(b"b")))
+    page = KindDecoder(POD).page(listed(pod_bytes(b"a"), pod_bytes(b"bad", spec), pod_bytes(b"b")))
     assert [item.metadata.name for item in page.items] == ["a", "b"]
     assert [(odd.metadata.key, odd.metadata.uid) for odd in page.malformed] == [("ns/bad", "u-bad")]
     assert page.malformed[0].error
@@ -46,8 +46,8 @@ def test_a_page_with_it_is_read_without_it(spec: bytes) -> None:
 @pytest.mark.parametrize("spec", BAD.values(), ids=BAD)
 def test_a_change_of_it_is_told_with_its_name(spec: bytes, op: ChangeOp) -> None:
     event = b'{"type":"%s","object":%s}\n'
-    lines = event % (b"ADDED", pod(b"a"))
-    lines += event % (op.value.encode(), pod(b"bad", spec))
+    lines = event % (b"ADDED", pod_bytes(b"a"))
+    lines += event % (op.value.encode(), pod_bytes(b"bad", spec))
     lines += b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}\n'
     first, odd, last = KindDecoder(POD).events(lines)
     assert isinstance(first, Changed)
@@ -62,14 +62,14 @@ def test_a_change_of_it_is_told_with_its_name(spec: bytes, op: ChangeOp) -> None
     ids=["no text", "no map", "a control character"],
 )
 def test_its_name_is_read_from_metadata_that_are_bad_themselves(metadata: bytes) -> None:
-    page = KindDecoder(POD).page(listed(pod(b"a"), pod(b"bad", metadata=metadata)))
+    page = KindDecoder(POD).page(listed(pod_bytes(b"a"), pod_bytes(b"bad", metadata=metadata)))
     assert [item.metadata.name for item in page.items] == ["a"]
     assert [odd.metadata.key for odd in page.malformed] == ["ns/bad"]
 
 
 def test_one_without_a_name_hides_no_other() -> None:
     page = KindDecoder(POD).page(
-        listed(pod(b"a"), b'{"metadata":{"name":[3]},"spec":7}', b"{]"[:1] + b"}")
+        listed(pod_bytes(b"a"), b'{"metadata":{"name":[3]},"spec":7}', b"{]"[:1] + b"}")
     )
     assert [item.metadata.name for item in page.items if item.metadata.name] == ["a"]
     assert [odd.metadata.name for odd in page.malformed] == [""]
@@ -89,7 +89,7 @@ async def test_a_kind_with_one_such_object_is_listed_and_watched(
         b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9",'
         b'"annotations":{"k8s.io/initial-events-end":"true"}}}}\n'
     )
-    later = initial % pod(b"c", BAD["no text"])
-    first = [initial % pod(b"a"), initial % pod(b"bad", BAD["no text"]), end, later]
+    later = initial % pod_bytes(b"c", BAD["no text"])
+    first = [initial % pod_bytes(b"a"), initial % pod_bytes(b"bad", BAD["no text"]), end, later]
     api.then(chunks(*first, ending="hang"))
     assert await conversation(kube, 2) == ["listed a,!bad@9", "malformed c"]

@@ -10,7 +10,7 @@ LEVELS = 50_000
 DEEP = b'{"a":' * LEVELS + b"1" + b"}" * LEVELS
 
 
-def job(name: str, template: bytes = b"{}") -> bytes:
+def job_bytes(name: str, template: bytes = b"{}") -> bytes:
     return (
         b'{"metadata":{"name":"%s","namespace":"ns","uid":"u-%s","resourceVersion":"7"},'
         b'"spec":{"tasks":[{"template":%s}]}}' % (name.encode(), name.encode(), template)
@@ -23,7 +23,11 @@ def event(op: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize("op", list(ChangeOp))
 def test_a_change_of_it_is_told_with_its_name(op: ChangeOp) -> None:
-    lines = event("ADDED", job("a")) + event(op.value, job("deep", DEEP)) + event("ADDED", job("b"))
+    lines = (
+        event("ADDED", job_bytes("a"))
+        + event(op.value, job_bytes("deep", DEEP))
+        + event("ADDED", job_bytes("b"))
+    )
     first, odd, last = KindDecoder(JOB).events(lines)
     assert isinstance(first, Changed)
     assert isinstance(last, Changed)
@@ -34,7 +38,7 @@ def test_a_change_of_it_is_told_with_its_name(op: ChangeOp) -> None:
 
 
 def test_a_list_of_it_and_others_is_read() -> None:
-    bodies = b",".join([job("a"), job("deep", DEEP), job("b")])
+    bodies = b",".join([job_bytes("a"), job_bytes("deep", DEEP), job_bytes("b")])
     page = KindDecoder(JOB).page(b'{"metadata":{"resourceVersion":"9"},"items":[%s]}' % bodies)
     assert [item.metadata.name for item in page.items] == ["a", "b"]
     assert [odd.metadata.name for odd in page.malformed] == ["deep"]

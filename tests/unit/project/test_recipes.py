@@ -13,7 +13,8 @@ from pumice.events import decode, encode
 from pumice.testing import Cluster, binds_of
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from tests.support.manifests import ROOT
-from tests.unit.controller.world import job, task
+from tests.support.structs import job
+from tests.unit.controller.world import task
 from tests.unit.project.test_tidy import tracked
 from tools.wheel_check import ROOT as CHECKOUT
 

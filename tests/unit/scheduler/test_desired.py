@@ -10,7 +10,7 @@ from services.scheduler.messages import ADMISSION_DEFERRAL_S, PLACEMENT_DEFERRAL
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.support import facts
-from tests.unit.scheduler.test_worker import group, pod, put, small_world, step, worker
+from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker
 
 
 def wish(uid: str = "u", phase: str = "Inqueue") -> DesiredStatus:
@@ -53,11 +53,11 @@ def test_only_the_last_wish_about_an_object_is_repeated():
 def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
     under = worker()
     small_world(under)
-    group(under, "lost", "Pending")
-    group(under, "shown", "Pending")
+    add_group(under, "lost", "Pending")
+    add_group(under, "shown", "Pending")
     first = {wish.wanted.key for wish in step(under, 0.0, 1).statuses}
     assert {"ns/lost", "ns/shown"} <= first
-    group(under, "shown", "Inqueue")
+    add_group(under, "shown", "Inqueue")
     again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).statuses}
     assert again.get("ns/lost") == ""
     assert "ns/shown" not in again
@@ -66,7 +66,7 @@ def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
 def test_a_new_term_goes_by_what_objects_show():
     under = worker()
     small_world(under)
-    group(under, "g", "Pending")
+    add_group(under, "g", "Pending")
     assert [w.wanted.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == ["ns/g"]
     assert step(under, 0.1, 2).statuses == []
     under.recover([], [])
@@ -84,10 +84,8 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
         "transitionID": "12",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    meta = {"name": "g", "namespace": "ns", "uid": "g", "resourceVersion": "41"}
-    status = {"phase": "Pending", "conditions": [shown]}
-    spec = {"minMember": 1, "queue": "default"}
-    put(under, "podgroups", {"metadata": meta, "spec": spec, "status": status})
+    said = {"uid": "g", "metadata": {"resourceVersion": "41"}, "status": {"conditions": [shown]}}
+    put(under, "podgroups", facts.stored_group("ns/g", phase="Pending", **said))
     (wanted,) = [w.wanted for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
     assert isinstance(wanted, m.DesiredPodGroup)
     assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
@@ -96,18 +94,14 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
 
 
 def jobs_group(to: Worker, name: str, phase: str = "", *, job: bool = True, **status: Any) -> None:
-    api_version = "batch.volcano.sh/v1alpha1" if job else "batch/v1"
-    owner = {"apiVersion": api_version, "kind": "Job", "name": "j", "uid": "j", "controller": True}
-    meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}
-    spec = {"minMember": 1, "queue": "default"}
-    shown = {"phase": phase, **status} if phase else {}
-    body = {"metadata": {**meta, "ownerReferences": [owner]}, "spec": spec, "status": shown}
+    owner = facts.job_owner("j", "j") | ({} if job else {"apiVersion": "batch/v1"})
+    meta = {"resourceVersion": "1", "ownerReferences": [owner]}
+    body = facts.stored_group(f"ns/{name}", uid=name, phase=phase, metadata=meta, status=status)
     put(to, "podgroups", body)
 
 
 def bound(to: Worker, name: str, of: str, phase: str) -> None:
-    body = facts.pod(f"ns/{name}", uid=name, group=of, node="n1")
-    put(to, "pods", body | {"status": {"phase": phase}})
+    put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node="n1", phase=phase))
 
 
 def deferrals(decision: Decision) -> dict[str, int]:
@@ -127,7 +121,7 @@ def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run():
     under = worker(settle_s=0.0)
     small_world(under)
     jobs_group(under, "of-job", "Inqueue")
-    pod(under, "of-job-0", "of-job")
+    add_pod(under, "of-job-0", "of-job")
     step(under, 0.0, 1)
     bound(under, "of-job-0", "of-job", "Pending")
     assert deferrals(step(under, 0.1, 2)) == {"ns/of-job": PLACEMENT_DEFERRAL_S}
@@ -140,7 +134,7 @@ def test_a_gang_that_was_told_why_it_waits_is_told_at_once_that_it_waits_no_more
     small_world(under)
     why = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughTasks", "message": "m"}
     jobs_group(under, "of-job", "Inqueue", conditions=[why])
-    pod(under, "of-job-0", "of-job")
+    add_pod(under, "of-job-0", "of-job")
     step(under, 0.0, 1)
     bound(under, "of-job-0", "of-job", "Pending")
     assert deferrals(step(under, 0.1, 2)) == {"ns/of-job": 0}

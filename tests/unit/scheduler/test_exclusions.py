@@ -132,21 +132,17 @@ def fact(kind: kinds.Kind, key: str, document: dict) -> m.Fact:
     return facts.fact(kind.token, {"metadata": facts.named(key), **document})
 
 
-def pod(name: str, *, cpu: str = "1", node: str = "") -> m.Fact:
-    return facts.fact("pods", facts.pod(f"ns/{name}", group=name, cpu=cpu, node=node))
+def pod_fact(name: str, *, cpu: str = "1", node: str = "") -> m.Fact:
+    return facts.fact("pods", facts.stored_pod(f"ns/{name}", group=name, cpu=cpu, node=node))
 
 
 def base() -> list[m.Fact]:
-    resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    node = facts.stored_node("n1", cpu="4", memory="8Gi", pods="10")
     return [
-        fact(kinds.QUEUE, "q", {"status": {"state": "Open"}}),
-        fact(kinds.NODE, "n1", {"status": {"allocatable": resources}}),
-        fact(
-            kinds.PODGROUP,
-            "ns/good",
-            {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}},
-        ),
-        pod("good"),
+        facts.fact("queues", facts.stored_queue("q")),
+        facts.fact("nodes", node),
+        facts.fact("podgroups", facts.stored_group("ns/good", phase="Inqueue", queue="q")),
+        pod_fact("good"),
     ]
 
 
@@ -164,7 +160,7 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
             1 / 0 if pod.metadata.name == "bad" else of(pod, affinity_terms)
         ),
     )
-    (trouble,) = worker.fold([*base()[:2], pod("bad"), *base()[2:]])
+    (trouble,) = worker.fold([*base()[:2], pod_fact("bad"), *base()[2:]])
     assert (trouble.kind, trouble.key) == ("pods", "ns/bad")
     assert isinstance(trouble.reason, ZeroDivisionError)
     assert worker.is_whole
@@ -177,7 +173,7 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
 
 def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypatch) -> None:
     worker = new_worker()
-    stream = [*base(), pod("bad", node="n1")]
+    stream = [*base(), pod_fact("bad", node="n1")]
     take = worker._cluster_state.jobs.take
     monkeypatch.setattr(
         worker._cluster_state.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
@@ -190,7 +186,9 @@ def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypa
     assert again == trouble, "the same content is not tried again"
     assert worker.is_whole
     assert [task.name for task in worker._cluster_state.tasks()] == ["good"]
-    assert worker.fold([pod("bad", node="n1", cpu="2")]) == [], "it is tried again when it changes"
+    assert worker.fold([pod_fact("bad", node="n1", cpu="2")]) == [], (
+        "it is tried again when it changes"
+    )
     assert {task.name for task in worker._cluster_state.tasks()} == {"good", "bad"}
 
 
@@ -198,10 +196,10 @@ def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
     worker = new_worker()
     with monkeypatch.context() as patched:
         patched.setattr(worker._cluster_state.task_classes, "of", lambda *_: 1 / 0)
-        assert len(worker.fold([pod("bad")])) == 1
+        assert len(worker.fold([pod_fact("bad")])) == 1
     gone = facts.gone("pods", "ns/bad")
     assert worker.fold([gone]) == []
-    assert worker.fold([pod("bad")]) == []
+    assert worker.fold([pod_fact("bad")]) == []
 
 
 def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew(
@@ -209,7 +207,7 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
 ) -> None:
     worker = new_worker()
     bad = {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}}
-    stream = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod("bad", cpu="2")]
+    stream = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod_fact("bad", cpu="2")]
     worker.fold(stream)
     ledger = worker._cluster_state.nodes.ledger
     place = ledger.place

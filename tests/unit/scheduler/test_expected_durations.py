@@ -6,20 +6,18 @@ import pytest
 from pumice.testing import Cluster
 from shared.api import keys, kinds
 from shared.api.batch import Job, JobSpec, TaskSpec
-from shared.api.core import Pod, PodSpec
+from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.jobs.durations import Basis, Expected, of_gang, of_job, of_pod, parse
 from tests.support.facts import named
+from tests.support.structs import pod
 
 ANNOTATED = Expected(60.0, Basis.ANNOTATION)
 
 
 def stating(annotation: str = "", deadline_s: int | None = None) -> Pod:
     annotations = {keys.EXPECTED_DURATION: annotation} if annotation else {}
-    return Pod(
-        metadata=ObjectMeta(annotations=annotations),
-        spec=PodSpec(active_deadline_seconds=deadline_s),
-    )
+    return pod(annotations=annotations, activeDeadlineSeconds=deadline_s)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pumice.plugins import Condition
 from services.scheduler.engine.plan import MESSAGE_LETTERS, bounded
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
-from tests.unit.scheduler.test_worker import group, pod, put, small_world, step, worker
+from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker
 
 MANY = {f"example.com/{'x' * 50}-{i}": "1" for i in range(5_000)}
 """Resources that no node has: the API server takes a pod that asks for them all."""
@@ -20,9 +20,9 @@ def asked_for_thousands() -> tuple[Worker, dict[str, tuple[m.DesiredCondition, .
     """Return a worker with a pod that asks for all of MANY, and what is said after two cycles."""
     under = worker(settle_s=0.0)
     small_world(under)
-    group(under, "g", "Inqueue")
+    add_group(under, "g", "Inqueue")
     container = {"name": "c", "resources": {"requests": {"cpu": "1", **MANY}}}
-    pod(under, "p", "g", containers=[container])
+    add_pod(under, "p", "g", containers=[container])
     told = {**said(step(under, 0.0, 1)), **said(step(under, 2.0, 2))}
     return under, told
 
@@ -55,7 +55,7 @@ def test_a_condition_that_another_wrote_is_taken_in_shortened():
     shown = [{"type": "Odd", "status": "True", "reason": "r" * 900_000, "message": "m" * 900_000}]
     put(under, "podgroups", {"metadata": meta, "spec": {"minMember": 1, "queue": "default"},
                              "status": {"phase": "Pending", "conditions": shown}})  # fmt: skip
-    pod(under, "p", "g")
+    add_pod(under, "p", "g")
     told = [said(step(under, float(i), i)) for i in (1, 2, 3)]
     sizes = [len(c.reason) + len(c.message) for t in told for c in t.get("ns/g", ())]
     assert sizes

@@ -41,7 +41,7 @@ def two_racks(cpu="2", conf=CONF):
     return hypernode(world, "s2", 2, "s0", "s1", kind="HyperNode", tier_name="spine")
 
 
-def job(world, tasks, *, cpu="1", name="g", min_member=None, **group):
+def add_job(world, tasks, *, cpu="1", name="g", min_member=None, **group):
     world.group(name, min_member=tasks if min_member is None else min_member, **group)
     for number in range(tasks):
         world.pod(f"{name}-{number}", name, cpu=cpu, metadata={"labels": {"part": f"{number % 2}"}})
@@ -56,54 +56,54 @@ def racks(plan):
 
 
 def test_a_hard_topology_keeps_a_gang_within_one_hypernode_a02():
-    plan = job(two_racks(), 4, networkTopology=HARD).decide()
+    plan = add_job(two_racks(), 4, networkTopology=HARD).decide()
     assert len(binds_of(plan)) == 4
     assert len(racks(plan)) == 1
 
 
 def test_a_gang_that_fits_in_no_hypernode_of_the_tier_is_not_placed_a02():
-    world = job(two_racks(), 6, networkTopology=HARD)
+    world = add_job(two_racks(), 6, networkTopology=HARD)
     assert binds_of(world.decide()) == {}
     world.group("g", min_member=6, networkTopology={"mode": "hard", "highestTierAllowed": 2})
     assert racks(world.decide()) == ["s0", "s1"]
 
 
 def test_a_job_that_fits_in_no_hypernode_is_told_so():
-    plan = job(two_racks(), 6, networkTopology=HARD).decide()
+    plan = add_job(two_racks(), 6, networkTopology=HARD).decide()
     explanation = plan.explanations[0]
     assert explanation.gate == "topology"
     assert explanation.message.startswith("no HyperNode of tier 1 or lower has room for the job")
-    assert job(two_racks(), 4, networkTopology=HARD).decide().explanations == ()
+    assert add_job(two_racks(), 4, networkTopology=HARD).decide().explanations == ()
 
 
 def test_a_soft_topology_takes_the_lowest_tier_that_has_room_ss02():
     soft = {"mode": "soft"}
-    assert len(racks(job(two_racks(), 4, networkTopology=soft).decide())) == 1
-    assert racks(job(two_racks(), 6, networkTopology=soft).decide()) == ["s0", "s1"]
+    assert len(racks(add_job(two_racks(), 4, networkTopology=soft).decide())) == 1
+    assert racks(add_job(two_racks(), 6, networkTopology=soft).decide()) == ["s0", "s1"]
 
 
 @pytest.mark.parametrize(("tier", "placed"), [("rack", 0), ("spine", 6), ("unknown", 6)])
 def test_the_name_of_a_tier_stands_for_it_ss02(tier, placed):
     """A name that no HyperNode has limits nothing, as upstream."""
     topology = {"mode": "hard", "highestTierName": tier}
-    assert len(binds_of(job(two_racks(), 6, networkTopology=topology).decide())) == placed
+    assert len(binds_of(add_job(two_racks(), 6, networkTopology=topology).decide())) == placed
 
 
 def test_the_fuller_hypernode_wins_pl17():
     world = two_racks().pod("old", cpu="1", node="s1-n1")
     world.group("other", min_member=1).pod("other-0", "other", cpu="1", node="s1-n1")
-    assert racks(job(world, 2, networkTopology=HARD).decide()) == ["s1"]
+    assert racks(add_job(world, 2, networkTopology=HARD).decide()) == ["s1"]
 
 
 def test_tasks_join_the_hypernode_where_the_rest_of_their_job_runs_ss12():
     """After a restart too: the place is read off the running tasks."""
-    world = job(two_racks(), 3, min_member=1, networkTopology=HARD)
+    world = add_job(two_racks(), 3, min_member=1, networkTopology=HARD)
     world.pod("g-0", "g", cpu="1", node="s1-n2", metadata={"labels": {"part": "0"}})
     assert racks(world.decide()) == ["s1"]
 
 
 def test_a_job_waits_while_the_hypernodes_are_no_tree_t10():
-    world = job(two_racks(), 2, networkTopology=HARD)
+    world = add_job(two_racks(), 2, networkTopology=HARD)
     hypernode(world, "rival", 2, "s0", kind="HyperNode")
     plan = world.decide()
     assert plan.binds == ()
@@ -123,13 +123,13 @@ def test_a_hypernode_by_pattern_takes_in_nodes_that_come_later():
             },
         },
     )
-    job(world.node("early-1"), 2, networkTopology=HARD)
+    add_job(world.node("early-1"), 2, networkTopology=HARD)
     assert world.decide().binds == ()
     assert racks(world.node("late-1").decide()) == ["late"]
 
 
 def test_what_a_try_placed_is_taken_back_to_the_bit():
-    world = job(two_racks(), 6, networkTopology=HARD)
+    world = add_job(two_racks(), 6, networkTopology=HARD)
     session = world.session()
     before = world.cluster_state.nodes.ledger.used.copy()
     try:
@@ -180,7 +180,7 @@ def test_a_subgroup_goes_to_the_nodes_that_were_cleared_for_it_a08(nominated, ho
 
 def test_each_subgroup_keeps_within_its_own_hypernode_t06():
     policy = {**BY_TASK, "subGroupSize": 3, "networkTopology": HARD}
-    plan = job(two_racks(), 6, subGroupPolicy=[policy]).decide()
+    plan = add_job(two_racks(), 6, subGroupPolicy=[policy]).decide()
     binds = binds_of(plan)
     assert len(binds) == 6
     for part in (0, 1):
@@ -190,7 +190,7 @@ def test_each_subgroup_keeps_within_its_own_hypernode_t06():
 
 def test_a_job_needs_as_many_subgroups_as_its_policy_says_pl01():
     policy = {**BY_TASK, "subGroupSize": 3, "networkTopology": HARD, "minSubGroups": 2}
-    world = job(two_racks(), 6, min_member=3, subGroupPolicy=[policy])
+    world = add_job(two_racks(), 6, min_member=3, subGroupPolicy=[policy])
     world.pod("old", cpu="2", node="s0-n1")
     assert binds_of(world.decide()) == {}
     policy["minSubGroups"] = 1
@@ -200,13 +200,13 @@ def test_a_job_needs_as_many_subgroups_as_its_policy_says_pl01():
 
 def test_a_job_with_too_few_subgroups_is_not_valid_pl01():
     policy = {**BY_TASK, "minSubGroups": 3}
-    plan = job(two_racks(), 4, subGroupPolicy=[policy]).decide()
+    plan = add_job(two_racks(), 4, subGroupPolicy=[policy]).decide()
     assert plan.binds == ()
     assert "subGroups" in plan.explanations[0].message
 
 
 def test_subgroups_are_divided_anew_when_pods_come_and_go_t06():
-    world = job(two_racks(), 2, subGroupPolicy=[BY_TASK])
+    world = add_job(two_racks(), 2, subGroupPolicy=[BY_TASK])
     assert sorted(world.job("g").division.subs()) == ["ns/g/part-0", "ns/g/part-1"]
     world.delete(kinds.POD, "ns/g-1")
     assert sorted(world.job("g").division.subs()) == ["ns/g/part-0"]
@@ -215,7 +215,7 @@ def test_subgroups_are_divided_anew_when_pods_come_and_go_t06():
 def test_a_policy_without_keys_leaves_pods_in_the_default_subgroup_t06():
     policy = SubGroupPolicy(name="p")
     assert match_values(policy, {"a": "b"}) == []
-    world = job(two_racks(), 2, subGroupPolicy=[{"name": "p"}])
+    world = add_job(two_racks(), 2, subGroupPolicy=[{"name": "p"}])
     assert list(world.job("g").division.subs()) == ["ns/g"]
 
 

@@ -12,7 +12,7 @@ from services.scheduler.pacing import Pacing
 WAITS = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
 
 
-def group(phase: str, running: int = 0) -> PodGroupStatusWanted:
+def wanted(phase: str, running: int = 0) -> PodGroupStatusWanted:
     return PodGroupStatusWanted(
         key="ns/g", uid="g", phase=phase, running=running, succeeded=0, failed=0, conditions=()
     )
@@ -28,19 +28,19 @@ def shows(phase: str):
 
 def test_a_phase_that_moves_on_is_due_at_once():
     pacing = Pacing(1.0)
-    assert pacing.due(plan(groups=[group("Inqueue")]), now=0, shown=shows("Pending")).podgroups
-    assert pacing.due(plan(groups=[group("Running")]), now=0, shown=shows("Inqueue")).podgroups
+    assert pacing.due(plan(groups=[wanted("Inqueue")]), now=0, shown=shows("Pending")).podgroups
+    assert pacing.due(plan(groups=[wanted("Running")]), now=0, shown=shows("Inqueue")).podgroups
 
 
 def test_a_counter_is_due_when_it_has_stood_for_the_time():
     pacing = Pacing(1.0)
     running = shows("Running")
-    assert not pacing.due(plan(groups=[group("Running", 1)]), now=0, shown=running).podgroups
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=0.5, shown=running).podgroups
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=1.25, shown=running).podgroups
-    due = pacing.due(plan(groups=[group("Running", 9)]), now=1.5, shown=running)
-    assert due.podgroups == (group("Running", 9),)
-    assert not pacing.due(plan(groups=[group("Running", 9)]), now=2.0, shown=running).podgroups
+    assert not pacing.due(plan(groups=[wanted("Running", 1)]), now=0, shown=running).podgroups
+    assert not pacing.due(plan(groups=[wanted("Running", 9)]), now=0.5, shown=running).podgroups
+    assert not pacing.due(plan(groups=[wanted("Running", 9)]), now=1.25, shown=running).podgroups
+    due = pacing.due(plan(groups=[wanted("Running", 9)]), now=1.5, shown=running)
+    assert due.podgroups == (wanted("Running", 9),)
+    assert not pacing.due(plan(groups=[wanted("Running", 9)]), now=2.0, shown=running).podgroups
 
 
 def test_what_never_stops_changing_is_written_all_the_same():
@@ -49,7 +49,7 @@ def test_what_never_stops_changing_is_written_all_the_same():
         now
         for now in range(25)
         if pacing.due(
-            plan(groups=[group("Running", now)]), now=now * 0.5, shown=shows("Running")
+            plan(groups=[wanted("Running", now)]), now=now * 0.5, shown=shows("Running")
         ).podgroups
     ]
     assert due == [20]
@@ -67,7 +67,7 @@ def test_a_wait_that_passes_by_itself_is_never_written():
 
 def test_a_falling_back_to_pending_waits_like_a_condition():
     pacing = Pacing(1.0)
-    back = plan(groups=[group("Pending")])
+    back = plan(groups=[wanted("Pending")])
     assert not pacing.due(back, now=0, shown=shows("Running")).podgroups
     assert pacing.due(back, now=1, shown=shows("Running")).podgroups
 
@@ -82,7 +82,7 @@ def test_sums_of_queues_wait_and_binds_do_not():
 def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
     pacing = Pacing(1.0)
     waiting = plan(
-        groups=[group("Pending", 1)],
+        groups=[wanted("Pending", 1)],
         pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)],
     )
 
@@ -98,7 +98,7 @@ def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
     for now in range(40):
         held = due(float(now), "ns/g")
         assert (held.podgroups, held.pods) == ((), ())
-    assert due(40.0, "ns/g", what=plan(groups=[group("Inqueue")])).podgroups
+    assert due(40.0, "ns/g", what=plan(groups=[wanted("Inqueue")])).podgroups
     assert due(41.0).podgroups == ()
     assert due(42.0).podgroups != ()
     assert due(44.0).pods != ()

@@ -7,7 +7,8 @@ from pumice.testing import Cluster
 from services.scheduler.decide import configure
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
-from tests.unit.scheduler.test_worker import group, pod, put, worker
+from tests.support import facts
+from tests.unit.scheduler.test_worker import add_group, add_pod, put, worker
 
 CONF = configure()
 UNGATED = configure(
@@ -22,20 +23,19 @@ ROOM = 10
 
 
 def cluster(by: Worker, cpu: int = ROOM) -> None:
-    node(by, cpu)
-    put(by, "queues", {"metadata": {"name": "default", "uid": "q"}, "status": {"state": "Open"}})
+    add_node(by, cpu)
+    put(by, "queues", facts.stored_queue("default", uid="q"))
 
 
-def node(by: Worker, cpu: int) -> None:
-    amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "500"}
-    put(by, "nodes", {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}})
+def add_node(by: Worker, cpu: int) -> None:
+    put(by, "nodes", facts.stored_node("n1", uid="n1", cpu=str(cpu)))
 
 
 def occupy(by: Worker, pods: int = ROOM - 1) -> None:
     """Leave one CPU, and let so much in beyond the cluster that a large job finds the gate shut."""
-    group(by, "old", "Running", minMember=pods)
+    add_group(by, "old", "Running", minMember=pods)
     for number in range(pods):
-        pod(by, f"old-{number}", "old", "n1")
+        add_pod(by, f"old-{number}", "old", "n1")
 
 
 class Cycles:
@@ -65,7 +65,7 @@ def waiting_for_the_gate(count: int) -> Cycles:
     cluster(under)
     occupy(under)
     for number in range(count):
-        group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
+        add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
     cycles = Cycles(under)
     assert cycles.settle().parked == count
     return cycles
@@ -78,11 +78,11 @@ def looked_at(decision: Decision) -> int:
 @pytest.mark.parametrize("count", [40, 160])
 def test_a_cycle_with_a_small_job_looks_at_no_waiting_job_however_many_there_are(count):
     cycles = waiting_for_the_gate(count)
-    group(cycles.by, "small", "Pending", minResources={"cpu": "1"})
+    add_group(cycles.by, "small", "Pending", minResources={"cpu": "1"})
     entered = cycles.run()
     assert [g.phase for g in entered.plan.podgroups if g.key == "ns/small"] == ["Inqueue"]
     assert (looked_at(entered) <= 1, entered.parked) == (True, count)  # the small one lacks its pod
-    pod(cycles.by, "small-0", "small")
+    add_pod(cycles.by, "small-0", "small")
     bound = cycles.run()
     assert [len(c.binds) for c in bound.commands if isinstance(c, m.BindGang)] == [1]
     assert (looked_at(bound), bound.parked) == (0, count)
@@ -90,7 +90,7 @@ def test_a_cycle_with_a_small_job_looks_at_no_waiting_job_however_many_there_are
 
 def test_where_some_may_enter_those_who_do_are_looked_at_and_the_first_who_may_not():
     cycles = waiting_for_the_gate(100)
-    node(cycles.by, ROOM + 16)
+    add_node(cycles.by, ROOM + 16)
     entered = cycles.run()
     admitted = [g.key for g in entered.plan.podgroups if g.phase == "Inqueue"]
     assert admitted == ["ns/w000", "ns/w001"]
@@ -101,14 +101,14 @@ def test_where_some_may_enter_those_who_do_are_looked_at_and_the_first_who_may_n
 
 def test_a_job_is_looked_at_when_it_changes_itself():
     cycles = waiting_for_the_gate(40)
-    group(cycles.by, "w007", "Pending", minResources={"cpu": "1"})
+    add_group(cycles.by, "w007", "Pending", minResources={"cpu": "1"})
     decision = cycles.run()
     assert [g.phase for g in decision.plan.podgroups if g.key == "ns/w007"] == ["Inqueue"]
 
 
 def test_a_new_job_has_its_place_behind_the_parked_ones():
     cycles = waiting_for_the_gate(40)
-    group(cycles.by, "w0075", "Pending", minResources={"cpu": "9"})
+    add_group(cycles.by, "w0075", "Pending", minResources={"cpu": "9"})
     (why,) = cycles.run().whole.explanations
     assert (why.job, why.position) == ("ns/w0075", 9)
 
@@ -116,7 +116,7 @@ def test_a_new_job_has_its_place_behind_the_parked_ones():
 def test_queues_count_parked_jobs_among_the_pending_ones():
     cycles = waiting_for_the_gate(40)
     assert cycles.by.decide(CONF, now=9.0, cycle=9, token=1).plan.queues == ()
-    group(cycles.by, "w999", "Pending", minResources={"cpu": "8"})
+    add_group(cycles.by, "w999", "Pending", minResources={"cpu": "8"})
     (queue,) = cycles.run().plan.queues
     assert queue.pending == 41
 
@@ -126,9 +126,9 @@ def waiting_for_nodes(count: int) -> Cycles:
     cluster(under)
     occupy(under, ROOM - 3)
     for number in range(count):
-        group(under, f"w{number:03}", "Inqueue", minMember=4)
+        add_group(under, f"w{number:03}", "Inqueue", minMember=4)
         for member in range(4):
-            pod(under, f"w{number:03}-{member}", f"w{number:03}")
+            add_pod(under, f"w{number:03}-{member}", f"w{number:03}")
     cycles = Cycles(under, UNGATED)
     assert cycles.settle().parked == count
     return cycles
@@ -137,8 +137,8 @@ def waiting_for_nodes(count: int) -> Cycles:
 @pytest.mark.parametrize("count", [40, 80])
 def test_gangs_without_a_place_are_not_looked_at_while_small_jobs_come_and_go(count):
     cycles = waiting_for_nodes(count)
-    group(cycles.by, "small", "Inqueue")
-    pod(cycles.by, "small-0", "small")
+    add_group(cycles.by, "small", "Inqueue")
+    add_pod(cycles.by, "small-0", "small")
     bound = cycles.run()
     assert [c.job for c in bound.commands if isinstance(c, m.BindGang)] == ["ns/small"]
     assert (looked_at(bound), bound.parked) == (0, count)
@@ -186,7 +186,7 @@ def test_a_short_queue_has_all_its_turns():
     cluster(under)
     occupy(under)
     for number in range(10):
-        group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
+        add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
     decision = Cycles(under).settle()
     assert (looked_at(decision), decision.parked) == (10, 0)
 
@@ -196,7 +196,7 @@ def test_no_job_is_parked_where_a_plugin_goes_by_the_clock():
     cluster(under)
     occupy(under)
     for number in range(40):
-        group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
+        add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
     assert Cycles(under, IMPATIENT).settle().parked == 0
 
 

@@ -13,7 +13,7 @@ from shared.contracts import messages as m
 from tests.support import facts
 from tests.support.configured import configured
 from tests.unit.scheduler.test_parking import Cycles, looked_at
-from tests.unit.scheduler.test_worker import group, pod, put
+from tests.unit.scheduler.test_worker import add_group, add_pod, put
 
 GANGS = 40
 
@@ -60,33 +60,29 @@ class Waiting:
 
     def queue(self, name: str, deserved: int, memory: str = "0", **more: Any) -> None:
         amounts = {"cpu": str(deserved), "memory": memory, "pods": "500"}
-        spec = {"deserved": amounts, **more}
-        meta = {"name": name, "uid": name}
-        put(self.by, "queues", {"metadata": meta, "spec": spec, "status": {"state": "Open"}})
+        put(self.by, "queues", facts.stored_queue(name, uid=name, deserved=amounts, **more))
 
     def node(self, name: str, cpu: int) -> None:
-        amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "500"}
-        meta = {"name": name, "uid": name}
-        put(self.by, "nodes", {"metadata": meta, "status": {"allocatable": amounts}})
+        put(self.by, "nodes", facts.stored_node(name, uid=name, cpu=str(cpu)))
 
     def run(self, name: str, node: str, pods: int, least: int = 1, **spec: Any) -> None:
-        group(self.by, name, "Running", minMember=least, **spec)
+        add_group(self.by, name, "Running", minMember=least, **spec)
         for number in range(pods):
             self.pod(f"{name}-{number}", name, node, cpu="2")
 
     def pod(self, name: str, of: str, node: str = "", **more: Any) -> None:
-        pod(self.by, name, of, node, **more)
+        add_pod(self.by, name, of, node, **more)
 
     def wait(self, name: str, pods: int = 4, cpu: str = "1", **spec: Any) -> None:
         priority = spec.pop("priorityClassName", "")
         queue = spec.pop("queue", "default")
-        group(self.by, name, "Inqueue", minMember=pods, priorityClassName=priority, queue=queue)
+        add_group(self.by, name, "Inqueue", minMember=pods, priorityClassName=priority, queue=queue)
         for number in range(pods):
             self.pod(f"{name}-{number}", name, cpu=cpu, **spec)
 
     def leave(self, name: str, of: str, node: str) -> None:
         """Have a running pod told to go; it takes its time."""
-        body = facts.pod(f"ns/{name}", uid=name, group=of, node=node, cpu="2")
+        body = facts.stored_pod(f"ns/{name}", uid=name, group=of, node=node, cpu="2")
         body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         put(self.by, "pods", body)
 
@@ -199,7 +195,7 @@ def test_gangs_that_may_not_preempt_have_no_prospects(policy, taken):
 @pytest.mark.parametrize(("action", "queue"), [("preempt", "default"), ("reclaim", "other")])
 def test_a_gang_of_which_some_pods_may_preempt_has_prospects(action, queue):
     waiting = Waiting(f"allocate, {action}", preemptionPolicy="Never")
-    group(waiting.by, "mixed", "Inqueue", minMember=2)
+    add_group(waiting.by, "mixed", "Inqueue", minMember=2)
     for number, policy in enumerate(("Never", "Never", "", "")):
         waiting.pod(f"mixed-{number}", "mixed", cpu="1", preemptionPolicy=policy)
     assert waiting.cycles.settle().parked == GANGS + 1
@@ -210,7 +206,7 @@ def test_a_gang_of_which_some_pods_may_preempt_has_prospects(action, queue):
 
 def test_a_gang_is_entitled_to_the_sum_of_its_classes():
     waiting = Waiting("allocate, reclaim", preemptionPolicy="Never")
-    group(waiting.by, "two", "Inqueue", minMember=4)
+    add_group(waiting.by, "two", "Inqueue", minMember=4)
     for number, cpu in enumerate("1122"):
         waiting.pod(f"two-{number}", "two", cpu=cpu)
     assert waiting.cycles.settle().parked == GANGS + 1

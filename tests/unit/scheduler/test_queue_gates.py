@@ -31,11 +31,13 @@ def gang(cluster: Cluster, name: str, tasks: int, *gates: dict[str, str], **more
     """Add a gang of pods that ask for the gate and have these."""
     cluster.group(name, queue="q", min_member=more.pop("min_member", 1))
     for number in range(tasks):
-        pod(cluster, f"{name}-{number}", name, *gates, **more)
+        add_pod(cluster, f"{name}-{number}", name, *gates, **more)
     return cluster
 
 
-def pod(cluster: Cluster, name: str, group: str, *gates: dict[str, str], cpu="1", **more) -> None:
+def add_pod(
+    cluster: Cluster, name: str, group: str, *gates: dict[str, str], cpu="1", **more
+) -> None:
     asks = {"annotations": {keys.QUEUE_GATE: "true"}}
     cluster.pod(name, group, cpu=cpu, metadata=asks, schedulingGates=list(gates), **more)
 
@@ -59,7 +61,7 @@ def test_no_gate_is_lifted_without_the_feature_or_without_the_pods_asking():
 def test_a_pod_with_a_gate_of_others_waits_until_that_one_falls():
     cluster = gang(world(), "g", 1, FOREIGN, OURS)
     assert lifted(cluster.step()) == []
-    pod(cluster, "g-0", "g", OURS)
+    add_pod(cluster, "g-0", "g", OURS)
     assert lifted(cluster.step()) == ["g-0"]
 
 
@@ -105,7 +107,7 @@ def test_a_job_of_subgroups_is_admitted_too(sharing):
     cluster = world(sharing=sharing)
     policy = {"name": "p", "subGroupSize": 1, "labelSelector": {}, "matchLabelKeys": ["part"]}
     cluster.group("g", queue="q", min_member=1, subGroupPolicy=[policy])
-    pod(cluster, "g-0", "g", OURS)
+    add_pod(cluster, "g-0", "g", OURS)
     assert lifted(cluster.step()) == ["g-0"]
 
 
@@ -118,7 +120,7 @@ def test_a_gate_that_is_not_seen_to_fall_is_wanted_again():
         if isinstance(each.wanted, DesiredUngated)
     ]
     assert is_outstanding(status, cluster.cluster_state)
-    pod(cluster, "g-0", "g")
+    add_pod(cluster, "g-0", "g")
     assert not is_outstanding(status, cluster.cluster_state)
 
 

@@ -9,7 +9,16 @@ from services.scheduler.decide import configure
 from services.scheduler.engine.state.refusals import LONGEST_S, Refusals
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
-from tests.unit.scheduler.test_worker import group, groups_of, pod, put, small_world, step, worker
+from tests.support import facts
+from tests.unit.scheduler.test_worker import (
+    add_group,
+    add_pod,
+    groups_of,
+    put,
+    small_world,
+    step,
+    worker,
+)
 
 WHY = "admission webhook says no"
 CYCLE_S = 0.125
@@ -49,7 +58,7 @@ def refuse(by: Worker, decision: Decision, *pods: str) -> list[str]:
                 )
             )
             if not no:
-                pod(by, bind.uid, command.job.removeprefix("ns/"), bind.node)
+                add_pod(by, bind.uid, command.job.removeprefix("ns/"), bind.node)
         by.outcomes(
             [
                 m.Outcome(
@@ -79,8 +88,8 @@ def asked_at(
 def test_a_refused_bind_is_asked_for_after_intervals_that_double_up_to_five_minutes():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     times = asked_at(under, 900, every_s=1.0)
     gaps = [later - earlier for earlier, later in pairwise(times)]
     # An interval begins with the cycle after the one that asked.
@@ -93,8 +102,8 @@ def test_the_condition_of_the_group_and_of_the_pod_says_who_refused_and_when_it_
 ):
     under = worker(settle_s=0.1)
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     told: dict[str, str] = {}
     for number in range(200):
         decision = step(under, number * CYCLE_S, number + 1)
@@ -110,8 +119,8 @@ def test_the_condition_of_the_group_and_of_the_pod_says_who_refused_and_when_it_
 def test_a_held_pod_writes_one_status_for_each_interval_and_not_one_for_each_cycle():
     under = worker(settle_s=0.1)
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     said = 0
     for number in range(480):
         decision = step(under, number * CYCLE_S, number + 1)
@@ -124,8 +133,8 @@ def test_a_held_pod_writes_one_status_for_each_interval_and_not_one_for_each_cyc
 def test_what_the_world_decides_otherwise_is_decided_again_at_once(result):
     under = worker()
     small_world(under)
-    group(under, "g", "Inqueue")
-    pod(under, "g-0", "g")
+    add_group(under, "g", "Inqueue")
+    add_pod(under, "g-0", "g")
     for number in range(5):
         (command,) = step(under, number * CYCLE_S, number + 1).commands
         assert [bind.pod for bind in command.binds] == ["ns/g-0"]
@@ -135,34 +144,34 @@ def test_what_the_world_decides_otherwise_is_decided_again_at_once(result):
 def test_the_other_pods_of_its_gang_and_other_gangs_go_on():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
+    add_group(under, "bad", "Inqueue")
     for number in range(3):
-        pod(under, f"bad-{number}", "bad")
+        add_pod(under, f"bad-{number}", "bad")
     assert sorted(refuse(under, step(under, 0.0, 1), "bad-0")) == ["bad-0", "bad-1", "bad-2"]
-    pod(under, "bad-3", "bad")
-    group(under, "good", "Inqueue")
-    pod(under, "good-0", "good")
+    add_pod(under, "bad-3", "bad")
+    add_group(under, "good", "Inqueue")
+    add_pod(under, "good-0", "good")
     assert sorted(refuse(under, step(under, 0.1, 2), "bad-0")) == ["bad-3", "good-0"]
 
 
 def test_a_gang_that_needs_the_refused_pod_takes_no_room_for_the_rest_of_it():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue", minMember=3)
+    add_group(under, "bad", "Inqueue", minMember=3)
     for number in range(3):
-        pod(under, f"bad-{number}", "bad")
+        add_pod(under, f"bad-{number}", "bad")
     decision = step(under, 0.0, 1)
     under.outcomes([ended(c, m.Result.FAILED, m.Retry.NEVER) for c in decision.commands])
-    group(under, "good", "Inqueue", minMember=8)
+    add_group(under, "good", "Inqueue", minMember=8)
     for number in range(8):
-        pod(under, f"good-{number}", "good")
+        add_pod(under, f"good-{number}", "good")
     asked = refuse(under, step(under, 0.1, 2))
     assert sorted(asked) == [f"good-{number}" for number in range(8)]
 
 
 def _other_requests(by: Worker) -> None:
-    pod(by, "bad-0", "bad", nodeSelector={})
-    pod(by, "bad-0", "bad", tolerations=[{"operator": "Exists"}])
+    add_pod(by, "bad-0", "bad", nodeSelector={})
+    add_pod(by, "bad-0", "bad", tolerations=[{"operator": "Exists"}])
 
 
 def _other_labels(by: Worker) -> None:
@@ -173,17 +182,16 @@ def _other_labels(by: Worker) -> None:
 
 
 def _other_queue(by: Worker) -> None:
-    queue = {"metadata": {"name": "other", "uid": "q2"}, "status": {"state": "Open"}}
-    put(by, "queues", queue)
-    group(by, "bad", "Inqueue", queue="other")
+    put(by, "queues", facts.stored_queue("other", uid="q2"))
+    add_group(by, "bad", "Inqueue", queue="other")
 
 
 @pytest.mark.parametrize("change", [_other_requests, _other_labels, _other_queue])
 def test_it_is_tried_at_once_and_from_the_first_interval_on_when_it_changes(change):
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     assert len(asked_at(under, 40)) == 6
     change(under)
     assert asked_at(under, 4, start=40, cycle=1000) == [40, 41.125, 43.25]
@@ -192,19 +200,19 @@ def test_it_is_tried_at_once_and_from_the_first_interval_on_when_it_changes(chan
 def test_a_new_status_of_the_pod_changes_nothing_about_it():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     asked_at(under, 40)
-    pod(under, "bad-0", "bad")
-    group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
     assert asked_at(under, 20, start=40, cycle=1000) == []
 
 
 def test_a_pod_of_the_same_name_begins_anew_and_one_that_is_gone_is_forgotten():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     asked_at(under, 40)
     under.fold([m.Fact(kind="pods", key="ns/bad-0", uid="bad-0", rv="9", op=m.Op.DELETE)])
     step(under, 40.0, 999)
@@ -216,8 +224,8 @@ def test_whoever_leads_next_goes_on_with_the_intervals():
     outcomes = []
     for under in (first, second):
         small_world(under)
-        group(under, "bad", "Inqueue")
-        pod(under, "bad-0", "bad")
+        add_group(under, "bad", "Inqueue")
+        add_pod(under, "bad-0", "bad")
     for number in range(320):
         for command in step(first, number * CYCLE_S, number + 1).commands:
             outcomes.append(ended(command, m.Result.FAILED, m.Retry.NEVER))
@@ -231,16 +239,16 @@ def test_whoever_leads_next_goes_on_with_the_intervals():
 def test_a_recorded_cycle_holds_back_whom_the_first_one_held_back():
     first = worker()
     small_world(first)
-    group(first, "bad", "Inqueue")
-    pod(first, "bad-0", "bad")
+    add_group(first, "bad", "Inqueue")
+    add_pod(first, "bad-0", "bad")
     asked_at(first, 3)
     memory, waiting_groups = first.memory()
     memory = msgspec.json.decode(msgspec.json.encode(memory))
     again = worker()
     again.lay_out(memory)
     small_world(again)
-    group(again, "bad", "Inqueue")
-    pod(again, "bad-0", "bad")
+    add_group(again, "bad", "Inqueue")
+    add_pod(again, "bad-0", "bad")
     again.restore(memory, waiting_groups)
     assert again.decide(configure(), now=3.0, cycle=9, token=1).commands == []
 
@@ -248,8 +256,8 @@ def test_a_recorded_cycle_holds_back_whom_the_first_one_held_back():
 def test_a_clock_that_is_set_back_holds_nobody_for_longer_than_the_longest_interval():
     under = worker()
     small_world(under)
-    group(under, "bad", "Inqueue")
-    pod(under, "bad-0", "bad")
+    add_group(under, "bad", "Inqueue")
+    add_pod(under, "bad-0", "bad")
     refuse(under, step(under, 1e6, 1), "bad-0")
     step(under, 1e6 + 0.1, 2)
     assert "bad-0" in refuse(under, step(under, 1e6 - 2 * LONGEST_S, 3))
@@ -273,11 +281,11 @@ def test_a_victim_that_cannot_be_evicted_is_left_alone_and_another_one_goes():
     under, conf = worker(), configure(PREEMPT)
     small_world(under)
     put(under, "priorityclasses", {"metadata": {"name": "high", "uid": "c"}, "value": 1000})
-    group(under, "low", "Running")
+    add_group(under, "low", "Running")
     for number in range(8):
-        pod(under, f"low-{number}", "low", "n1", priority=1)
-    group(under, "high", "Inqueue", priorityClassName="high")
-    pod(under, "high-0", "high", priority=1000)
+        add_pod(under, f"low-{number}", "low", "n1", priority=1)
+    add_group(under, "high", "Inqueue", priorityClassName="high")
+    add_pod(under, "high-0", "high", priority=1000)
     victims = []
     for number in range(3):
         (command,) = step(under, number * CYCLE_S, number + 1, conf).commands

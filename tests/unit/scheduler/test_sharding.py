@@ -216,7 +216,7 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}}
     spec = {"minMember": 1, "queue": "default"}
     put(worker, "podgroups", {**group, "spec": spec, "status": {"phase": "Inqueue"}})
-    assert worker.fold([facts.fact("pods", facts.pod("ns/p", uid="p", group="g"))]) == []
+    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g"))]) == []
     put_shard(worker, "4", ["n1"])
     conf = configure(CONF)
     bound = worker.decide(conf, now=1.0, cycle=1, token=7)
@@ -226,7 +226,10 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     kept = shard_wanted(worker.decide(conf, now=2.0, cycle=2, token=7))
     assert (kept.in_use, kept.to_remove, kept.rv) == (("n1",), ("n1",), "5")
 
-    assert worker.fold([facts.fact("pods", facts.pod("ns/p", uid="p", group="g", node="n1"))]) == []
+    assert (
+        worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g", node="n1"))])
+        == []
+    )
     left = shard_wanted(worker.decide(conf, now=3.0, cycle=3, token=7))
     assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")
 

@@ -17,20 +17,16 @@ def put(to: Worker, kind: str, body: dict) -> None:
 
 
 def small_world(to: Worker) -> None:
-    amounts = {"cpu": "8", "memory": "8Gi", "pods": "20"}
-    put(to, "nodes", {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}})
-    queue = {"metadata": {"name": "default", "uid": "q"}, "spec": {"capability": {"cpu": "8"}}}
-    put(to, "queues", {**queue, "status": {"state": "Open"}})
+    put(to, "nodes", facts.stored_node("n1", uid="n1", cpu="8", memory="8Gi", pods="20"))
+    put(to, "queues", facts.stored_queue("default", uid="q", capability={"cpu": "8"}))
 
 
-def group(to: Worker, name: str, phase: str, **spec) -> None:
-    meta = {"name": name, "namespace": "ns", "uid": name}
-    spec = {"minMember": 1, "queue": "default", **spec}
-    put(to, "podgroups", {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+def add_group(to: Worker, name: str, phase: str, **spec) -> None:
+    put(to, "podgroups", facts.stored_group(f"ns/{name}", uid=name, phase=phase, **spec))
 
 
-def pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
-    put(to, "pods", facts.pod(f"ns/{name}", uid=name, group=of, node=node, **more))
+def add_pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
+    put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node=node, **more))
 
 
 def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
@@ -52,10 +48,10 @@ def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
 def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_of_meanwhile():
     under = worker()
     small_world(under)
-    group(under, "settled", "Running")
-    pod(under, "settled-0", "settled", "n1")
+    add_group(under, "settled", "Running")
+    add_pod(under, "settled-0", "settled", "n1")
     assert step(under, 0.0, 1).statuses == []
-    group(under, "new", "Pending")
+    add_group(under, "new", "Pending")
     assert set(groups_of(step(under, 0.1, 2))) == {"ns/new"}
     assert groups_of(step(under, 5.0, 3))["ns/settled"].running == 1
     assert groups_of(step(under, 9.0, 4)) == {}
@@ -64,8 +60,8 @@ def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_o
 def test_a_group_whose_pods_never_come_lets_the_next_one_in_after_the_timeout():
     under = worker()
     small_world(under)
-    group(under, "gone", "Inqueue", minResources={"cpu": "6"})
-    group(under, "next", "Pending", minResources={"cpu": "6"})
+    add_group(under, "gone", "Inqueue", minResources={"cpu": "6"})
+    add_group(under, "next", "Pending", minResources={"cpu": "6"})
     assert list(step(under, 0.0, 1).expired_reservations) == []
     early = step(under, 299.0, 2)
     assert list(early.expired_reservations) == []
@@ -82,8 +78,8 @@ def test_volcanos_way_keeps_the_reservation_for_ever():
     )
     under = worker()
     small_world(under)
-    group(under, "gone", "Inqueue", minResources={"cpu": "6"})
-    group(under, "next", "Pending", minResources={"cpu": "6"})
+    add_group(under, "gone", "Inqueue", minResources={"cpu": "6"})
+    add_group(under, "next", "Pending", minResources={"cpu": "6"})
     step(under, 0.0, 1, conf)
     decision = step(under, 1e6, 2, conf)
     assert list(decision.expired_reservations) == []
@@ -97,8 +93,8 @@ def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
     put(under, "storageclasses", {"metadata": {"name": "sc", "uid": "sc"}, **waits})
     meta = {"name": "c", "namespace": "ns", "uid": "claim-uid"}
     put(under, "persistentvolumeclaims", {"metadata": meta, "spec": {"storageClassName": "sc"}})
-    group(under, "g", "Inqueue")
-    pod(under, "g-0", "g", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
+    add_group(under, "g", "Inqueue")
+    add_pod(under, "g-0", "g", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}])
     (command,) = step(under, 0.0, 1).commands
     assert isinstance(command, m.BindGang)
     assert command.binds[0].claims == (m.ClaimUse(claim="ns/c", uid="claim-uid"),)
@@ -107,17 +103,17 @@ def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
 def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles_me3():
     under = worker()
     small_world(under)
-    group(under, "g", "Inqueue")
-    pod(under, "g-0", "g")
+    add_group(under, "g", "Inqueue")
+    add_pod(under, "g-0", "g")
     first = step(under, 0.0, 1)
     assert first.sample.figures is not None
     assert [figures.name for figures in first.sample.figures.queues] == ["default"]
     assert [placement.job for placement in first.placements] == ["ns/g"]
-    pod(under, "g-0", "g", "n1")
+    add_pod(under, "g-0", "g", "n1")
     for cycle in range(2, 5):  # statuses settle
         step(under, 10.0 * cycle, cycle)
     assert step(under, 50.0, 5).sample.figures is None
-    pod(under, "more-0", "g")
+    add_pod(under, "more-0", "g")
     assert step(under, 60.0, 6).sample.figures is not None
     for cycle in range(7, 10):
         step(under, 10.0 * cycle, cycle)
@@ -142,14 +138,14 @@ def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
     made = 1767225600.0  # 2026-01-01T00:00:00Z
     under = worker()
     small_world(under)
-    group(under, "g", "Inqueue")
-    pod(under, "g-0", "g")
-    pod(under, "other-0", "other", "n1")  # has its node already
+    add_group(under, "g", "Inqueue")
+    add_pod(under, "g-0", "g")
+    add_pod(under, "other-0", "other", "n1")  # has its node already
     first = step(under, made + 1.0, 1)
     assert first.sample.watched_s == (1.0,)
     assert [placement.tasks_since_s for placement in first.placements] == [(1.0,)]
     bound(under, first, made + 3.0)
-    pod(under, "g-0", "g", "n1")
+    add_pod(under, "g-0", "g", "n1")
     second = step(under, made + 4.0, 2)
     assert (second.sample.watched_s, second.sample.bound_s) == ((), (3.0,))
     third = step(under, made + 5.0, 3)
@@ -159,7 +155,7 @@ def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
 def test_who_begins_to_lead_does_not_tell_again_what_the_leader_before_has_told_me1():
     under = worker()
     small_world(under)
-    group(under, "g", "Inqueue", minMember=2)
-    pod(under, "g-0", "g")
+    add_group(under, "g", "Inqueue", minMember=2)
+    add_pod(under, "g-0", "g")
     under.recover([], [])
     assert step(under, 1767225601.0, 1).sample.watched_s == ()

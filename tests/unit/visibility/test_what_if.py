@@ -26,7 +26,8 @@ from shared.api.visibility import (
     WhatIfStatus,
 )
 from shared.api.whatifs import QueueChange, WhatIfSpec
-from tests.support.replicas import World, job, node, running
+from tests.support.facts import stored_node
+from tests.support.replicas import World, job_of_tasks, running
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -70,7 +71,7 @@ def ask(
 def test_a_job_that_fits_starts_now_and_says_where() -> None:
     world = World().queue("default").node("n1", cpu="4").node("n2", cpu="2")
 
-    answer = ask(world, job=job("train", worker=(2, "2"), ps=(1, "1")))
+    answer = ask(world, job=job_of_tasks("train", worker=(2, "2"), ps=(1, "1")))
 
     assert answer.starts_now is True
     assert sum(placed.pods for placed in answer.placements) == 3
@@ -82,7 +83,7 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
     world = World().queue("default").node("n1", cpu="4")
     world.group("other", phase="Running")
     world.pod("other-0", "other", cpu="3", node="n1", activeDeadlineSeconds=600)
-    answer = ask(world, forecast_for=forecasts(world), job=job("train", worker=(1, "2")))
+    answer = ask(world, forecast_for=forecasts(world), job=job_of_tasks("train", worker=(1, "2")))
 
     assert answer.starts_now is False
     assert answer.expected_start is not None
@@ -99,7 +100,9 @@ def test_a_job_that_starts_now_is_not_forecast() -> None:
         return {}
 
     answer = ask(
-        World().queue("default").node("n1"), forecast_for=forecast_for, job=job("train", w=(1, "1"))
+        World().queue("default").node("n1"),
+        forecast_for=forecast_for,
+        job=job_of_tasks("train", w=(1, "1")),
     )
 
     assert (answer.starts_now, answer.expected_start, asked) == (True, None, [])
@@ -109,7 +112,7 @@ def test_a_job_without_room_names_the_gate_and_what_is_short() -> None:
     world = World().queue("default").node("n1", cpu="3").node("n2", cpu="3")
     running(world, "other", cpu="1", node="n1")
 
-    answer = ask(world, job=job("train", worker=(1, "3"), more=(1, "2")))
+    answer = ask(world, job=job_of_tasks("train", worker=(1, "3"), more=(1, "2")))
 
     assert answer.starts_now is False
     assert answer.gate == "predicate"
@@ -120,7 +123,7 @@ def test_a_job_without_room_names_the_gate_and_what_is_short() -> None:
 def test_a_job_that_its_queue_would_not_admit_says_so() -> None:
     world = World().queue("default", capability={"cpu": "2"}).node("n1", cpu="8")
 
-    answer = ask(world, job=job("train", worker=(3, "1")))
+    answer = ask(world, job=job_of_tasks("train", worker=(3, "1")))
 
     assert (answer.starts_now, answer.gate) == (False, "enqueue")
     assert answer.shortages == (ResourceShortage(resource="cpu", requested="3", free="2"),)
@@ -132,7 +135,7 @@ def test_a_job_that_evicts_names_the_pods() -> None:
     running(world, "batch", cpu="1", node="n1", priority="low", preemptable=True)
     world.pod("batch-1", "batch", cpu="1", node="n1")
 
-    answer = ask(world, EVICTING, job=job("urgent", worker=(1, "1"), priority="high"))
+    answer = ask(world, EVICTING, job=job_of_tasks("urgent", worker=(1, "1"), priority="high"))
 
     assert answer.starts_now is True
     [evicted] = answer.evictions
@@ -145,7 +148,7 @@ def test_a_job_that_evicts_names_the_pods() -> None:
 
 def test_tasks_that_wait_for_others_do_not_count_at_the_start() -> None:
     world = World().queue("default").node("n1", cpu="2")
-    wanted = job("train", first=(1, "1"), then=(1, "2"))
+    wanted = job_of_tasks("train", first=(1, "1"), then=(1, "2"))
     wanted["spec"]["tasks"][1]["dependsOn"] = {"name": ["first"]}
     wanted["spec"]["minAvailable"] = 1
 
@@ -158,7 +161,7 @@ def test_more_nodes_start_jobs_that_wait() -> None:
     world = World().queue("default").node("n1", cpu="1")
     world.gang("wide", pods=2, cpu="2")
 
-    answer = ask(world, addNodes=[{"count": 2, "template": node("any", cpu="2")}])
+    answer = ask(world, addNodes=[{"count": 2, "template": stored_node("any", cpu="2")}])
 
     assert answer.starting == (ObjectRef(kind="PodGroup", namespace="ns", name="wide"),)
 
@@ -197,7 +200,7 @@ def test_a_queue_that_gets_more_starts_its_jobs_and_keeps_what_the_change_does_n
 
 def test_a_job_that_waits_for_its_queue_starts_once_that_may_have_more() -> None:
     world = World().queue("default", capability={"cpu": "1"}).node("n1", cpu="4")
-    asked = job("train", worker=(1, "2"))
+    asked = job_of_tasks("train", worker=(1, "2"))
 
     assert ask(world, job=asked).gate == "enqueue"
     change = {"name": "default", "capability": {"cpu": "2"}}
@@ -208,7 +211,7 @@ def test_a_drained_node_is_left_and_takes_nothing() -> None:
     world = World().queue("default").node("n1", cpu="4").node("n2", cpu="1")
     running(world, "other", cpu="1", node="n1")
 
-    answer = ask(world, job=job("train", worker=(1, "2")), drainNodes=["n1"])
+    answer = ask(world, job=job_of_tasks("train", worker=(1, "2")), drainNodes=["n1"])
 
     assert [evicted.name for evicted in answer.evictions] == ["other-0"]
     assert answer.starts_now is False
@@ -220,8 +223,8 @@ def test_pods_of_a_drained_node_are_placed_elsewhere_and_keep_others_out() -> No
     for number in range(2):
         world.pod(f"other-{number}", "other", cpu="1", node="n1")
 
-    answer = ask(world, job=job("train", worker=(1, "3")), drainNodes=["n1"])
-    without = ask(world, job=job("train", worker=(1, "2")), drainNodes=["n1"])
+    answer = ask(world, job=job_of_tasks("train", worker=(1, "3")), drainNodes=["n1"])
+    without = ask(world, job=job_of_tasks("train", worker=(1, "2")), drainNodes=["n1"])
 
     assert (answer.drained_pods, answer.unplaced_pods, answer.losing) == (2, 0, ())
     assert (answer.starts_now, without.starts_now) == (False, True)
@@ -255,7 +258,7 @@ def test_a_job_of_higher_priority_delays_one_that_was_about_to_start() -> None:
     world = World().queue("default").node("n1", cpu="2").priority("high", 1000)
     world.waiting("next", pods=1, cpu="2")
 
-    answer = ask(world, job=job("urgent", worker=(1, "2"), priority="high"))
+    answer = ask(world, job=job_of_tasks("urgent", worker=(1, "2"), priority="high"))
 
     assert answer.starts_now is True
     assert [(delay.job.name, delay.seconds) for delay in answer.delays] == [("next", None)]
@@ -264,7 +267,7 @@ def test_a_job_of_higher_priority_delays_one_that_was_about_to_start() -> None:
 def test_a_delay_lasts_until_the_delayed_job_is_expected_to_start() -> None:
     world = World().queue("default").node("n1", cpu="2").priority("high", 1000)
     world.waiting("next", pods=1, cpu="2")
-    urgent = job("urgent", worker=(1, "2"), priority="high")
+    urgent = job_of_tasks("urgent", worker=(1, "2"), priority="high")
     urgent["metadata"]["annotations"] = {"pumice.dev/expected-duration": "10m"}
 
     answer = ask(world, forecast_for=forecasts(world), job=urgent)
@@ -278,7 +281,7 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
     world = World().queue("default").queue("team", capability={"cpu": "1"}).node("n1", cpu="4")
     world.namespace("ns", queue="team")
 
-    assert ask(world, job=job("train", worker=(1, "2"))).gate == "enqueue"
+    assert ask(world, job=job_of_tasks("train", worker=(1, "2"))).gate == "enqueue"
 
 
 @pytest.mark.parametrize(
@@ -286,12 +289,15 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
     [
         ({}, "spec"),
         (
-            {"job": job("train", worker=(1, "much"))},
+            {"job": job_of_tasks("train", worker=(1, "much"))},
             "spec.job.spec.tasks[0].template.spec.containers[0].resources.requests.cpu",
         ),
-        ({"job": job("train", worker=(1, "1"), queue="none")}, "spec.job.spec.queue"),
-        ({"job": job("train", worker=(PODS_MAX + 1, "1"))}, "spec.job.spec.tasks"),
-        ({"job": job("T", worker=(1, "1"), scheduler="other")}, "spec.job.spec.schedulerName"),
+        ({"job": job_of_tasks("train", worker=(1, "1"), queue="none")}, "spec.job.spec.queue"),
+        ({"job": job_of_tasks("train", worker=(PODS_MAX + 1, "1"))}, "spec.job.spec.tasks"),
+        (
+            {"job": job_of_tasks("T", worker=(1, "1"), scheduler="other")},
+            "spec.job.spec.schedulerName",
+        ),
         ({"drainNodes": ["n9"]}, "spec.drainNodes[0]"),
         ({"addNodes": [{"like": "n9"}]}, "spec.addNodes[0].like"),
         ({"addNodes": [{"count": 1}]}, "spec.addNodes[0]"),
@@ -334,7 +340,10 @@ def test_questions_cannot_fill_the_arrays_with_names_of_resources() -> None:
 
     def ask_for_many() -> None:
         for number in range(capacity + 1):
-            ask(world, job=job("train", worker=(1, "1"), also={f"example.com/r{number}": "1"}))
+            ask(
+                world,
+                job=job_of_tasks("train", worker=(1, "1"), also={f"example.com/r{number}": "1"}),
+            )
 
     with pytest.raises(BadQuestion, match="no object in the cluster has named"):
         ask_for_many()
@@ -346,13 +355,13 @@ def test_a_name_that_a_job_has_is_no_hindrance() -> None:
     world = World().queue("default").node("n1", cpu="4")
     running(world, "train-uid", cpu="1", node="n1", owner="train")
 
-    assert ask(world, job=job("train", worker=(1, "1"))).starts_now is True
+    assert ask(world, job=job_of_tasks("train", worker=(1, "1"))).starts_now is True
 
 
 def test_cards_that_are_chosen_in_thought_are_not_kept() -> None:
     world = World().queue("default")
     cards = {GPU_MEMORY: "16", "volcano.sh/gpu-number": "1"}
-    with_cards = node("n1", cpu="4", **cards)
+    with_cards = stored_node("n1", cpu="4", **cards)
     with_cards["status"]["capacity"] = with_cards["status"]["allocatable"]
     container = {"name": "main", "resources": {"requests": {GPU_MEMORY: "8"}}}
     world.group("wide", phase="Inqueue").pod("wide-0", "wide", cpu="0", containers=[container])

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.contract.apiserver.dialogue import Ask
+from tests.support import world
 
 CORE = "/api/v1"
 MERGE = "application/merge-patch+json"
@@ -21,14 +22,9 @@ BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 Case = list[Ask]
 
 
-def pod(name: str = "p", meta: Any = None, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "x"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **(meta or {})},
-        "spec": {"containers": [container], **spec},
-    }
+def plain_pod(name: str = "p", meta: Any = None, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "x"}]
+    return world.pod(name, scheduler="", metadata=meta, **{"containers": containers, **spec})
 
 
 def custom(path: str, kind: str, name: str, spec: Any, meta: Any = None) -> dict[str, Any]:
@@ -37,8 +33,8 @@ def custom(path: str, kind: str, name: str, spec: Any, meta: Any = None) -> dict
     return {**head, "metadata": {"name": name, **(meta or {})}, "spec": spec}
 
 
-def job(name: str = "j", meta: Any = None, **spec: Any) -> dict[str, Any]:
-    task = {"name": "t", "replicas": 1, "template": {"spec": pod()["spec"]}}
+def sparse_job(name: str = "j", meta: Any = None, **spec: Any) -> dict[str, Any]:
+    task = {"name": "t", "replicas": 1, "template": {"spec": plain_pod()["spec"]}}
     return custom(JOBS, "Job", name, {"minAvailable": 1, "tasks": [task], **spec}, meta)
 
 
@@ -47,7 +43,7 @@ def config(name: str = "m", meta: Any = None, **data: str) -> dict[str, Any]:
     return {**head, "metadata": {"name": name, **(meta or {})}, "data": data}
 
 
-POD_UP = Ask("POST", PODS, pod(), keep="code")
+POD_UP = Ask("POST", PODS, plain_pod(), keep="code")
 ONE_POD = f"{PODS}/p"
 SELECTOR = {"matchLabels": {"a": "b"}}
 

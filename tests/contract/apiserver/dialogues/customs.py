@@ -13,21 +13,21 @@ from tests.contract.apiserver.dialogues.bodies import (
     STRATEGIC,
     Case,
     custom,
-    job,
+    sparse_job,
 )
 
 CUSTOM_CASES: dict[str, Case] = {
-    "a job has defaults": [Ask("POST", JOBS, job())],
-    "a job has numbers where numbers are due": [Ask("POST", JOBS, job(minAvailable="one"))],
-    "a job has lists where lists are due": [Ask("POST", JOBS, job(tasks="t"), keep="head")],
+    "a job has defaults": [Ask("POST", JOBS, sparse_job())],
+    "a job has numbers where numbers are due": [Ask("POST", JOBS, sparse_job(minAvailable="one"))],
+    "a job has lists where lists are due": [Ask("POST", JOBS, sparse_job(tasks="t"), keep="head")],
     "a job's status is apart": [
-        Ask("POST", JOBS, {**job(), "status": {"running": 3}}, keep="status"),
+        Ask("POST", JOBS, {**sparse_job(), "status": {"running": 3}}, keep="status"),
         Ask("PATCH", f"{JOBS}/j", {"status": {"running": 3}}, MERGE, keep="status"),
         Ask("PATCH", f"{JOBS}/j/status", {"status": {"running": 3}}, MERGE, keep="status"),
         Ask("GET", f"{JOBS}/j", keep="metadata.generation"),
     ],
     "a job's status patch does not change the spec": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "PATCH",
             f"{JOBS}/j/status",
@@ -37,7 +37,7 @@ CUSTOM_CASES: dict[str, Case] = {
         ),
     ],
     "a job's status patch ignores another uid": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "PATCH",
             f"{JOBS}/j/status",
@@ -47,7 +47,7 @@ CUSTOM_CASES: dict[str, Case] = {
         ),
     ],
     "a job's status patch heeds an old version": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "PATCH",
             f"{JOBS}/j/status",
@@ -56,7 +56,7 @@ CUSTOM_CASES: dict[str, Case] = {
         ),
     ],
     "a job's status patch heeds the newest version": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "PATCH",
             f"{JOBS}/j/status",
@@ -66,16 +66,16 @@ CUSTOM_CASES: dict[str, Case] = {
         ),
     ],
     "a job counts its generations": [
-        Ask("POST", JOBS, job(), keep="metadata.generation"),
+        Ask("POST", JOBS, sparse_job(), keep="metadata.generation"),
         Ask("PATCH", f"{JOBS}/j", {"spec": {"minAvailable": 0}}, MERGE, keep="metadata.generation"),
         Ask("PATCH", f"{JOBS}/j", {"metadata": {"labels": {"a": "b"}}}, MERGE, keep="metadata"),
     ],
     "a job is not merged strategically": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask("PATCH", f"{JOBS}/j", {"spec": {}}, STRATEGIC, keep="head"),
     ],
     "a job is patched by operations": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "PATCH",
             f"{JOBS}/j",
@@ -93,8 +93,8 @@ CUSTOM_CASES: dict[str, Case] = {
     ],
     "a job needs a kind": [Ask("POST", JOBS, {"metadata": {"name": "j"}, "spec": {}}, keep="code")],
     "a job is replaced only with a version": [
-        Ask("POST", JOBS, job(), keep="code"),
-        Ask("PUT", f"{JOBS}/j", job(), keep="head"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
+        Ask("PUT", f"{JOBS}/j", sparse_job(), keep="head"),
     ],
     "a hypernode's selector says one thing": [
         Ask(

@@ -16,12 +16,12 @@ from tests.contract.apiserver.dialogues.bodies import (
     Case,
     config,
     custom,
-    job,
-    pod,
+    plain_pod,
+    sparse_job,
 )
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "pod": (PODS, pod("x")),
+    "pod": (PODS, plain_pod("x")),
     "configmap": (MAPS, config("x", k="v")),
     "secret": (
         f"{CORE}/namespaces/{{ns}}/secrets",
@@ -79,7 +79,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
             "provisioner": "example.com/none",
         },
     ),
-    "job": (JOBS, job("x")),
+    "job": (JOBS, sparse_job("x")),
     "podgroup": (GROUPS, custom(GROUPS, "PodGroup", "x", {"minMember": 1})),
     "queue": (QUEUES, custom(QUEUES, "Queue", "x-{ns}", {"weight": 2})),
     "hypernode": (

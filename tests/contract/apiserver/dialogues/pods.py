@@ -13,7 +13,7 @@ from tests.contract.apiserver.dialogues.bodies import (
     STRATEGIC,
     Case,
     binding,
-    pod,
+    plain_pod,
 )
 
 _NODE = {
@@ -36,7 +36,9 @@ _FORCE = {"gracePeriodSeconds": "0"}
 
 def _runs(**annotations: str) -> Ask:
     notes = {f"pumice.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return Ask("POST", PODS, pod(meta={"annotations": notes, "labels": {"a": "b"}}), keep="code")
+    return Ask(
+        "POST", PODS, plain_pod(meta={"annotations": notes, "labels": {"a": "b"}}), keep="code"
+    )
 
 
 PODS_CASES: dict[str, Case] = {
@@ -59,38 +61,40 @@ PODS_CASES: dict[str, Case] = {
     ],
     "is bound only if it exists": [Ask("POST", f"{ONE_POD}/binding", binding())],
     "is not bound while it is deleted": [
-        Ask("POST", PODS, pod(meta={"finalizers": ["example.com/wait"]}), keep="code"),
+        Ask("POST", PODS, plain_pod(meta={"finalizers": ["example.com/wait"]}), keep="code"),
         Ask("DELETE", ONE_POD, keep="metadata"),
         Ask("POST", f"{ONE_POD}/binding", binding()),
         Ask("PATCH", ONE_POD, {"metadata": {"finalizers": None}}, MERGE, keep="code"),
     ],
     "is not bound through its gates": [
-        Ask("POST", PODS, pod(schedulingGates=[{"name": "example.com/g"}]), keep="code"),
+        Ask("POST", PODS, plain_pod(schedulingGates=[{"name": "example.com/g"}]), keep="code"),
         Ask("POST", f"{ONE_POD}/binding", binding(), keep="head"),
     ],
-    "needs containers": [Ask("POST", PODS, pod(containers=[]), keep="head")],
-    "needs an image": [Ask("POST", PODS, pod(containers=[{"name": "c"}]), keep="head")],
+    "needs containers": [Ask("POST", PODS, plain_pod(containers=[]), keep="head")],
+    "needs an image": [Ask("POST", PODS, plain_pod(containers=[{"name": "c"}]), keep="head")],
     "has containers of different names": [
-        Ask("POST", PODS, pod(containers=[{"name": "c", "image": "x"}] * 2), keep="head")
+        Ask("POST", PODS, plain_pod(containers=[{"name": "c", "image": "x"}] * 2), keep="head")
     ],
     "has proper container names": [
-        Ask("POST", PODS, pod(containers=[{"name": "C_", "image": "x"}]), keep="head")
+        Ask("POST", PODS, plain_pod(containers=[{"name": "C_", "image": "x"}]), keep="head")
     ],
-    "has a known restart policy": [Ask("POST", PODS, pod(restartPolicy="Perhaps"), keep="head")],
+    "has a known restart policy": [
+        Ask("POST", PODS, plain_pod(restartPolicy="Perhaps"), keep="head")
+    ],
     "has numbers where numbers are due": [
-        Ask("POST", PODS, pod(terminationGracePeriodSeconds="soon"), keep="code")
+        Ask("POST", PODS, plain_pod(terminationGracePeriodSeconds="soon"), keep="code")
     ],
-    "has a known priority class": [Ask("POST", PODS, pod(priorityClassName="no-{ns}"))],
-    "has no priority of its own": [Ask("POST", PODS, pod(priority=5), keep="code")],
+    "has a known priority class": [Ask("POST", PODS, plain_pod(priorityClassName="no-{ns}"))],
+    "has no priority of its own": [Ask("POST", PODS, plain_pod(priority=5), keep="code")],
     "has a system priority": [
-        Ask("POST", PODS, pod(priorityClassName="system-node-critical"), keep="spec.priority")
+        Ask("POST", PODS, plain_pod(priorityClassName="system-node-critical"), keep="spec.priority")
     ],
-    "has a known account": [Ask("POST", PODS, pod(serviceAccountName="nobody"))],
+    "has a known account": [Ask("POST", PODS, plain_pod(serviceAccountName="nobody"))],
     "has the requests of its limits": [
         Ask(
             "POST",
             PODS,
-            pod(
+            plain_pod(
                 containers=[
                     {
                         "name": "c",
@@ -163,7 +167,7 @@ PODS_CASES: dict[str, Case] = {
         Ask("PATCH", f"{ONE_POD}/status", {"spec": {"nodeName": "n"}}, MERGE, keep="spec.nodeName"),
     ],
     "has no status of its own at birth": [
-        Ask("POST", PODS, {**pod(), "status": {"phase": "Running"}}, keep="status")
+        Ask("POST", PODS, {**plain_pod(), "status": {"phase": "Running"}}, keep="status")
     ],
     "has no status patched for another uid": [
         POD_UP,

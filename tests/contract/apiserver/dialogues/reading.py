@@ -12,8 +12,8 @@ from tests.contract.apiserver.dialogues.bodies import (
     Case,
     binding,
     config,
-    job,
-    pod,
+    plain_pod,
+    sparse_job,
 )
 
 _THREE = [Ask("POST", MAPS, config(n, {"labels": {"n": n}}), keep="code") for n in "abc"]
@@ -40,7 +40,7 @@ READING: dict[str, Case] = {
     "a bad selector is refused": [Ask("GET", MAPS, query={"labelSelector": "a=b=c"}, keep="code")],
     "pods are selected by node": [
         POD_UP,
-        Ask("POST", PODS, pod("q"), keep="code"),
+        Ask("POST", PODS, plain_pod("q"), keep="code"),
         Ask("POST", f"{ONE_POD}/binding", binding(), keep="code"),
         Ask("GET", PODS, query={"fieldSelector": "spec.nodeName=nowhere-{ns}"}, keep="names"),
         Ask("GET", PODS, query={"fieldSelector": "spec.nodeName="}, keep="names"),
@@ -136,7 +136,7 @@ READING: dict[str, Case] = {
         )
     ],
     "a streamed list of a custom kind": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask(
             "GET",
             JOBS,
@@ -172,7 +172,7 @@ READING: dict[str, Case] = {
         Ask("GET", ONE_POD, accept=TABLE, query={"includeObject": "None"}, keep="kind"),
     ],
     "a job is shown as a table": [
-        Ask("POST", JOBS, job(), keep="code"),
+        Ask("POST", JOBS, sparse_job(), keep="code"),
         Ask("GET", f"{JOBS}/j", accept=TABLE, query={"includeObject": "None"}, keep="kind"),
     ],
 }
