@@ -93,7 +93,7 @@ class Server:
             writer.close()
             return ""
 
-        await self.process.ready(probe, deadline_s=10)
+        await self.process.ready(probe, deadline_s=30)
 
 
 class OneOfThree(Server):

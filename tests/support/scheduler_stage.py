@@ -120,7 +120,7 @@ class Stage:
             last = await self.commands()
             return len(last) >= count
 
-        await until(enough, deadline_s=10, describe=lambda: f"{last} {self._logs()}")
+        await until(enough, describe=lambda: f"{last} {self._logs()}")
         return last
 
     async def desired(self, kind: str, key: str) -> m.Desired | None:

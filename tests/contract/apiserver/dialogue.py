@@ -15,7 +15,9 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-DEADLINE_S = 30.0
+from tests.support.wait import within
+
+DEADLINE_S = 60.0
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SUFFIX = re.compile(r"(kube-api-access-|gen-)[a-z0-9]{5}")
@@ -52,7 +54,7 @@ class Dialogue:
 
     async def play(self, asks: Sequence[Ask]) -> list[Any]:
         """Return what was answered to each request."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with within(DEADLINE_S):
             return [self._plain(await self._ask(ask), ask) for ask in asks]
 
     def _fill(self, text: str) -> str:
