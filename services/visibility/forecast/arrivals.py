@@ -39,6 +39,8 @@ _MOST_S: Final = 7 * 86_400.0
 """A simulation looks no farther ahead, and no job of longer ago is kept beside the latest ones."""
 _BLOCKS: Final = 16
 """A part of this of the time comes again as it was: jobs come in bursts."""
+_FIRST_JOBS: Final = 16
+"""So many jobs at most come as they came after one like the latest one."""
 _EXAMPLES: Final = 4
 _ROUNDED_S: Final = 1.0
 """Times of objects are whole seconds."""
@@ -256,21 +258,39 @@ class FutureArrivals:
         self.at = max(self.at, at)
 
     def _jobs(self) -> Iterator[tuple[float, Arrival]]:
-        """Give jobs with their times, block by block, for ever."""
+        """Give jobs with their times, block by block, for ever.
+
+        Only the next few jobs come as after jobs like the latest one.
+        """
         at = now = self._begun
         start = self._first_start()
+        if start is not None:
+            long_s = self._past_s / _BLOCKS
+            end = at + long_s
+            jobs = self._block(start, at, long_s=long_s, past_s=self._past_s)
+            for number, (came, arrival) in enumerate(jobs, start=1):
+                yield came, arrival
+                if number == _FIRST_JOBS:
+                    end = came
+                    break
+            at = end
         while True:
-            ahead_s = min(at - now, now - self._known_since)
-            past_s = max(self._past_s, ahead_s)
+            past_s = max(self._past_s, min(at - now, now - self._known_since))
             long_s = past_s / _BLOCKS
-            if start is None:
-                start = now - past_s + self._uniform() * past_s
-            yield from self._between(start, start + long_s, at)
-            over_s = start + long_s - now
-            if over_s > 0.0:
-                begin = now - past_s
-                yield from self._between(begin, begin + over_s, at + long_s - over_s)
-            at, start = at + long_s, None
+            start = now - past_s + self._uniform() * past_s
+            yield from self._block(start, at, long_s=long_s, past_s=past_s)
+            at += long_s
+
+    def _block(
+        self, start: float, at: float, *, long_s: float, past_s: float
+    ) -> Iterator[tuple[float, Arrival]]:
+        """Give the jobs of a time of the past, which goes on at the beginning of the past."""
+        now = self._begun
+        yield from self._between(start, start + long_s, at)
+        over_s = start + long_s - now
+        if over_s > 0.0:
+            begin = now - past_s
+            yield from self._between(begin, begin + over_s, at + long_s - over_s)
 
     def _first_start(self) -> float | None:
         """Return a time of the past before which it was quiet for as long as it is now.
