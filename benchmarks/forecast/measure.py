@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.forecast.replay import EPOCH, Replay
 from benchmarks.forecast.traces import Trace
 from services.scheduler.engine.jobs.records import Job
+from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History, Subject, subject_of
 from services.visibility.forecast.forecaster import LATEST, Forecaster
-from services.visibility.forecast.shapes import Arrivals
 from services.visibility.forecast.simulation import Bounds, Rules, Simulation
 from shared.jobs.durations import Basis, Expected
 

@@ -63,7 +63,11 @@ class ExpectedStart(View, frozen=True, kw_only=True):
     median: Annotated[Timestamp | None, doc("Half of the draws start the job by then.")] = None
     latest: Annotated[Timestamp | None, doc("Nine of ten draws start the job by then.")] = None
     basis: Annotated[
-        str, doc("Where durations come from: annotation, deadline, history, default.")
+        str,
+        doc(
+            "Where durations come from: annotation, deadline, history, default; "
+            "and after how long jobs to come are left out, if they are."
+        ),
     ] = ""
     unknown: Annotated[
         str, doc("Why there is no time: not within 7 days, and because of what.")

@@ -3,7 +3,8 @@
 All waiting jobs share a simulation. The first simulation of a round leaves out jobs to come: what
 does not start in it does not start within the horizon, and later simulations do not go on for its
 sake. A service runs one simulation at a time between the facts that it folds (`Forecaster.draw`),
-so that no question waits for longer than a simulation; `forecast` runs a round at once. A
+so that no question waits for longer than a simulation; `forecast` runs a round at once. One that is
+short of time leaves out jobs to come rather than look less far, and the answer says so. A
 forecaster that learns of the real starts (`calibration`) corrects its bounds by them.
 """
 
@@ -15,10 +16,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from services.scheduler.engine.state.cluster_state import ClusterState
+from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History
-from services.visibility.forecast.shapes import Arrivals
-from services.visibility.forecast.simulation import Bounds, Outcome, Rules, Simulation, waiting
+from services.visibility.forecast.simulation import (
+    Allowed,
+    Bounds,
+    Outcome,
+    Rules,
+    Simulation,
+    waiting,
+)
 from shared.api import time as times
 from shared.api.visibility import ExpectedStart
 from shared.model.durations import text
@@ -44,6 +52,8 @@ class _Draw(NamedTuple):
     start: float
     """Infinity where the simulation ended before."""
     least_s: float
+    left_out_s: float
+    """After how many seconds jobs to come were left out; infinity if it had started by then."""
 
 
 class Forecaster:
@@ -82,26 +92,34 @@ class Forecaster:
         now: float,
         asked: Collection[str] | None = None,
         out_of_time: Callable[[], bool] = lambda: False,
+        hurried: Callable[[], bool] = lambda: False,
     ) -> None:
         """Run one simulation for these jobs, or all that wait; the cluster state is as before then.
 
         A simulation that is `out_of_time` ends early: jobs that have not started by then are known
         to start later. One that has not passed its first moment by then says nothing of any job.
-        The first simulation of a round is followed by another one.
+        One that is `hurried` goes on without jobs to come. The first simulation of a round is
+        followed by another one, if it has not taken the time of both.
         """
         keys = waiting(cluster_state) if asked is None else sorted(asked)
+        allowed, skipped = Allowed(out_of_time, hurried), False
         if self._runs % (self._draws + 1) == 0:
-            self._look_ahead(cluster_state, keys, now, out_of_time)
+            self._look_ahead(cluster_state, keys, now, allowed)
+            skipped = hurried()
         none: deque[_Draw] = deque(maxlen=self._draws)
         self._draws_of = {key: self._draws_of.get(key, none.copy()) for key in keys}
+        if skipped:
+            return
         hoping = [key for key in keys if key not in self._never]
-        outcome = self._simulate(cluster_state, hoping, now, self._arrivals, out_of_time)
+        outcome = self._simulate(cluster_state, hoping, now, self._arrivals, allowed)
         if outcome.stopped_by and not outcome.simulated_s:
             return
         for key in hoping:
             start = outcome.starts.get(key, math.inf)
             found = self._draws_of[key]
-            found.append(_Draw(start, min(start - now, outcome.simulated_s)))
+            least_s = min(start - now, outcome.simulated_s)
+            whole = least_s <= outcome.left_out_s
+            found.append(_Draw(start, least_s, math.inf if whole else outcome.left_out_s))
             if len(found) == self._draws:
                 self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
@@ -112,10 +130,10 @@ class Forecaster:
         cluster_state: ClusterState,
         keys: Collection[str],
         now: float,
-        out_of_time: Callable[[], bool],
+        allowed: Allowed,
     ) -> None:
         """Find the jobs that never start, however long the simulation."""
-        first = self._simulate(cluster_state, keys, now, _NO_ARRIVALS, out_of_time)
+        first = self._simulate(cluster_state, keys, now, _NO_ARRIVALS, allowed)
         self._never = set(first.stopped_by) if first.settled else set()
         self._why = dict(first.stopped_by)
         bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
@@ -127,7 +145,7 @@ class Forecaster:
         keys: Collection[str],
         now: float,
         arrivals: Arrivals,
-        out_of_time: Callable[[], bool],
+        allowed: Allowed,
     ) -> Outcome:
         uniform = np.random.default_rng((self._seed, self._runs)).random
         self._runs += 1
@@ -140,7 +158,7 @@ class Forecaster:
             arrivals=arrivals,
             bounds=self._bounds,
         )
-        return simulation.run(keys, out_of_time)
+        return simulation.run(keys, allowed)
 
     def estimate(self, key: str) -> Estimate | None:
         """Return the quantiles of a job's start, None before the first draw that it was in."""
@@ -169,9 +187,16 @@ class Forecaster:
         return ExpectedStart(
             median=_shown(found.median),
             latest=_shown(found.latest),
-            basis=self._basis,
+            basis=self._basis + self._left_out(key),
             unknown=unknown,
         )
+
+    def _left_out(self, key: str) -> str:
+        """Return which jobs to come most of a job's draws leave out, in words."""
+        left_out_s = _quantile(sorted(draw.left_out_s for draw in self._draws_of[key]), 0.5)
+        if left_out_s == math.inf:
+            return ""
+        return f"; without jobs that come after {_span(left_out_s)}"
 
 
 def forecast(

@@ -1,24 +1,19 @@
 """The pods that a forecast imagines: of jobs whose pods are not made yet, and of jobs to come.
 
 Pods of a waiting job may be given as they will be (`Templates`); else they are derived from the
-group's minimum, spread evenly. Jobs to come look like recent ones by amounts, queue,
-priority and counts; affinity, selectors and volumes of those are left out. Recent ones are known
-from the cluster state as they come, and from the events on their admissions after a restart.
+group's minimum, spread evenly. Jobs to come look like recent ones (`arrivals`) by amounts, queue,
+priority and counts; affinity, selectors and volumes of those are left out.
 """
 
-import math
 import re
-from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pumice.events.types import GangAdmitted
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.resources.dimensions import Dimensions, counted, quantity
-from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.forecast.durations import Subject, Uniform, size_in, subject_of
+from services.visibility.forecast.durations import Subject, size_in, subject_of
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Container, Pod, PodPhase, PodSpec, PodStatus, ResourceRequirements
@@ -29,14 +24,6 @@ from shared.model.resources import parse_list
 
 Templates = Callable[[Job], Sequence[Pod]]
 """Gives the pods that a job without pods will have; none if they are not known."""
-
-RECENT: Final = 256
-"""So many of the latest jobs tell which ones are to come."""
-FEW: Final = 8
-"""Fewer tell nothing: no job is imagined then."""
-_BLOCK: Final = 16
-"""So many jobs in a row come as they came: jobs come in bursts."""
-_NOT_ADMITTED: Final = frozenset({"", "Pending"})
 
 
 class Pods(NamedTuple):
@@ -60,6 +47,47 @@ class Arrival(NamedTuple):
     min_available: int
     min_resources: tuple[tuple[str, str], ...]
     pods: tuple[Pods, ...]
+
+
+def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> Arrival:
+    """Return a job of a cluster state as it came."""
+    minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
+    return Arrival(
+        at=at,
+        uid=job.uid,
+        priority_class=job.priority_class,
+        owner_kind=job.owner_kind,
+        subject=subject_of(job),
+        annotations=tuple(job.annotations.items()),
+        min_available=job.min_available,
+        min_resources=tuple(minimum.items()),
+        pods=pods_of(job, dimensions),
+    )
+
+
+def arrival_in(event: GangAdmitted) -> Arrival | None:
+    """Return the job of an event as it came; None if the event does not say when, or how large."""
+    at = times.read(event.created)
+    if at is None:
+        return None
+    namespace, _, _ = event.gang.partition("/")
+    count, minimum = max(event.min_member, 1), event.min_resources
+    try:
+        requests = _spread(minimum, count)
+    except BadQuantity:
+        return None
+    stated = f"{event.seconds_stated:.15g}" if event.seconds_stated > 0.0 else ""
+    return Arrival(
+        at=at,
+        uid=event.uid,
+        priority_class=event.priority_class,
+        owner_kind=event.owner_kind,
+        subject=Subject(namespace, event.queue, event.template, size_in(minimum)),
+        annotations=((keys.EXPECTED_DURATION, stated),) if stated else (),
+        min_available=event.min_member,
+        min_resources=tuple(minimum.items()),
+        pods=(Pods("", count, requests, event.priority),),
+    )
 
 
 def pods_of(job: Job, dimensions: Dimensions) -> tuple[Pods, ...]:
@@ -152,141 +180,3 @@ def _owners(kind: str) -> tuple[OwnerReference, ...]:
         return ()
     owner = OwnerReference(api_version="", kind=kind, name="", uid="", controller=True)
     return (owner,)
-
-
-_ORDER: Final = attrgetter("at", "uid")
-"""Times of objects are whole seconds: jobs of a second have an order of their own."""
-
-
-def _arrival_time(job: Job, now: float) -> float:
-    return min(now, times.read(job.created) or now)
-
-
-class Arrivals:
-    """The latest jobs, as they came."""
-
-    def __init__(self, recent: int = RECENT) -> None:
-        self._recent = recent
-        self._latest: list[Arrival] = []
-        """In the order of their times."""
-        self._uids: set[str] = set()
-        """Of the latest ones."""
-        self._known: set[str] | None = None
-
-    def __len__(self) -> int:
-        """Return how many jobs are remembered."""
-        return len(self._latest)
-
-    def reset(self) -> None:
-        """Take the jobs of the next review for old ones: the state was read again."""
-        self._known = None
-
-    def review(self, cluster_state: ClusterState, now: float) -> None:
-        """Note the jobs that have come since the last call.
-
-        The jobs that are there at the first call are mostly long ones, and say little about those
-        that come. Of these only the ones are noted that wait for their admission and came after
-        one of the jobs that are known from events: their own events are still to come.
-        """
-        before, self._known = self._known, set()
-        since = self._latest[0].at if self._latest else math.inf
-        for job in sorted(cluster_state.jobs.all(), key=lambda job: (job.created, job.key)):
-            if not job.has_group:
-                continue
-            self._known.add(job.uid)
-            is_new = before is not None and job.uid not in before
-            if is_new or (job.phase in _NOT_ADMITTED and _arrival_time(job, now) >= since):
-                self.note(job, cluster_state.dimensions, now)
-
-    def note(self, job: Job, dimensions: Dimensions, now: float) -> None:
-        """Note one job that has come."""
-        if job.uid in self._uids:
-            return
-        minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
-        came = Arrival(
-            at=_arrival_time(job, now),
-            uid=job.uid,
-            priority_class=job.priority_class,
-            owner_kind=job.owner_kind,
-            subject=subject_of(job),
-            annotations=tuple(job.annotations.items()),
-            min_available=job.min_available,
-            min_resources=tuple(minimum.items()),
-            pods=pods_of(job, dimensions),
-        )
-        self._add(came)
-
-    def learn(self, event: GangAdmitted) -> None:
-        """Note the job of an event; one that does not say when the job came tells nothing."""
-        at = times.read(event.created)
-        if at is None or event.uid in self._uids:
-            return
-        namespace, _, _ = event.gang.partition("/")
-        count, minimum = max(event.min_member, 1), event.min_resources
-        try:
-            requests = _spread(minimum, count)
-        except BadQuantity:
-            return
-        stated = f"{event.seconds_stated:.15g}" if event.seconds_stated > 0.0 else ""
-        came = Arrival(
-            at=at,
-            uid=event.uid,
-            priority_class=event.priority_class,
-            owner_kind=event.owner_kind,
-            subject=Subject(namespace, event.queue, event.template, size_in(minimum)),
-            annotations=((keys.EXPECTED_DURATION, stated),) if stated else (),
-            min_available=event.min_member,
-            min_resources=tuple(minimum.items()),
-            pods=(Pods("", count, requests, event.priority),),
-        )
-        self._add(came)
-
-    def _add(self, came: Arrival) -> None:
-        insort(self._latest, came, key=_ORDER)
-        self._uids.add(came.uid)
-        if len(self._latest) > self._recent:
-            self._uids.remove(self._latest.pop(0).uid)
-
-    def future(self, now: float, uniform: Uniform) -> "FutureArrivals":
-        """Return a source of jobs to come."""
-        return FutureArrivals(list(self._latest), now, uniform)
-
-
-class FutureArrivals:
-    """Jobs to come in one simulation: stretches of recent ones with the gaps between them.
-
-    The gap since the latest one is not over, and counts as the one before the first: where many
-    came at once and none since, few are to come.
-    """
-
-    def __init__(self, latest: list[Arrival], now: float, uniform: Uniform) -> None:
-        self._latest = latest if len(latest) >= FEW else []
-        self._quiet_s = max(0.0, now - latest[-1].at) if latest else 0.0
-        self._uniform = uniform
-        self._left = 0
-        self._next = 0
-        self.at = now
-        """When the next one comes; never, if nothing is known."""
-        self._advance()
-
-    def take(self) -> Arrival:
-        """Return the job that comes at `at`."""
-        found = self._latest[self._next]
-        self._advance()
-        return found
-
-    def _advance(self) -> None:
-        if not self._latest:
-            self.at = float("inf")
-            return
-        if not self._left:
-            self._left = _BLOCK
-            self._next = int(self._uniform() * len(self._latest))
-        self._left -= 1
-        self._next = (self._next + 1) % len(self._latest)
-        self.at += self._gap()
-
-    def _gap(self) -> float:
-        if not self._next:
-            return self._quiet_s
-        return max(0.0, self._latest[self._next].at - self._latest[self._next - 1].at)

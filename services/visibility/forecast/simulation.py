@@ -1,8 +1,9 @@
 """One simulation: the engine decides on, while running jobs end and others come, until jobs start.
 
 Time goes from one end of a job to the next; ends and arrivals close to each other count as one
-moment, and the more so the farther away they are, which bounds the number of cycles. The cluster
-state is changed as `Imagined` and is the same afterwards.
+moment, and the more so the farther away they are, which bounds the number of cycles. One that is
+told to hurry plays on with longer moments and without other jobs to come: it looks as far, and less
+closely. The cluster state is changed as `Imagined` and is the same afterwards.
 
 What is coarse: a gang ends as a whole; a gang that loses pods below its minimum begins anew; pods
 that are evicted are gone at once; plugins that go by the clock are asked at the simulated moments
@@ -31,8 +32,9 @@ from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.parking_policy import parking_policy
 from services.visibility.forecast import shapes
+from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
-from services.visibility.forecast.shapes import Arrival, Arrivals, Templates
+from services.visibility.forecast.shapes import Arrival, Templates
 from shared.api.kinds import POD, PODGROUP
 from shared.jobs.durations import Basis, Expected
 from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
@@ -57,7 +59,21 @@ class Bounds(NamedTuple):
     together: float = 0.01
     """Ends within so many seconds, or within this part of the time since the beginning, are one
     moment."""
+    hurried: float = 0.1
+    """In place of `together` in a simulation that hurries."""
     arrivals: int = 2_000
+    """So many jobs come at most; later ones are left out."""
+
+
+class Allowed(NamedTuple):
+    """The time that one simulation may take; it asks after each moment."""
+
+    over: Callable[[], bool] = lambda: False
+    hurried: Callable[[], bool] = lambda: False
+    """Whether the rest is to be simulated more coarsely."""
+
+
+ALL_THE_TIME: Final = Allowed()
 
 
 class Rules(NamedTuple):
@@ -85,6 +101,8 @@ class Outcome(NamedTuple):
     """How many seconds were simulated: what has not started would start later."""
     bases: dict[Basis, int]
     """Where the durations of jobs that ended came from."""
+    left_out_s: float = math.inf
+    """After how many seconds jobs to come were left out; infinity where none was."""
 
 
 def waits(job: Job) -> bool:
@@ -130,6 +148,8 @@ class Simulation:
         self._bounds = bounds
         self._future_arrivals = arrivals.future(now, uniform)
         self._came = 0
+        self._together = bounds.together
+        self._left_out_s = math.inf
         self._ends: list[tuple[float, int, str, Callable[[Job], None]]] = []
         self._run_of: dict[str, int] = {}
         """Job → number of its end that counts; a job that was stopped has another."""
@@ -141,12 +161,10 @@ class Simulation:
         self._parking_policy = parking_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
 
-    def run(
-        self, asked: Collection[str], out_of_time: Callable[[], bool] = lambda: False
-    ) -> Outcome:
+    def run(self, asked: Collection[str], allowed: Allowed = ALL_THE_TIME) -> Outcome:
         """Simulate until all of these jobs have started or the bounds are reached; undo everything.
 
-        It ends, too, when it is `out_of_time`, which is asked after each moment.
+        It ends, too, when its time is up.
         """
         open_ = set(asked)
         with self._imagined:
@@ -155,9 +173,11 @@ class Simulation:
             simulated_s = self._bounds.horizon_s
             for number in count():
                 open_ -= self._starts.keys()
-                if not open_ or number == self._bounds.moments or out_of_time():
+                if not open_ or number == self._bounds.moments or allowed.over():
                     simulated_s = self._moment - self._begun
                     break
+                if allowed.hurried():
+                    self._hurry()
                 if not self._advance():
                     break
                 quiet = self._decide()
@@ -170,6 +190,7 @@ class Simulation:
             settled=settled,
             simulated_s=simulated_s,
             bases=self._bases,
+            left_out_s=self._left_out_s,
         )
 
     # --- time --------------------------------------------------------------------------------
@@ -214,7 +235,7 @@ class Simulation:
         if upcoming - self._begun > self._bounds.horizon_s:
             return False
         passed = upcoming - self._begun
-        until = upcoming + max(self._bounds.together_s, self._bounds.together * passed)
+        until = upcoming + max(self._bounds.together_s, self._together * passed)
         ends: list[float] = []
         while min(self._next_end_at(), self._future_arrivals.at) <= until:
             end = self._next_end_at()
@@ -253,11 +274,21 @@ class Simulation:
         arrival = self._future_arrivals.take()
         self._came += 1
         if self._came >= self._bounds.arrivals:
-            self._future_arrivals.at = math.inf
+            self._leave_out()
         key = f"{arrival.subject.namespace}/~{self._came}"
         self._imagined.fold(PODGROUP, shapes.group(key, arrival, now=self._now))
         self._subjects[key] = arrival.subject
         self._arrivals[key] = arrival
+
+    def _hurry(self) -> None:
+        """Go on with longer moments, and without more jobs to come."""
+        self._together = max(self._together, self._bounds.hurried)
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        if self._future_arrivals.at < math.inf:
+            self._left_out_s = self._now - self._begun
+            self._future_arrivals.at = math.inf
 
     # --- decisions ---------------------------------------------------------------------------
 

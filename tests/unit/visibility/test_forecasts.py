@@ -1,5 +1,8 @@
 """Forecasts of small clusters whose course can be told by hand."""
 
+from collections.abc import Iterable
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -7,9 +10,9 @@ from pumice.testing import Cluster
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.policy.parking_policy import ParkingPolicy
 from services.visibility.forecast import simulation
+from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import History, Subject
 from services.visibility.forecast.forecaster import Forecaster, forecast
-from services.visibility.forecast.shapes import Arrivals
 from services.visibility.forecast.simulation import Bounds, Rules, waiting
 from shared.api import keys, kinds
 from shared.api import time as times
@@ -266,24 +269,33 @@ def test_ends_that_count_as_one_moment_do_not_delay_a_line():
     assert found["j19"] == pytest.approx(2_000.0, rel=0.1)
 
 
-def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
-    def world_with(arrivals: Arrivals):
-        world = Cluster(CONF).node("n1", cpu="4").node("n2", cpu="4")
-        running(world, "first", 60, "n1")
-        running(world, "second", 90, "n2")
-        pending(world, "gang", 10, pods=2)
-        bounds = Bounds(moments=40)
-        return starts(asked(world, arrivals=arrivals, draws=3, bounds=bounds))["gang"]
-
-    arrivals = Arrivals()
-    source = Cluster(CONF)
-    for number in range(20):
-        lasting(source, f"small{number}", 40, at=f"{number:02}", minResources={"cpu": "4"})
+def small_jobs(ago_s: Iterable[float]) -> Arrivals:
+    """Return jobs of one pod for 40 s that came so many seconds ago."""
+    arrivals, source = Arrivals(), Cluster(CONF)
+    for number, before in enumerate(ago_s):
+        lasting(source, f"small{number}", 40, minResources={"cpu": "4"})
         source.pod(f"small{number}-0", f"small{number}", cpu="4")
-        arrivals.note(source.job(f"small{number}"), source.cluster_state.dimensions, NOW + number)
-    assert world_with(Arrivals()) == 90.0
-    late = world_with(arrivals)
+        arrivals.note(source.job(f"small{number}"), source.cluster_state.dimensions, NOW - before)
+    return arrivals
+
+
+def before_a_gang(arrivals: Arrivals) -> float | None:
+    """Return after how many seconds a gang starts that waits for two nodes."""
+    world = Cluster(CONF).node("n1", cpu="4").node("n2", cpu="4")
+    running(world, "first", 60, "n1")
+    running(world, "second", 90, "n2")
+    pending(world, "gang", 10, pods=2)
+    return starts(asked(world, arrivals=arrivals, draws=5, bounds=Bounds(moments=40)))["gang"]
+
+
+def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
+    assert before_a_gang(Arrivals()) == 90.0
+    late = before_a_gang(small_jobs(range(3_600, 0, -10)))
     assert late is None or late > 90.0
+
+
+def test_a_burst_of_seconds_is_not_expected_again_before_a_gang_starts():
+    assert before_a_gang(small_jobs([13.0 - 3.0 * number / 100 for number in range(100)])) == 90.0
 
 
 def test_few_arrivals_tell_nothing():
@@ -325,6 +337,47 @@ def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
     assert state_of(world) == before
     assert forecaster.estimate("ns/j1").median == NOW + 110.0
     assert forecaster.expected("ns/j2").unknown.startswith("not within 1m50s")
+
+
+def test_a_play_that_hurries_looks_as_far_and_says_which_jobs_it_leaves_out():
+    def line() -> Cluster:
+        world = Cluster(CONF).node("n1", cpu="4")
+        running(world, "first", 10, "n1")
+        for number in range(10):
+            pending(world, f"j{number}", 100, at=f"{number:02}")
+        return world
+
+    def found(*, hurries: bool):
+        world, arrivals = line(), small_jobs(range(3_600, 0, -4))
+        forecaster = Forecaster(
+            Rules(world.config, world.plugins), History(), arrivals=arrivals, draws=2
+        )
+        forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: True)
+        moments, hurry = count(), count()
+        forecaster.draw(
+            world.cluster_state,
+            now=NOW,
+            out_of_time=lambda: next(moments) == 40,
+            hurried=lambda: hurries and next(hurry) > 10,
+        )
+        return forecaster.expected("ns/j0"), forecaster.expected("ns/j9")
+
+    first, last = found(hurries=False)
+    assert (last.median, last.basis) == (None, "annotation")
+    first, last = found(hurries=True)
+    assert 910.0 <= times.parse(last.median) - NOW <= 1_100.0, "few came before it"
+    assert last.basis.startswith("annotation; without jobs that come after ")
+    assert first.basis == "annotation", "it starts before any job is left out"
+
+
+def test_a_look_ahead_that_has_taken_the_time_is_followed_by_a_play_the_next_time():
+    world = two_nodes()
+    pending(world, "a", 50)
+    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=1)
+    forecaster.draw(world.cluster_state, now=NOW, hurried=lambda: True)
+    assert forecaster.expected("ns/a") is None
+    forecaster.draw(world.cluster_state, now=NOW, hurried=lambda: True)
+    assert forecaster.estimate("ns/a").median == NOW + 100.0
 
 
 def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():

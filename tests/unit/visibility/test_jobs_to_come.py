@@ -1,5 +1,6 @@
 """Jobs to come as they are imagined: known from the cluster state, and from events."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import msgspec
@@ -9,7 +10,8 @@ import pytest
 from pumice.events import GangAdmitted
 from pumice.testing import Cluster
 from services.scheduler import messages
-from services.visibility.forecast.shapes import Arrival, Arrivals
+from services.visibility.forecast.arrivals import KEPT, Arrivals
+from services.visibility.forecast.shapes import Arrival
 from shared.api import keys, kinds
 from shared.api import time as times
 from tests.support.facts import named
@@ -88,25 +90,124 @@ def test_events_on_admissions_tell_of_the_same_jobs_to_come_as_the_cluster_state
     assert any(later > at for (at, _), (later, _) in pairwise(found))
 
 
-def test_many_at_once_and_none_since_are_no_sign_of_as_many_each_moment():
+def come(arrivals: Arrivals, times_s: Iterable[float], name: str = "x") -> Arrivals:
+    """Note jobs that came so many seconds before `NOW`."""
     cluster = world()
-    jobs_come(cluster, 20)
-    arrivals = noted(cluster)
+    comes(cluster, 0)
+    (event,) = told(cluster)
+    for number, ago_s in enumerate(times_s):
+        uid = f"{name}-{number:05}"
+        created = f"{times.format_seconds(NOW - ago_s)}"
+        arrivals.learn(msgspec.structs.replace(event, uid=uid, created=created))
+    return arrivals
 
-    def come_within(quiet_s: float, within_s: float) -> float:
-        """Return how many jobs come in a time, as the mean of many plays."""
-        now = times.parse("2026-01-01T00:00:19Z") + quiet_s
-        coming = [arrivals.future(now, np.random.default_rng(seed).random) for seed in range(100)]
-        counts = []
-        for each in coming:
-            counts.append(0)
-            while each.at <= now + within_s:
-                each.take()
-                counts[-1] += 1
-        return sum(counts) / len(counts)
 
-    assert come_within(0.0, 600.0) == pytest.approx(600.0 * 20 / 19, rel=0.1)
-    assert come_within(600.0, 6_190.0) == pytest.approx(200, rel=0.1), "20 in 619 s, and so on"
+def come_within(
+    arrivals: Arrivals, ahead_s: float, *, after_s: float = 0.0, now: float = NOW, plays: int = 100
+) -> float:
+    """Return how many jobs come in a time, as the mean of many plays."""
+    count = 0
+    for seed in range(plays):
+        coming = arrivals.future(now, np.random.default_rng(seed).random)
+        while coming.at <= now + ahead_s:
+            count += coming.at > now + after_s
+            coming.take()
+    return count / plays
+
+
+def burst(number: int, *, ago_s: float = 0.0) -> list[float]:
+    """Return when jobs came that all came within three seconds, in seconds ago."""
+    return [ago_s + 3.0 - 3 * place // number for place in range(number)]
+
+
+def test_a_burst_of_seconds_is_no_sign_of_as_many_each_second():
+    arrivals = come(Arrivals(), burst(100))
+
+    def within_an_hour(later_s: float) -> float:
+        return come_within(arrivals, 3_600.0, now=NOW + later_s, plays=200)
+
+    assert within_an_hour(10.0) == pytest.approx(100.0, rel=0.3)
+    assert within_an_hour(4 * 3_600.0) == pytest.approx(25.0, rel=0.4), "100 in four hours"
+    assert come_within(arrivals, 180.0, now=NOW + 10.0) < 20.0
+
+
+def test_a_burst_that_still_goes_on_may_go_on_for_a_few_jobs_more():
+    arrivals = come(Arrivals(), burst(100))
+    assert 5.0 < come_within(arrivals, 10.0) < 20.0
+
+
+def test_jobs_of_a_burst_follow_each_other_again_where_one_has_come_now():
+    pairs = [at + 2.0 * second for at in range(72_000, 0, -1_800) for second in (1, 0)]
+    arrivals = come(Arrivals(), pairs)
+    assert come_within(arrivals, 5.0, now=NOW - 1_800.0, plays=200) == pytest.approx(0.5, rel=0.2)
+    assert come_within(arrivals, 5.0, now=NOW - 1_700.0, plays=200) < 0.1
+
+
+def test_jobs_that_come_steadily_go_on_to_come_as_many():
+    arrivals = come(Arrivals(), np.arange(7_200.0, 0.0, -20.0))
+    assert come_within(arrivals, 600.0) == pytest.approx(30.0, rel=0.1)
+
+
+def test_jobs_of_hours_tell_how_many_come_where_the_latest_are_all_of_one_burst():
+    arrivals = come(Arrivals(), [*np.arange(86_400.0, 700.0, -720.0), *burst(400)])
+    reach_h = 63 / 5  # the burst, and 63 minutes before in which one job came each
+    found = come_within(arrivals, reach_h * 3_600.0, now=NOW + 10.0)
+    assert found == pytest.approx(63 + 400, rel=0.3)
+
+
+def test_what_was_seen_of_a_time_without_jobs_counts():
+    arrivals = Arrivals()
+    arrivals.review(world().cluster_state, NOW - 10 * 3_600.0)
+    come(arrivals, burst(100))
+    found = come_within(arrivals, 10 * 3_600.0, now=NOW + 10.0)
+    assert found == pytest.approx(100.0, rel=0.3)
+
+
+def test_more_is_counted_the_farther_one_looks():
+    arrivals = come(Arrivals(), [12 * 3_600.0, *np.arange(4_800.0, 0.0, -12.0)])
+    assert come_within(arrivals, 3_600.0) == pytest.approx(300.0, rel=0.1)
+    half_days = (12 * 3_600.0, 24 * 3_600.0)
+    found = come_within(arrivals, half_days[1], after_s=half_days[0], plays=20)
+    assert found == pytest.approx(401.0, rel=0.3), "as many in twelve hours as came in them"
+
+
+def test_a_burst_of_thousands_takes_little_room_and_keeps_what_was_before():
+    steady, many = np.arange(86_400.0, 700.0, -720.0), 3_000
+    arrivals = come(come(Arrivals(), steady, "steady"), burst(many), "burst")
+    assert len(arrivals) == many + len(steady)
+    assert arrivals.stretches <= KEPT
+    coming = arrivals.future(NOW, np.random.default_rng(3).random)
+    before = set()
+    while coming.at < NOW + 7 * 86_400.0:
+        before.add(coming.take().at)
+    assert len([at for at in before if at < NOW - 60.0]) > 50
+    found = come_within(arrivals, 63 * 720.0, now=NOW + 10.0, plays=40)
+    assert found == pytest.approx(63 + many, rel=0.5)
+
+
+def test_jobs_that_are_kept_together_come_as_evenly_as_they_came():
+    arrivals = come(Arrivals(recent=16, kept=64), np.arange(7_200.0, 0.0, -2.0))
+    assert (len(arrivals), arrivals.stretches <= 64) == (3_600, True)
+    coming = arrivals.future(NOW, np.random.default_rng(1).random)
+    in_minutes = [0] * 60
+    while coming.at < NOW + 3_600.0:
+        in_minutes[int((coming.at - NOW) // 60)] += 1
+        coming.take()
+    assert sum(in_minutes) == pytest.approx(1_800, rel=0.1)
+    assert sorted(in_minutes)[6] >= 15, "nine minutes of ten have half of their jobs at least"
+
+
+def test_a_job_of_which_the_state_told_long_ago_is_not_counted_again():
+    arrivals = come(Arrivals(uids=10), np.arange(3_600.0, 0.0, -60.0))
+    come(arrivals, np.arange(3_600.0, 900.0, -60.0))
+    assert len(arrivals) == 60
+
+
+def test_jobs_of_longer_ago_than_a_simulation_looks_are_forgotten():
+    arrivals = Arrivals(recent=16, kept=32)
+    come(arrivals, np.arange(20 * 86_400.0, 10 * 86_400.0, -86_400.0), "old")
+    come(arrivals, np.arange(3_600.0, 0.0, -120.0), "new")
+    assert len(arrivals) == 30
 
 
 @pytest.mark.parametrize("events_first", [True, False])
@@ -149,16 +250,17 @@ def test_a_job_that_is_admitted_again_came_once():
     assert len(arrivals) == 10
 
 
-def test_the_latest_jobs_are_kept_in_whatever_order_they_are_told():
+def test_the_latest_jobs_are_kept_one_by_one_in_whatever_order_they_are_told():
     cluster = world()
     jobs_come(cluster, 20)
     events = told(cluster)
-    arrivals = Arrivals(recent=9)
+    arrivals = Arrivals(recent=9, kept=12)
     for event in [*events[10:], *events[:10]]:
         arrivals.learn(event)
-    assert len(arrivals) == 9
-    expected = {times.parse(f"2026-01-01T00:00:{number}Z") for number in range(11, 20)}
-    assert {arrival.at for _, arrival in imagined(arrivals, 200)} <= expected
+    assert len(arrivals) == 20
+    assert arrivals.stretches <= 12
+    latest = {times.parse(f"2026-01-01T00:00:{number}Z") for number in range(11, 20)}
+    assert {arrival.at for _, arrival in imagined(arrivals, 400)} >= latest
 
 
 @pytest.mark.parametrize(
