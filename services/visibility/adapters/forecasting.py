@@ -1,12 +1,14 @@
 """Forecasts of starts: learns from the events, and simulates between the questions; a part.
 
-A simulation takes the replica's thread, as questions do: it hurries after half of `SIMULATION_S`,
-and ends after them; the thread rests from simulations for several times as long as each took.
+A simulation takes the replica's thread, as questions do: it ends after `SIMULATION_S`, and hurries
+once it has used half as much CPU; the thread rests from simulations for several times as long as
+each took.
 Events are gathered here and taken in there, so that nothing is read and changed at once. The events
 of a week, which come at the start, are taken in between the questions: each turn ends after
 `LEARN_S`, and the thread then rests as long.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
@@ -176,15 +178,19 @@ class Forecasting:
         *,
         ends: float,
     ) -> None:
-        """Run a simulation until a time of the clock; half of it is for jobs to come as well."""
+        """Run a simulation until a time of the clock; half of it is for jobs to come as well.
+
+        The half is one of CPU time: processors that are busy with something else make no
+        simulation coarser.
+        """
         clock = self._clock.monotonic
-        hurried = (clock() + ends) / 2.0
+        hurried = time.thread_time() + (ends - clock()) / 2.0
         forecaster.draw(
             state,
             now=now,
             asked=keys,
             out_of_time=lambda: clock() >= ends,
-            hurried=lambda: clock() >= hurried,
+            hurried=lambda: time.thread_time() >= hurried,
         )
 
     def _rules(self) -> Rules:
