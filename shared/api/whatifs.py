@@ -54,6 +54,12 @@ class WhatIfSpec(View, frozen=True, kw_only=True):
     add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
     drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
 
+    @property
+    def changes_cluster(self) -> bool:
+        """Return whether queues or nodes are other ones than there are."""
+        queues = self.queue is not None or self.change_queue is not None
+        return bool(queues or self.add_nodes or self.drain_nodes)
+
 
 class WhatIf(View, frozen=True, kw_only=True):
     """A question (`spec`) and its answer (`status`); create only, like a SubjectAccessReview."""

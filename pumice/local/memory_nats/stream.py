@@ -137,7 +137,7 @@ class MemoryStream:
         limit = self.config["max_bytes"]
         if limit >= 0:
             freed = sum(self._messages[sequence].size for sequence in replaced)
-            if self.config["discard"] == "new" and self.bytes - freed + size >= limit:
+            if self._is_beyond_limit(self.bytes - freed + size):
                 return Refusal(503, 10077, "maximum bytes exceeded")
             self._make_room(limit - size)
         for sequence in replaced:
@@ -185,7 +185,6 @@ class MemoryStream:
         written: set[str] = set()
         ids: set[str] = set()
         used = self.bytes
-        is_bounded = self.config["max_bytes"] >= 0 and self.config["discard"] == "new"
         for staged in batch:
             headers = staged.headers
             if EXPECTED in headers and headers.get(EXPECTED_OF, staged.subject) in written:
@@ -201,7 +200,7 @@ class MemoryStream:
             if staged.subject not in written:
                 replaced = self._replaced(staged.subject, rollup=ROLLUP in headers)
                 used -= sum(self._messages[sequence].size for sequence in replaced)
-            if is_bounded and used >= self.config["max_bytes"]:
+            if self._is_beyond_limit(used):
                 return Refusal(503, 10077, "maximum bytes exceeded")
             written.add(staged.subject)
         answers = []
@@ -210,6 +209,12 @@ class MemoryStream:
             assert isinstance(answer, Accepted), f"a batch was checked and {answer} came"
             answers.append(answer)
         return answers
+
+    def _is_beyond_limit(self, used: int) -> bool:
+        """Tell whether a stream that discards new messages takes none that makes it so large."""
+        limit: int = self.config["max_bytes"]
+        discard: str = self.config["discard"]
+        return discard == "new" and 0 <= limit <= used
 
     def remove(self, sequence: int) -> bool:
         """Remove a message; tell whether it was there."""

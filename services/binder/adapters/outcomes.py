@@ -213,14 +213,17 @@ class Finished:
         except ValueError as error:
             self._log.warning("outcome_unreadable", reason=str(error))
             return
-        self._intents[summary.intent] = None
-        if len(self._intents) > _REMEMBERED:
-            del self._intents[next(iter(self._intents))]
+        _remember(self._intents, summary.intent, most=_REMEMBERED)
         for item in summary.items:
             if item.result in _ENDED:
                 self._note_pod(item.uid)
 
     def _note_pod(self, uid: str) -> None:
-        self._pods[uid] = None
-        if len(self._pods) > _PODS_REMEMBERED:
-            del self._pods[next(iter(self._pods))]
+        _remember(self._pods, uid, most=_PODS_REMEMBERED)
+
+
+def _remember(known: dict[str, None], name: str, *, most: int) -> None:
+    """Add a name, and forget the oldest one where they are more than `most`."""
+    known[name] = None
+    if len(known) > most:
+        del known[next(iter(known))]

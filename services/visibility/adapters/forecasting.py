@@ -2,10 +2,9 @@
 
 A simulation takes the replica's thread, as questions do: it ends after `SIMULATION_S`, and hurries
 once it has used half as much CPU; the thread rests from simulations for several times as long as
-each took.
-Events are gathered here and taken in there, so that nothing is read and changed at once. The events
-of a week, which come at the start, are taken in between the questions: each turn ends after
-`LEARN_S`, and the thread then rests as long.
+each took. Events are gathered here and taken in there, so that nothing is read and changed at once.
+The events of a week, which come at the start, are taken in between the questions: each turn ends
+after `LEARN_S`, and the thread then rests as long.
 """
 
 import time

@@ -32,7 +32,7 @@ from shared.api.visibility import (
     Timeline,
     WhatIfStatus,
 )
-from shared.api.whatifs import WhatIf, WhatIfSpec
+from shared.api.whatifs import WhatIf
 from shared.runtime.clock import Clock
 
 Objects = Sequence[View]
@@ -89,9 +89,9 @@ class Sources:
         _check_namespace(question.metadata, namespace, field="metadata.namespace")
         if spec.job is not None:
             _check_namespace(spec.job.metadata, namespace, field="spec.job.metadata.namespace")
-        elif not _is_of_cluster(spec):
+        elif not spec.changes_cluster:
             raise invalid("WhatIf", "spec", "imagine at least a job, a queue or nodes")
-        if _is_of_cluster(spec):
+        if spec.changes_cluster:
             await self._authorization.check(user, IMAGINE_CLUSTER)
         warnings = _unknown(raw, target)
         status = await self._answers.what_if(namespace, spec)
@@ -144,11 +144,6 @@ def _named(objects: Listed, name: str, *, plural: str) -> View:
         if obj.metadata.name == name:
             return obj
     raise not_found(plural, name)
-
-
-def _is_of_cluster(spec: WhatIfSpec) -> bool:
-    queues = spec.queue is not None or spec.change_queue is not None
-    return bool(queues or spec.add_nodes or spec.drain_nodes)
 
 
 def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> None:

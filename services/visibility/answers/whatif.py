@@ -117,8 +117,7 @@ def what_if(
 
 def check(spec: WhatIfSpec, replica: Replica) -> None:
     """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
-    queues = spec.queue is not None or spec.change_queue is not None
-    if spec.job is None and not (queues or spec.add_nodes or spec.drain_nodes):
+    if spec.job is None and not spec.changes_cluster:
         raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
     if spec.queue is not None and spec.change_queue is not None:
         raise BadQuestion(

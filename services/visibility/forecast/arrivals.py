@@ -107,7 +107,6 @@ class Arrivals:
         self._uids_most = uids
         self._stretches: list[Stretch] = []
         """In the order of their times."""
-        self._count = 0
         self._uids: dict[str, float] = {}
         """Of the jobs that were noted last → when they came."""
         self._closed_at = -math.inf
@@ -118,7 +117,7 @@ class Arrivals:
 
     def __len__(self) -> int:
         """Return how many jobs are remembered."""
-        return self._count
+        return sum(stretch.number for stretch in self._stretches)
 
     @property
     def stretches(self) -> int:
@@ -162,7 +161,6 @@ class Arrivals:
         if came.at <= self._closed_at:
             return
         insort(self._stretches, Stretch(came.at, came.at, 1, (came,)), key=_ORDER)
-        self._count += 1
         self._uids[came.uid] = came.at
         if len(self._uids) > self._uids_most:
             self._closed_at = max(self._closed_at, self._uids.pop(next(iter(self._uids))))
@@ -177,7 +175,6 @@ class Arrivals:
         if len(kept) < len(old):
             self._since = max(stretch.last for stretch in old if stretch.last <= newest - _MOST_S)
         self._stretches = _joined(kept, len(old) // 3, newest) + recent
-        self._count = sum(stretch.number for stretch in self._stretches)
 
     def future(self, now: float, uniform: Uniform) -> "FutureArrivals":
         """Return a source of jobs to come."""
