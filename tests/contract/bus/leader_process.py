@@ -11,7 +11,7 @@ from functools import partial
 import structlog
 
 from shared.bus.leader import Fence, Leadership, Term
-from shared.bus.lease import Lease
+from shared.bus.lease import Lease, Timing
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
@@ -27,7 +27,14 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def leadership(bus: NatsBus, name: str, on_change=lambda _: None, *, present=False) -> Leadership:
+def leadership(
+    bus: NatsBus,
+    name: str,
+    on_change=lambda _: None,
+    *,
+    present=False,
+    timing: Timing | None = None,
+) -> Leadership:
     """`present` says that the bus listens on the presence subject of `name`."""
     subjects = Subjects(cluster="local")
     declared = streams("local")
@@ -38,6 +45,7 @@ def leadership(bus: NatsBus, name: str, on_change=lambda _: None, *, present=Fal
         subject=subjects.lease(LEASE),
         holder=name,
         clock=clock,
+        timing=timing,
         presence=partial(subjects.presence, LEASE) if present else None,
     )
     return Leadership(

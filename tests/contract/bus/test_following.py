@@ -24,7 +24,7 @@ async def test_the_last_of_each_subject_comes_first_then_what_is_new(bus, declar
         await reader.has(1, CaughtUp)
         assert [int(p) for p in reader.payloads] == list(range(20, 30))
         await fill(bus, stream, lambda i: subjects.state("pods", "ns/p3"), 1, first=99)
-        await reader.until_seen(b"99", deadline_s=1)
+        await reader.until_seen(b"99")
         assert reader.shape == ["Started", "Batch", "CaughtUp", "Batch"]
         started = reader.of(Started)[0]
         assert (started.last_seq, started.resumed) == (30, False)
@@ -42,7 +42,7 @@ async def test_only_the_wanted_subjects_come(bus, declared, subjects):
 
 async def test_an_empty_stream_is_caught_up_at_once(bus, declared, subjects):
     async with Reader(bus.follow(declared.state.name, [subjects.everything])) as reader:
-        await reader.has(1, CaughtUp, deadline_s=2)
+        await reader.has(1, CaughtUp)
         assert reader.shape == ["Started", "CaughtUp"]
 
 

@@ -22,6 +22,10 @@ from tests.contract.bus.conftest import Status, only_nats
 from tests.support.wait import until, within
 
 SHORT = Timing(renew_s=0.2, stop_s=0.8, takeover_s=1.2)
+PATIENT = Timing(takeover_s=600.0)
+"""For a candidate that must not have waited until the lease ran out."""
+AT_ONCE_S = 20.0
+"""Long for a busy machine, and nothing beside `PATIENT`."""
 PROGRAM = Path(leader_process.__file__)
 
 
@@ -60,12 +64,12 @@ async def test_one_candidate_gets_the_lease_and_keeps_it(bus, open_bus, lease):
 
 
 async def test_a_released_lease_is_taken_at_once(bus, open_bus, lease):
-    holder, candidate = lease(bus, "a"), lease(await open_bus(), "b")
+    holder, candidate = lease(bus, "a"), lease(await open_bus(), "b", timing=PATIENT)
     await holder.acquire()
     waiting = asyncio.create_task(candidate.acquire())
     await asyncio.sleep(0.3)
     await holder.release()
-    async with within(0.5):
+    async with within(AT_ONCE_S):
         await waiting
     assert candidate.valid
     assert not holder.valid
@@ -77,7 +81,7 @@ async def test_a_lease_is_taken_when_its_time_has_run_out(bus, open_bus, lease):
     await holder.acquire()
     waiting = asyncio.create_task(candidate.acquire())
     began = time.monotonic()
-    async with within(1.7):
+    async with within(AT_ONCE_S):
         await waiting
     assert time.monotonic() - began > 1.1
     with pytest.raises(LeaseLost):
@@ -91,8 +95,8 @@ async def test_a_holder_stops_itself_when_no_renewal_is_answered(bus, lease, ser
     await asyncio.sleep(0.5)
     await server.freeze()
     try:
-        async with within(0.9):
-            with pytest.raises(LeaseLost):
+        async with within(3.0):
+            with pytest.raises(LeaseLost, match="no answer to a renewal in time"):
                 await keeping
         assert not holder.valid
     finally:
@@ -149,14 +153,14 @@ def present(lease, subjects):
 async def test_a_holder_without_a_connection_is_followed_long_before_its_time_runs_out(
     beside, present, start_bus
 ):
-    holder, candidate = present(await beside("a"), "a"), present(await beside("b"), "b")
+    holder = present(await beside("a"), "a")
+    candidate = present(await beside("b"), "b", timing=PATIENT)
     await holder.acquire()
     waiting = asyncio.create_task(candidate.acquire())
     await asyncio.sleep(0.5)
     assert not waiting.done()
     start_bus.tasks[-2].cancel()
-    assert holder.timing.stop_s > 1.0
-    async with within(1.0):
+    async with within(AT_ONCE_S):
         assert await waiting == "a"
 
 
@@ -271,10 +275,10 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
 
     successor = leader_process.leadership(own, "successor", present=True)
     leading = asyncio.create_task(successor.run(lead))
-    async with within(4.5):
+    async with within(AT_ONCE_S):
         begun = await term
     program.signal(signal.SIGCONT)
-    await until(lambda: "ended" in program.lines, deadline_s=3, describe="the zombie to stop")
+    await until(lambda: "ended" in program.lines, describe="the zombie to stop")
     mark = begun.token(stream).sequence
     await asyncio.sleep(0.3)
     messages = await bus.snapshot(stream, [subjects.state("pods", "ns/successor-1")])
@@ -288,7 +292,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
 
 
 @only_nats
-async def test_a_killed_leader_is_followed_within_a_second(program, bus, beside):
+async def test_a_killed_leader_is_followed_at_once(program, bus, beside):
     own = await beside("successor")
     await until(lambda: program.lines, describe="the first leader")
     began = asyncio.Event()
@@ -297,11 +301,11 @@ async def test_a_killed_leader_is_followed_within_a_second(program, bus, beside)
         began.set()
         await asyncio.Event().wait()
 
-    successor = leader_process.leadership(own, "successor", present=True)
+    successor = leader_process.leadership(own, "successor", present=True, timing=PATIENT)
     leading = asyncio.create_task(successor.run(lead))
     await asyncio.sleep(0.5)
     program.signal(signal.SIGKILL)
-    async with within(1.0):
+    async with within(AT_ONCE_S):
         await began.wait()
     await ended(leading)
 
@@ -338,10 +342,11 @@ async def test_a_leader_that_ends_in_order_hands_over_at_once(bus, open_bus):
         began.set()
         await asyncio.Event().wait()
 
-    second = asyncio.create_task(leader_process.leadership(await open_bus(), "b").run(lead))
+    successor = leader_process.leadership(await open_bus(), "b", timing=PATIENT)
+    second = asyncio.create_task(successor.run(lead))
     await asyncio.sleep(0.3)
     await ended(first)
-    async with within(0.6):
+    async with within(AT_ONCE_S):
         await began.wait()
     assert changes[-1] is None
     await ended(second)
@@ -361,13 +366,12 @@ async def test_a_process_whose_parts_all_end_at_once_still_hands_over(bus, open_
         began.set()
         await asyncio.Event().wait()
 
-    second = asyncio.create_task(leader_process.leadership(bus, "b").run(lead))
+    second = asyncio.create_task(leader_process.leadership(bus, "b", timing=PATIENT).run(lead))
     await asyncio.sleep(0.3)
     bus_of_ending.cancel()
     first.cancel()
-    async with within(1.0):
-        async with within(0.6):
-            await began.wait()
+    async with within(AT_ONCE_S):
+        await began.wait()
         await asyncio.wait([bus_of_ending, first])
     await ended(second)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 import structlog
 
+from shared.bus import members
 from shared.bus.lease import Lease
 from shared.bus.members import Members
 from shared.bus.partitions import Partitions
@@ -94,7 +95,7 @@ async def test_partitions_are_spread_evenly_and_move_when_members_come_and_go(pr
     await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="an even spread")
     assert one.working | two.working == set(range(PARTS))
     await one.stop()
-    await until(lambda: len(two.working) == PARTS, deadline_s=5, describe="all of them back")
+    await until(lambda: len(two.working) == PARTS, describe="all of them back")
     await two.stop()
 
 
@@ -109,7 +110,7 @@ async def test_a_lease_that_ran_out_is_a_death_though_its_member_is_still_announ
         lease.release = asyncio.Event().wait  # a process that hangs gives nothing back
     one.tasks[1].cancel()
     Process.busy.clear()
-    await until(lambda: len(two.working) == PARTS, deadline_s=8, describe="all at the living")
+    await until(lambda: len(two.working) == PARTS, describe="all at the living")
     await two.stop()
     one.tasks[0].cancel()
 
@@ -124,7 +125,7 @@ async def test_a_dead_members_partitions_move_to_the_living(process, open_bus):
     for task in one.tasks:
         task.cancel()
     Process.busy.clear()
-    await until(lambda: len(two.working) == PARTS, deadline_s=8, describe="all at the living")
+    await until(lambda: len(two.working) == PARTS, describe="all at the living")
     await two.stop()
 
 
@@ -145,14 +146,16 @@ async def test_what_a_member_announced_before_its_death_does_not_make_it_alive_a
     assert [m.instance for m in one.members.live()] == ["a"]
 
 
-async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open_bus):
+async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open_bus, monkeypatch):
+    monkeypatch.setattr(members, "SILENT_S", 600.0)
+    monkeypatch.setattr(members, "TTL_S", 600)
     one, two = process("a"), process("b", await open_bus())
     running = [asyncio.create_task(p.members.run()) for p in (one, two)]
     await until(lambda: len(one.members.live("controller")) == 2, describe="both members")
     assert [m.instance for m in one.members.live()] == ["a", "b"]
     assert one.members.live("scheduler") == []
     running[1].cancel()
-    await until(lambda: len(one.members.live()) == 1, deadline_s=3, describe="the good-bye")
+    await until(lambda: len(one.members.live()) == 1, describe="the good-bye")
     running[0].cancel()
 
 

@@ -58,7 +58,7 @@ async def test_what_is_not_answered_comes_again_to_another(bus, open_bus, declar
         await silent.has(3, NatsDelivery)
     other = await open_bus()
     async with Reader(other.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
-        again = await reader.has(3, NatsDelivery, deadline_s=3)
+        again = await reader.has(3, NatsDelivery)
         assert [d.attempt for d in again] == [2, 2, 2]
         await empty(bus, stream)
 
@@ -81,7 +81,7 @@ async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
         await taken.ack()
     other = await open_bus()
     async with Reader(other.pull(spec).deliveries(), each=acknowledge) as reader:
-        await reader.has(7, NatsDelivery, deadline_s=2)
+        await reader.has(7, NatsDelivery)
         await empty(bus, stream)
 
 
@@ -118,7 +118,7 @@ async def test_a_message_delivered_too_often_is_marked_and_can_be_set_aside(
     spec = await quick(bus, max_deliver=2)
     await fill(bus, stream, lambda _: subjects.command(0), 1)
     async with Reader(bus.pull(spec).deliveries()) as reader:
-        deliveries = await reader.has(3, NatsDelivery, deadline_s=5)
+        deliveries = await reader.has(3, NatsDelivery)
         assert [d.exhausted for d in deliveries[:3]] == [False, False, True]
         await deliveries[2].term("cannot be read")
         await empty(bus, stream)
@@ -156,7 +156,7 @@ async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subj
             await server.restart(kill=True)
             publisher = bus.publisher(stream)
             await publisher.publish(subjects.command(0), b"%d" % number, msg_id=f"n{number}")
-            await reader.has(number + 1, NatsDelivery, deadline_s=2)
+            await reader.has(number + 1, NatsDelivery)
         assert [s.resumed for s in reader.of(Started)] == [False, True, True]
 
 
