@@ -135,7 +135,7 @@ class Hand:
             }
             return len(seen) == count
 
-        await until(probe, deadline_s=15, describe=lambda: self._told(f"{count} pods", list(seen)))
+        await until(probe, describe=lambda: self._told(f"{count} pods", list(seen)))
         return seen
 
     async def wait_job(
@@ -154,7 +154,7 @@ class Hand:
         def told() -> str:
             return self._told(f"job {name}", seen.get("status"))
 
-        await until(probe, deadline_s=15, describe=told)
+        await until(probe, describe=told)
         return seen
 
     def _told(self, what: str, seen: object) -> str:

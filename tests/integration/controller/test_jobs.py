@@ -1,5 +1,6 @@
 """Jobs on a real API server, with the cache and the controller as processes."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -191,24 +192,30 @@ async def test_a_malformed_job_is_named_and_disturbs_nobody(
 
 
 async def test_a_burst_of_jobs_is_made_at_the_servers_pace(controller: Service, hand: Hand) -> None:
-    async def none_leaves() -> bool:
-        spaces = await hand.api.items("namespaces")
-        return all("deletionTimestamp" not in space["metadata"] for space in spaces)
-
-    await until(none_leaves, deadline_s=60, describe="earlier tests leave nothing to write about")
-
-    async def writes() -> dict[str, float]:
-        name = "pumice_controller_writes_total"
-        labels = ('kind="pods",verb="create"', 'kind="pods",verb="patch"', 'kind="jobs"')
-        return {label: await controller.metric(name, label) for label in labels}
-
-    before = await writes()
+    empty = await hand.api.get("pods", hand.namespace)
+    since = empty["metadata"]["resourceVersion"]
     for number in range(4):
         await hand.submit(job(f"burst-{number}", task("a", 50)))
     await hand.wait_pods(200)
-    created, patched, jobs = (n - before[label] for label, n in (await writes()).items())
-    assert (created, patched) == (200, 0), "no pod is written twice"
-    assert jobs < 4 * 8, "no status for every pod"
+    pods = await changes(hand, "pods", since)
+    assert pods == {"ADDED": 200}, "no pod is written twice"
+    jobs = await changes(hand, "jobs", since)
+    assert jobs["ADDED"] == 4
+    assert jobs["MODIFIED"] < 4 * 8, "no status for every pod"
+
+
+async def changes(hand: Hand, plural: str, since: str) -> Counter[str]:
+    """Count the changes of objects by their kind until what there is now."""
+    missing = {
+        item["metadata"]["resourceVersion"] for item in await hand.api.items(plural, hand.namespace)
+    }
+    found: Counter[str] = Counter()
+    async for event in hand.api.follow(plural, hand.namespace, since):
+        found[event["type"]] += 1
+        missing.discard(event["object"]["metadata"]["resourceVersion"])
+        if not missing:
+            break
+    return found
 
 
 async def test_a_pod_that_has_succeeded_is_not_made_again_when_its_node_takes_it_away(
