@@ -18,8 +18,8 @@ from benchmarks.engine.clusters import BLOCK_MILLI, fact
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
 from services.visibility.adapters.answering import ANSWER_S
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, survey
 from services.visibility.answers.whatif import what_if
 from shared.api.whatifs import WhatIfSpec
@@ -91,19 +91,19 @@ def questions() -> dict[str, WhatIfSpec]:
     }
 
 
-def ask(replica: Replica, policy: Policy, spec: WhatIfSpec) -> None:
+def ask(mirror: ClusterMirror, policy: Policy, spec: WhatIfSpec) -> None:
     """Answer a what-if."""
-    what_if(replica, policy, spec, namespace="ns", now=NOW)
+    what_if(mirror, policy, spec, namespace="ns", now=NOW)
 
 
-def tell(replica: Replica, policy: Policy, name: str) -> None:
+def tell(mirror: ClusterMirror, policy: Policy, name: str) -> None:
     """Explain a job that waits, its survey included."""
-    why = survey(replica.state, policy, now=NOW).explanations.get(f"ns/{name}")
-    subject = subject_of(replica, "ns", name)
+    why = survey(mirror.state, policy, now=NOW).explanations.get(f"ns/{name}")
+    subject = subject_of(mirror, "ns", name)
     assert subject is not None, f"{name} waits"
     begun = time.monotonic()
     explain(
-        replica,
+        mirror,
         policy,
         subject,
         why,
@@ -121,21 +121,21 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--configuration", choices=sorted(CONFIGURATIONS), default="default")
     given = parser.parse_args(argv)
     policy = Policy(config=configure(CONFIGURATIONS[given.configuration]))
-    replica = Replica()
+    mirror = ClusterMirror()
     tune_garbage_collector()
     begun = time.process_time()
     for payload in facts(given.nodes, given.pods, given.waiting):
-        replica.fold([codec.decode_fact(payload)])
+        mirror.fold([codec.decode_fact(payload)])
     print(f"fold everything      {1e3 * (time.process_time() - begun):>10.1f} ms")
-    found = survey(replica.state, policy, now=NOW)
+    found = survey(mirror.state, policy, now=NOW)
     print(f"waiting jobs told of {len(found.pending):>10}")
-    took = timed(lambda: survey(replica.state, policy, now=NOW))
+    took = timed(lambda: survey(mirror.state, policy, now=NOW))
     print(f"survey               {took:>10.1f} ms")
     for name, spec in questions().items():
-        took = timed(lambda spec=spec: ask(replica, policy, spec), times=1)
+        took = timed(lambda spec=spec: ask(mirror, policy, spec), times=1)
         print(f"{name:<21}{took:>10.1f} ms")
     for name in ("wait-0", "wait-1"):
-        took = timed(lambda name=name: tell(replica, policy, name), times=1)
+        took = timed(lambda name=name: tell(mirror, policy, name), times=1)
         print(f"explain {name:<13}{took:>10.1f} ms")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"resident, at most    {peak:>10.1f} MiB")

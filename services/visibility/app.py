@@ -22,13 +22,13 @@ from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory
 from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.live import Live
+from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.adapters.registration import Address, Registration
-from services.visibility.adapters.replica_owner import ReplicaOwner
 from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.pending import Decisions
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.api.users import RequestHeaders
 from services.visibility.interface import Answers, LiveAnswers
@@ -99,8 +99,8 @@ def answering(
 
 def following_parts(
     settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
-) -> tuple[Answering, ReplicaOwner, Sequence[Part]]:
-    """Return answers from a replica, its owner, and what follows the bus for it."""
+) -> tuple[Answering, MirrorOwner, Sequence[Part]]:
+    """Return answers from a mirror, its owner, and what follows the bus for it."""
     return _Following(settings, context, bus, on_bus).parts()
 
 
@@ -130,7 +130,7 @@ class _Following:
         self._sharding = Sharding(
             mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )
-        self._replica = Replica(
+        self._mirror = ClusterMirror(
             scheduler_names=settings.scheduler_name,
             plugins=self._plugins,
             queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
@@ -139,16 +139,16 @@ class _Following:
             node_labels=node_labels(settings.node_selector),
         )
 
-    def parts(self) -> tuple[Answering, ReplicaOwner, Sequence[Part]]:
-        """Return answers, the replica's owner, and everything that has to run."""
+    def parts(self) -> tuple[Answering, MirrorOwner, Sequence[Part]]:
+        """Return answers, the mirror's owner, and everything that has to run."""
         clock, log, events = self._context.clock, self._context.log, self._streams.events
         state, outcomes = self._state(), self._outcomes()
-        owner = ReplicaOwner(
-            self._replica,
+        owner = MirrorOwner(
+            self._mirror,
             inbox=self._inbox,
             state=state,
             pace=self._pace,
-            executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="replica"),
+            executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="mirror"),
             contain=self._contain(),
             clock=clock,
             log=log,
@@ -187,7 +187,7 @@ class _Following:
     def _state(self) -> StateFeed:
         clock, log = self._context.clock, self._context.log
         return StateFeed(
-            self._on_bus.state(self._replica.kinds, pace=self._pace),
+            self._on_bus.state(self._mirror.kinds, pace=self._pace),
             self._inbox,
             tenure=Tenure(SCHEDULING, required=False, clock=clock, log=log),
             gate=self._context.readiness.gate("state"),

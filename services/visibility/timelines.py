@@ -1,6 +1,6 @@
 """Lives of jobs: the tree of `pumice.trace` as entries in their order. Pure.
 
-The tree is made from events, which have exact times, and from what the replica knows of the job's
+The tree is made from events, which have exact times, and from what the mirror knows of the job's
 group and pods, with times in whole seconds.
 """
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pumice.events import CloudEvent
 from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.api import time as times
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
@@ -30,7 +30,7 @@ _OF_A_POD: Final = {"waits for a node": "Waits", "is bound": "Bound", "runs": "R
 
 
 class Known(Objects, frozen=True, kw_only=True):
-    """A job as the replica has it now."""
+    """A job as the mirror has it now."""
 
     is_job: bool = True
     """Whether a Job of Volcano made the group, or none did."""
@@ -38,13 +38,13 @@ class Known(Objects, frozen=True, kw_only=True):
     """Key of the PodGroup."""
 
 
-def known_of(replica: Replica, namespace: str, name: str) -> Known:
+def known_of(mirror: ClusterMirror, namespace: str, name: str) -> Known:
     """Return what there is of a Job, or else of a PodGroup, of that name."""
     key = f"{namespace}/{name}"
-    made = replica.group_of(key)
+    made = mirror.group_of(key)
     if made is not None:
         return _known(made, is_job=True)
-    group = replica.state.jobs.get(key)
+    group = mirror.state.jobs.get(key)
     if group is not None and group.has_group and not group.owner_job:
         return _known(group, is_job=False)
     return Known()

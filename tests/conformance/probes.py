@@ -15,7 +15,7 @@ from tests.conformance.network import PROBES as NETWORK_PROBES
 from tests.conformance.network import prepare
 from tests.conformance.report import Mismatch, Unsupported, expect
 from tests.conformance.victim_probes import VICTIM_PROBES, job_in, run_loose, task_in
-from tests.conformance.world import KNOWN_PLUGINS, config_of, measure, now_of, replica_of
+from tests.conformance.world import KNOWN_PLUGINS, cluster_state_of, config_of, measure, now_of
 
 _UNSCHEDULABLE, _FOR_GOOD = 2, 3
 
@@ -29,7 +29,7 @@ def run_probes(case: dict[str, Any]) -> None:
     for probe in case["probes"]:
         if probe["fn"] not in _PROBES:
             raise Unsupported(f"probe {probe['fn']}")
-    cluster_state = replica_of(case["given"])
+    cluster_state = cluster_state_of(case["given"])
     measure(cluster_state, case)
     session = open_session(cluster_state, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:

@@ -12,7 +12,7 @@ from services.scheduler.engine.status.statuses import phase_of
 from shared.model.status import TaskStatus
 from tests.conformance.network import Places, check_places, prepare
 from tests.conformance.report import Unsupported, expect
-from tests.conformance.world import KNOWN_PLUGINS, config_of, measure, now_of, replica_of
+from tests.conformance.world import KNOWN_PLUGINS, cluster_state_of, config_of, measure, now_of
 
 _OF_PLACES = {
     "allocatedHyperNodes",
@@ -82,7 +82,7 @@ def _recorded_amounts(jobs: dict[str, Any]) -> dict[str, dict[str, int]]:
 def run_scheduler(case: dict[str, Any]) -> None:
     """Run a case of kind `scheduler`; raises `Mismatch` or `Unsupported`."""
     config = config_of(case["conf"])
-    cluster_state = replica_of(case["given"])
+    cluster_state = cluster_state_of(case["given"])
     measure(cluster_state, case)
     session = open_session(cluster_state, config, now=now_of(case), plugins=KNOWN_PLUGINS)
     try:

@@ -12,7 +12,7 @@ from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from tests.conformance.report import Mismatch, Unsupported, expect
-from tests.conformance.world import now_of, replica_of
+from tests.conformance.world import cluster_state_of, now_of
 
 Probe = Callable[[Session, dict[str, Any]], None]
 
@@ -100,7 +100,7 @@ def run_loose(case: dict[str, Any], config: SchedulerConfig) -> None:
     probes = case["probeOutcomes"][0]
     if [probe["fn"] for probe in probes] != ["VictimTasks"]:
         raise Unsupported("nondeterministic probes")
-    session = open_session(replica_of(case["given"]), config, now=now_of(case))
+    session = open_session(cluster_state_of(case["given"]), config, now=now_of(case))
     try:
         victims = {task.key for task in session.hooks.victim_tasks(_tasks(session, probes[0]))}
     finally:

@@ -30,8 +30,8 @@ _LOST_ARGUMENTS: dict[str, dict[str, Any]] = {
 outcome is that of the defaults."""
 
 
-def replica_of(given: dict[str, Any]) -> ClusterState:
-    """Return a replica that holds the state, applied in the order of the README."""
+def cluster_state_of(given: dict[str, Any]) -> ClusterState:
+    """Return a cluster state that holds the given objects, applied in the order of the README."""
     cluster_state = ClusterState(("volcano",), STATES)
     for kind, objects in (
         (kinds.NODE, given.get("nodes", [])),

@@ -112,7 +112,7 @@ def job_print(job: Job) -> tuple[Any, ...]:
 
 @given(nodes, jobs)
 @settings(max_examples=150, deadline=None)
-def test_a_cycle_leaves_the_replica_as_it_was_to_the_bit(node_list, job_list):
+def test_a_cycle_leaves_the_cluster_state_as_it_was_to_the_bit(node_list, job_list):
     world = build(node_list, job_list)
     before = fingerprint(world.cluster_state)
     world.decide()

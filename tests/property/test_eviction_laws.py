@@ -189,7 +189,7 @@ def test_what_waits_fits_once_the_victims_are_gone(world: Cluster):
 @needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
-def test_a_session_with_evictions_leaves_the_replica_as_it_was(world: Cluster):
+def test_a_session_with_evictions_leaves_the_cluster_state_as_it_was(world: Cluster):
     cluster_state = world.cluster_state
     ledger = cluster_state.nodes.ledger
 

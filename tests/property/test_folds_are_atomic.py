@@ -1,8 +1,8 @@
-"""Law: wherever the fold of a fact breaks off, the replica ends as if the object did not exist.
+"""Law: wherever the fold of a fact breaks off, it leaves the state of a cluster without the object.
 
 Each function of the engine that a fold calls fails once, at a drawn call. What was folded half-way
 has everything read again (`Worker.is_whole`), as the scheduler does; the sums are then those of a
-replica that never saw the object.
+cluster state that never saw the object.
 """
 
 import inspect

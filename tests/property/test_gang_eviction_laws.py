@@ -118,7 +118,9 @@ def _future(session: Session) -> list[int]:
 @needs_hits(at_least=40)
 @settings(max_examples=100, deadline=None)
 @given(worlds)
-def test_a_session_with_gang_evictions_leaves_the_replica_as_it_was_to_the_bit(world: Cluster):
+def test_a_session_with_gang_evictions_leaves_the_state_as_it_was_to_the_bit(
+    world: Cluster,
+):
     before = fingerprint(world.cluster_state)
     count_hits(world.decide().evictions)
     assert fingerprint(world.cluster_state) == before

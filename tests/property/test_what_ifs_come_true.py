@@ -28,7 +28,7 @@ from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
-from tests.support.replicas import Json, World, job_of_tasks, running
+from tests.support.mirrors import Json, World, job_of_tasks, running
 
 NOW = 1e9
 TIERS = """
@@ -108,7 +108,7 @@ def wanted(drawn: Json) -> Json:
 def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
     policy = Policy(config=configured(conf))
-    return what_if(world.replica, policy, question, namespace="ns", now=NOW)
+    return what_if(world.mirror, policy, question, namespace="ns", now=NOW)
 
 
 class Cluster:
@@ -116,7 +116,7 @@ class Cluster:
 
     def __init__(self, world: World, conf: str) -> None:
         self._config = configured(conf)
-        self._replica = world.replica
+        self._mirror = world.mirror
         self._objects = copy.deepcopy(world.objects)
         self._worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0)
         for kind, key in self._objects:
@@ -140,7 +140,7 @@ class Cluster:
     def submit(self, drawn: Json) -> None:
         body = msgspec.json.encode({"job": drawn})
         spec = msgspec.json.decode(body, type=WhatIfSpec)
-        gang = imagined(spec.job, self._replica, namespace="ns", now=NOW)
+        gang = imagined(spec.job, self._mirror, namespace="ns", now=NOW)
         self._put("podgroups", gang.group)
         self._pods[gang.key] = list(gang.pods())
 
@@ -306,7 +306,7 @@ def test_it_does_so_among_many_that_wait_where_the_cluster_has_come_to_rest(
     cluster = Cluster(world, conf)
     cluster.submit(submitted)
     cluster.run()
-    waits = any(not each.is_ready for each in world.replica.state.jobs.all())
+    waits = any(not each.is_ready for each in world.mirror.state.jobs.all())
     count_hits(answer.placements if waits else (), answer.evictions if waits else ())
     if answer.starts_now:
         assert cluster.asked_runs
@@ -315,7 +315,7 @@ def test_it_does_so_among_many_that_wait_where_the_cluster_has_come_to_rest(
 
 def digest(world: World) -> Any:
     """Return everything that decisions rest on."""
-    state = world.replica.state
+    state = world.mirror.state
     ledger = state.nodes.ledger
     alive = [state.nodes.column(name) for name in sorted(ledger_names(state))]
     arrays = (ledger.allocatable, ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted)
@@ -354,11 +354,11 @@ def test_a_question_leaves_the_cluster_state_as_it_was(
     asks = {**({} if question is None else {"job": wanted(question)}), **change}
     assume(asks)
     world, config = build(drawn), configured(conf)
-    plan = decide(world.replica.state, config, now=NOW)
+    plan = decide(world.mirror.state, config, now=NOW)
     before = digest(world)
 
     answer = ask(world, conf, **asks)
 
     count_hits(answer.placements, answer.evictions, answer.starting, answer.delays)
     assert digest(world) == before
-    assert decide(world.replica.state, config, now=NOW) == plan
+    assert decide(world.mirror.state, config, now=NOW) == plan

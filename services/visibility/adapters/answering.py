@@ -1,4 +1,4 @@
-"""The answers to all questions: from the replica, the leader's explanations, and the events.
+"""The answers to all questions: from the mirror, the leader's explanations, and the events.
 
 One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Questions
 that take many sessions, what-ifs and explanations, go one at a time and not for ever.
@@ -16,11 +16,11 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.feeds import EventHistory
-from services.visibility.adapters.replica_owner import ReplicaOwner
+from services.visibility.adapters.mirror_owner import MirrorOwner
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
 from services.visibility.answers.pending import Decisions, as_decided
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy, Survey, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
@@ -71,15 +71,15 @@ class _CachedSurvey(NamedTuple):
     """Monotonic seconds."""
     version: int
     of: tuple[int, SchedulerConfig]
-    """How often the replica had begun anew, and the configuration."""
+    """How often the mirror had begun anew, and the configuration."""
 
 
 class Answering(Answers):
-    """Answers from one replica."""
+    """Answers from one mirror."""
 
     def __init__(
         self,
-        owner: ReplicaOwner,
+        owner: MirrorOwner,
         policy: Callable[[], Policy],
         *,
         history: EventHistory,
@@ -99,7 +99,7 @@ class Answering(Answers):
 
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
-        jobs = await self._owner.ask(lambda replica: self._pending(replica, namespace, queue))
+        jobs = await self._owner.ask(lambda mirror: self._pending(mirror, namespace, queue))
         return [
             replace(
                 job,
@@ -115,7 +115,7 @@ class Answering(Answers):
     @override
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
         async with self._turn():
-            found = await self._owner.ask(lambda replica: self._explain(replica, namespace, name))
+            found = await self._owner.ask(lambda mirror: self._explain(mirror, namespace, name))
         if found is None or not found.pod_group:
             return found
         return replace(
@@ -128,7 +128,7 @@ class Answering(Answers):
         async with self._turn():
             try:
                 answer = await self._owner.ask(
-                    lambda replica: self._imagine(replica, namespace, spec)
+                    lambda mirror: self._imagine(mirror, namespace, spec)
                 )
             except BadQuestion as error:
                 raise Rejected(str(error), field=error.field) from error
@@ -137,23 +137,23 @@ class Answering(Answers):
 
     @override
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
-        known = await self._owner.ask(lambda replica: known_of(replica, namespace, name))
+        known = await self._owner.ask(lambda mirror: known_of(mirror, namespace, name))
         events = await self._history.of(namespace, name)
         return timeline(namespace, name, events, known, self._clock.now())
 
-    # --- in the replica's thread -------------------------------------------------------------
+    # --- in the mirror's thread -------------------------------------------------------------
 
     def end_of(self, job: Job) -> float | None:
         """Return when a running job is expected to end, in Unix seconds; None if not known."""
         return self._starts.end_of(job)
 
-    def _explain(self, replica: Replica, namespace: str, name: str) -> Explanation | None:
-        subject = subject_of(replica, namespace, name)
+    def _explain(self, mirror: ClusterMirror, namespace: str, name: str) -> Explanation | None:
+        subject = subject_of(mirror, namespace, name)
         if subject is None:
             return None
-        latest = self._make_survey(replica)
+        latest = self._make_survey(mirror)
         return explain(
-            replica,
+            mirror,
             self._policy(),
             subject,
             latest.explanations.get(subject.job.key if subject.job else ""),
@@ -164,40 +164,40 @@ class Answering(Answers):
             out_of_time=self._time_limit(),
         )
 
-    def _pending(self, replica: Replica, namespace: str, queue: str) -> list[PendingJob]:
+    def _pending(self, mirror: ClusterMirror, namespace: str, queue: str) -> list[PendingJob]:
         """Return jobs that wait, with the leader's explanation where it has published one."""
         found = []
-        for pending in self._make_survey(replica).pending:
+        for pending in self._make_survey(mirror).pending:
             if namespace in ("", pending.metadata.namespace) and queue in ("", pending.queue):
                 key = f"{pending.metadata.namespace}/{pending.pod_group}"
-                job = replica.state.jobs.get(key)
+                job = mirror.state.jobs.get(key)
                 decided = self._decisions.of(job) if job is not None else None
                 found.append(pending if decided is None else as_decided(pending, decided))
         return found
 
-    def _imagine(self, replica: Replica, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+    def _imagine(self, mirror: ClusterMirror, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         policy, now = self._policy(), self._clock.now()
-        replica.review(policy.config, now=now)
+        mirror.review(policy.config, now=now)
         return what_if(
-            replica,
+            mirror,
             policy,
             spec,
             namespace=namespace,
             now=now,
             out_of_time=self._time_limit(),
-            forecast_for=lambda keys: self._starts.forecast_for(replica.state, keys, now),
+            forecast_for=lambda keys: self._starts.forecast_for(mirror.state, keys, now),
         )
 
-    def _make_survey(self, replica: Replica) -> Survey:
+    def _make_survey(self, mirror: ClusterMirror) -> Survey:
         policy, now = self._policy(), self._clock.now()
-        known, of = self._cached, (replica.epoch, policy.config)
+        known, of = self._cached, (mirror.epoch, policy.config)
         if known is not None and known.of == of:
             age_s = self._clock.monotonic() - known.made_s
-            if age_s < (UNCHANGED_SURVEY_S if known.version == replica.version else SURVEY_S):
+            if age_s < (UNCHANGED_SURVEY_S if known.version == mirror.version else SURVEY_S):
                 return known.survey
-        replica.review(policy.config, now=now)
-        found = survey(replica.state, policy, now=now)
-        self._cached = _CachedSurvey(found, self._clock.monotonic(), replica.version, of)
+        mirror.review(policy.config, now=now)
+        found = survey(mirror.state, policy, now=now)
+        self._cached = _CachedSurvey(found, self._clock.monotonic(), mirror.version, of)
         return found
 
     def _time_limit(self) -> Callable[[], bool]:

@@ -1,6 +1,6 @@
 """Forecasts of starts: learns from the events, and simulates between the questions; a part.
 
-A simulation takes the replica's thread, as questions do: it ends after `SIMULATION_S`, and hurries
+A simulation takes the mirror's thread, as questions do: it ends after `SIMULATION_S`, and hurries
 once it has used half as much CPU; the thread rests from simulations for several times as long as
 each took. Events are gathered here and taken in there, so that nothing is read and changed at once.
 The events of a week, which come at the start, are taken in between the questions: each turn ends
@@ -17,9 +17,9 @@ from pumice.events import CloudEvent, GangAdmitted, GangPlaced, JobPhaseChanged
 from pumice.events.envelope import decode_any
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.adapters.replica_owner import ReplicaOwner
+from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.adapters.seen import SeenEvents
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import History
@@ -41,7 +41,7 @@ SIMULATION_S: Final = 1.0
 WHAT_IF_S: Final = 2.0
 """The draws for one what-if take so long at most."""
 REST: Final = 4.0
-"""Simulations take a fifth of the replica's thread at most."""
+"""Simulations take a fifth of the mirror's thread at most."""
 LEARN_S: Final = 0.05
 _TOGETHER: Final = 64
 """So many events are taken in between two looks at the time."""
@@ -60,7 +60,7 @@ class Forecasting:
 
     def __init__(
         self,
-        owner: ReplicaOwner,
+        owner: MirrorOwner,
         policy: Callable[[], Policy],
         *,
         bus: Reading,
@@ -120,8 +120,8 @@ class Forecasting:
             if self._gathered:
                 await self._isolated(self._learn, _LEARNING)
 
-    async def _isolated(self, work: Callable[[Replica], None], stage: str) -> None:
-        """Do `work` in the replica's thread; what was expected is void when it fails."""
+    async def _isolated(self, work: Callable[[ClusterMirror], None], stage: str) -> None:
+        """Do `work` in the mirror's thread; what was expected is void when it fails."""
         with self._contain.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
             try:
                 await self._owner.look(work)
@@ -130,21 +130,21 @@ class Forecasting:
         if isolated.error is not None:
             self._expected = {}
 
-    # --- in the replica's thread -------------------------------------------------------------
+    # --- in the mirror's thread -------------------------------------------------------------
 
-    def _simulate(self, replica: Replica) -> None:
+    def _simulate(self, mirror: ClusterMirror) -> None:
         """Run one simulation, and update the expected starts."""
         policy, now = self._policy(), self._clock.now()
-        if replica.epoch != self._epoch:
-            self._epoch = replica.epoch
+        if mirror.epoch != self._epoch:
+            self._epoch = mirror.epoch
             self._arrivals.reset()
-        replica.review(policy.config, now=now)
-        self._arrivals.review(replica.state, now)
-        keys = waiting(replica.state)
+        mirror.review(policy.config, now=now)
+        self._arrivals.review(mirror.state, now)
+        keys = waiting(mirror.state)
         if keys:
             self._forecaster.rules = self._rules()
             ends = self._clock.monotonic() + SIMULATION_S
-            self._draw(self._forecaster, replica.state, keys, now, ends=ends)
+            self._draw(self._forecaster, mirror.state, keys, now, ends=ends)
         found = ((key, self._forecaster.expected(key)) for key in keys)
         self._expected = {key: expected for key, expected in found if expected is not None}
 
@@ -196,7 +196,7 @@ class Forecasting:
         policy = self._policy()
         return Rules(policy.config, policy.plugins, self._scheduler_name, sharding=policy.sharding)
 
-    def _learn(self, _replica: Replica) -> None:
+    def _learn(self, _mirror: ClusterMirror) -> None:
         """Take in what was gathered, for `LEARN_S` at most."""
         ends = self._clock.monotonic() + LEARN_S
         while self._gathered and self._clock.monotonic() < ends:

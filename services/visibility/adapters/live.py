@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from pumice.events.envelope import decode_any
 from services.visibility.adapters.seen import SeenEvents
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.live import EndOf, entry_of, node_uses, running_jobs
-from services.visibility.answers.replica import Replica
 from services.visibility.forecast.ends import stated_end
 from services.visibility.interface import LiveAnswers
 from shared.api.time import format_seconds
@@ -35,8 +35,8 @@ _REPEATS: Final = 2
 """Rounds after the last change in which lists are named once more: one may be a second old."""
 
 
-class ReplicaReader(Protocol):
-    """The replica's owner, as far as the live page needs it."""
+class MirrorReader(Protocol):
+    """The mirror's owner, as far as the live page needs it."""
 
     @property
     def version(self) -> int:
@@ -45,7 +45,7 @@ class ReplicaReader(Protocol):
     def follow_closely(self) -> None:
         """Read each message as it comes for a while."""
 
-    async def ask(self, work: Callable[[Replica], T]) -> T:
+    async def ask(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds. Raises Retryable while the state is not known."""
 
 
@@ -85,8 +85,8 @@ class _Reader:
 class Live(LiveAnswers):
     """The lists, the readers, and the latest entries of the feed."""
 
-    def __init__(self, replica: ReplicaReader, *, clock: Clock, ends: EndOf = stated_end) -> None:
-        self._replica = replica
+    def __init__(self, mirror: MirrorReader, *, clock: Clock, ends: EndOf = stated_end) -> None:
+        self._mirror = mirror
         self._ends = ends
         self._clock = clock
         self._lists: _Lists | None = None
@@ -99,22 +99,20 @@ class Live(LiveAnswers):
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         return [
             job
-            for job in (await self._replica.ask(self._latest)).running
+            for job in (await self._mirror.ask(self._latest)).running
             if namespace in ("", job.metadata.namespace)
         ]
 
     @override
     async def node_uses(self) -> Sequence[NodeUse]:
-        return (await self._replica.ask(self._latest)).nodes
+        return (await self._mirror.ask(self._latest)).nodes
 
-    def _latest(self, replica: Replica) -> _Lists:
+    def _latest(self, mirror: ClusterMirror) -> _Lists:
         """Return lists of now, or of a moment ago: several pages ask for them at once."""
         known, now_s = self._lists, self._clock.monotonic()
-        if known is None or (known.version != replica.version and now_s - known.at_s >= EVERY_S):
-            state = replica.state
-            known = _Lists(
-                replica.version, now_s, running_jobs(state, self._ends), node_uses(state)
-            )
+        if known is None or (known.version != mirror.version and now_s - known.at_s >= EVERY_S):
+            state = mirror.state
+            known = _Lists(mirror.version, now_s, running_jobs(state, self._ends), node_uses(state))
             self._lists = known
         return known
 
@@ -140,7 +138,7 @@ class Live(LiveAnswers):
 
     @override
     async def changes(self, namespace: str = "") -> AsyncGenerator[Change, None]:
-        reader = _Reader(namespace, self._replica.version)
+        reader = _Reader(namespace, self._mirror.version)
         self._read()
         for entry in self._recent:
             reader.add(entry)
@@ -148,8 +146,8 @@ class Live(LiveAnswers):
         sent_s = self._clock.monotonic()
         try:
             while True:
-                self._replica.follow_closely()
-                news = list(reader.take(self._replica.version))
+                self._mirror.follow_closely()
+                news = list(reader.take(self._mirror.version))
                 if not news and self._clock.monotonic() - sent_s >= KEEPALIVE_S:
                     news = [Change()]
                 for change in news:

@@ -20,11 +20,11 @@ from services.scheduler.engine.session.binding import awaited
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.helps import BlockedJob, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
 from services.visibility.answers.pending import Decided
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import OutOfTime, no_time_limit
 from services.visibility.answers.wording import meta_of, owner_of, shortages
@@ -52,21 +52,21 @@ class Subject(Struct, frozen=True, kw_only=True):
     task: Task | None = None
 
 
-def subject_of(replica: Replica, namespace: str, name: str) -> Subject | None:
+def subject_of(mirror: ClusterMirror, namespace: str, name: str) -> Subject | None:
     """Return the Job of a name, else the PodGroup, else the pod."""
     key = f"{namespace}/{name}"
-    job = replica.group_of(key) or replica.state.jobs.get(key)
+    job = mirror.group_of(key) or mirror.state.jobs.get(key)
     if job is not None and job.has_group:
         return Subject(about=owner_of(job), job=job)
-    task = replica.state.pod(key)
+    task = mirror.state.pod(key)
     if task is None:
         return None
     about = ObjectRef(kind=POD.kind, namespace=namespace, name=name)
-    return Subject(about=about, job=replica.state.jobs.get(task.job_key), task=task)
+    return Subject(about=about, job=mirror.state.jobs.get(task.job_key), task=task)
 
 
 def explain(
-    replica: Replica,
+    mirror: ClusterMirror,
     policy: Policy,
     subject: Subject,
     why: Why | None,
@@ -88,7 +88,7 @@ def explain(
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
     awaits = _of_binds(subject) if why is None and decided is None else None
     said = decided.why if decided is not None else why or awaits
-    session = open_session(replica.state, policy.config, now=now, plugins=policy.plugins)
+    session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
         order = _order(session, job, why)
         held, more = holders(session, job, why, ends) if why else ((), 0)
@@ -99,7 +99,7 @@ def explain(
     would_help: tuple[str, ...] = ()
     if why is not None:
         stop = BlockedJob(job=job.key, why=why, order=order, holders=[each.key for each in held])
-        would_help = helps(replica, policy, stop, now=now, out_of_time=out_of_time)
+        would_help = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,

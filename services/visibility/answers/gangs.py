@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import group_body, wanted_of
 from services.controller.job.sync import pods_to_make
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.api import keys
 from shared.api.batch import Job
 from shared.api.core import Pod
@@ -46,10 +46,10 @@ class BadQuestion(ValueError):  # noqa: N818 - reads as the fact it states
 class ImaginedGang:
     """A Job as it would be: its PodGroup, and its pods once that has entered its queue."""
 
-    def __init__(self, job: Job, group: PodGroup, replica: Replica) -> None:
+    def __init__(self, job: Job, group: PodGroup, mirror: ClusterMirror) -> None:
         self._job = job
-        self._priorities = replica.priorities()
-        self._default_priority = replica.default_priority()
+        self._priorities = mirror.priorities()
+        self._default_priority = mirror.default_priority()
         self.group = group
 
     @property
@@ -78,33 +78,33 @@ class ImaginedGang:
         )
 
 
-def imagined(job: Job, replica: Replica, *, namespace: str, now: float) -> ImaginedGang:
+def imagined(job: Job, mirror: ClusterMirror, *, namespace: str, now: float) -> ImaginedGang:
     """Return the gang of a Job that would be created at `now`. Raises `BadQuestion`."""
     meta = replace(
         job.metadata,
-        name=_name(job, replica, namespace),
+        name=_name(job, mirror, namespace),
         namespace=namespace,
         uid=_UID,
         creation_timestamp=format_seconds(now),
     )
-    full = defaulted(replace(job, metadata=meta), scheduler_name=replica.scheduler_names[0])
+    full = defaulted(replace(job, metadata=meta), scheduler_name=mirror.scheduler_names[0])
     _refuse(list(job_problems(full)))
-    _check(full, replica)
-    group = _group(full, replica)
-    _refuse(list(_of_queue(group.spec.queue, replica)))
-    check_names(_resources(full, group), replica, field=f"{_AT}.spec.tasks")
-    return ImaginedGang(full, group, replica)
+    _check(full, mirror)
+    group = _group(full, mirror)
+    _refuse(list(_of_queue(group.spec.queue, mirror)))
+    check_names(_resources(full, group), mirror, field=f"{_AT}.spec.tasks")
+    return ImaginedGang(full, group, mirror)
 
 
-def _name(job: Job, replica: Replica, namespace: str) -> str:
+def _name(job: Job, mirror: ClusterMirror, namespace: str) -> str:
     """Return the job's name, or another one if a job has it: no rule reads it."""
     name = job.metadata.name or f"{job.metadata.generate_name}0"
-    taken = replica.group_of(f"{namespace}/{name}") is not None
+    taken = mirror.group_of(f"{namespace}/{name}") is not None
     return f"{name[:40].rstrip('-.')}-{_UID}" if taken else name
 
 
-def _check(job: Job, replica: Replica) -> None:
-    if job.spec.scheduler_name not in replica.scheduler_names:
+def _check(job: Job, mirror: ClusterMirror) -> None:
+    if job.spec.scheduler_name not in mirror.scheduler_names:
         text = f"pods of scheduler {job.spec.scheduler_name!r} are placed by another scheduler"
         raise BadQuestion(text, field=f"{_AT}.spec.schedulerName")
     pods = sum(task.replicas for task in job.spec.tasks)
@@ -115,12 +115,12 @@ def _check(job: Job, replica: Replica) -> None:
         )
 
 
-def check_names(names: Iterable[str], replica: Replica, *, field: str) -> None:
+def check_names(names: Iterable[str], mirror: ClusterMirror, *, field: str) -> None:
     """Refuse more new names of resources than the arrays of the engine have room for.
 
     A name that was seen keeps its place: questions must not make them larger. Raises `BadQuestion`.
     """
-    known = replica.state.dimensions
+    known = mirror.state.dimensions
     unknown = sorted(name for name in set(names) if known.find(name) is None)
     if len(known.names) + len(unknown) > known.capacity:
         text = f"no object in the cluster has named the resource {', '.join(unknown[:5])}"
@@ -140,17 +140,17 @@ def _refuse(problems: list[Problem]) -> None:
         raise BadQuestion("; ".join(texts(problems)), field=f"{_AT}.{problems[0].path}")
 
 
-def _of_queue(name: str, replica: Replica) -> Iterator[Problem]:
-    queue: Queue | None = replica.kept.get(QUEUE.token, name)
-    children = sum(each.parent == name for each in replica.state.jobs.queues.values())
+def _of_queue(name: str, mirror: ClusterMirror) -> Iterator[Problem]:
+    queue: Queue | None = mirror.kept.get(QUEUE.token, name)
+    children = sum(each.parent == name for each in mirror.state.jobs.queues.values())
     state = queue.status.state if queue is not None else None
     yield from queue_problems(name, state, exists=queue is not None, children=children)
 
 
-def _group(job: Job, replica: Replica) -> PodGroup:
-    body = group_body(job, wanted_of(job, replica.priorities()))
+def _group(job: Job, mirror: ClusterMirror) -> PodGroup:
+    body = group_body(job, wanted_of(job, mirror.priorities()))
     group = msgspec.convert(body, PodGroup)
-    space = replica.kept.get(NAMESPACE.token, job.metadata.namespace)
+    space = mirror.kept.get(NAMESPACE.token, job.metadata.namespace)
     stated = space.metadata.annotations.get(keys.SCHEDULING_QUEUE_NAME) if space else None
     spec = group.spec
     if spec.queue == DEFAULT_QUEUE and stated is not None:

@@ -20,9 +20,9 @@ from services.scheduler.engine.resources.dimensions import PODS_DIM, quantity
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
 from services.scheduler.engine.tasks.task import Task
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.queues import Family
 from services.visibility.answers.rehearsal import Rehearsal
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.wording import listed
 from shared.api.core import Node, NodeSpec, NodeStatus
@@ -52,7 +52,7 @@ class BlockedJob(Struct, frozen=True, kw_only=True):
 
 
 def helps(
-    replica: Replica,
+    mirror: ClusterMirror,
     policy: Policy,
     stop: BlockedJob,
     *,
@@ -60,21 +60,21 @@ def helps(
     out_of_time: Callable[[], bool],
 ) -> tuple[str, ...]:
     """Return the changes of which each lets the job pass its gate, and may let it start."""
-    job = replica.state.jobs.get(stop.job)
+    job = mirror.state.jobs.get(stop.job)
     if job is None:
         return ()
     found = list(_of_owner(job, stop.why))
-    trials = _Candidates(replica, job, stop.why, stop.holders).all()
+    trials = _Candidates(mirror, job, stop.why, stop.holders).all()
     for _, (text, change) in zip(range(TRIALS_MAX), trials, strict=False):
         if out_of_time():
             break
-        if _passes_gate(replica, policy, stop, change, now=now):
+        if _passes_gate(mirror, policy, stop, change, now=now):
             found.append(text)
     return tuple(dict.fromkeys(found))
 
 
 def _passes_gate(
-    replica: Replica, policy: Policy, stop: BlockedJob, change: Change, *, now: float
+    mirror: ClusterMirror, policy: Policy, stop: BlockedJob, change: Change, *, now: float
 ) -> bool:
     """Tell whether a job passes its gate in a cycle after a change, and may pass the others."""
     stopped: Explanation | None = None
@@ -83,7 +83,7 @@ def _passes_gate(
         nonlocal stopped
         stopped = next((why for why in plan.explanations if why.job == stop.job), None)
 
-    with Rehearsal(replica, policy, now=now) as rehearsal:
+    with Rehearsal(mirror, policy, now=now) as rehearsal:
         change(rehearsal)
         rehearsal.cycle(stop.job, look)
     order = list(stop.order)
@@ -114,9 +114,9 @@ class _Candidates:
     """The changes that could open a gate, most likely first."""
 
     def __init__(
-        self, replica: Replica, job: Job, why: Explanation, holders: Sequence[str]
+        self, mirror: ClusterMirror, job: Job, why: Explanation, holders: Sequence[str]
     ) -> None:
-        self._replica = replica
+        self._mirror = mirror
         self._job = job
         self._why = why
         self._holders = holders
@@ -134,7 +134,7 @@ class _Candidates:
 
     def _queues(self) -> Iterator[tuple[str, Change]]:
         name = self._job.queue
-        known: Queue | None = self._replica.kept.get(QUEUE.token, name)
+        known: Queue | None = self._mirror.kept.get(QUEUE.token, name)
         if known is None:
             made = Queue(
                 metadata=ObjectMeta(name=name, uid="what-if"),
@@ -149,7 +149,7 @@ class _Candidates:
 
     def _raised(self, lacks: dict[str, int]) -> Iterator[tuple[str, Change]]:
         """Yield higher capabilities: of the own queue, of one above it, of all that state one."""
-        line = Family(self._replica.state.jobs.queues).line(self._job.queue)
+        line = Family(self._mirror.state.jobs.queues).line(self._job.queue)
         stating = [name for name in line if self._states(name, lacks)]
         sets = [[name] for name in stating] + ([stating] if len(stating) > 1 else [])
         for names in sets:
@@ -158,12 +158,12 @@ class _Candidates:
             yield f"{listed(lacks)} more in {where}", _put_objects(QUEUE, changed)
 
     def _states(self, name: str, lacks: dict[str, int]) -> bool:
-        capability = self._replica.state.jobs.queues[name].capability
+        capability = self._mirror.state.jobs.queues[name].capability
         return any(resource in capability for resource in lacks)
 
     def _higher(self, name: str, lacks: dict[str, int]) -> Queue:
-        queue: Queue = self._replica.kept.get(QUEUE.token, name)
-        stated = self._replica.state.jobs.queues[name].capability
+        queue: Queue = self._mirror.kept.get(QUEUE.token, name)
+        stated = self._mirror.state.jobs.queues[name].capability
         more = {
             resource: quantity(resource, stated[resource] + amount)
             for resource, amount in lacks.items()
@@ -199,7 +199,7 @@ class _Candidates:
 
     def _for_pods(self, task: Task) -> tuple[str, Change]:
         """Return nodes that take the pods which the job lacks, like one that is open to them."""
-        state = self._replica.state
+        state = self._mirror.state
         request = task.task_class.request
         largest = state.nodes.ledger.largest
         asked = [dim for dim in np.flatnonzero(request > 0).tolist() if dim != PODS_DIM]

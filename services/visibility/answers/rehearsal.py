@@ -1,6 +1,6 @@
 """A rehearsal: changes and decisions that are applied to the cluster state and then undone.
 
-    with Rehearsal(replica, policy, now=now) as rehearsal:
+    with Rehearsal(mirror, policy, now=now) as rehearsal:
         rehearsal.put(QUEUE, changed)
         rehearsal.cycle()
 
@@ -20,7 +20,7 @@ from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupSt
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.tasks.task import Task
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import (
     EVICTING,
     Policy,
@@ -39,9 +39,9 @@ as long as dozens of searches for room, so that with more only the job asked abo
 class Rehearsal(Imagined):
     """Imagined changes, and cycles that are decided on top of them."""
 
-    def __init__(self, replica: Replica, policy: Policy, *, now: float) -> None:
-        super().__init__(replica.state)
-        self._replica = replica
+    def __init__(self, mirror: ClusterMirror, policy: Policy, *, now: float) -> None:
+        super().__init__(mirror.state)
+        self._mirror = mirror
         self._policy = policy
         self._now = now
         self._intents = 0
@@ -52,7 +52,7 @@ class Rehearsal(Imagined):
 
     def put(self, kind: Kind, obj: Any) -> None:  # noqa: ANN401 - the type of the kind
         """Fold an object that is new, or of a kind that is kept."""
-        self.fold(kind, obj, self._replica.kept.get(kind.token, obj.metadata.key))
+        self.fold(kind, obj, self._mirror.kept.get(kind.token, obj.metadata.key))
 
     def end(self, key: str) -> None:
         """Let all pods of a gang succeed; they hold nothing any more."""

@@ -20,6 +20,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Eviction, Explanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.gangs import (
     BadQuestion,
     ImaginedGang,
@@ -28,7 +29,6 @@ from services.visibility.answers.gangs import (
 )
 from services.visibility.answers.pending import waits
 from services.visibility.answers.rehearsal import Rehearsal
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.wording import owner_of, shortages
 from services.visibility.forecast.shapes import pods, pods_of
@@ -79,7 +79,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def what_if(
-    replica: Replica,
+    mirror: ClusterMirror,
     policy: Policy,
     spec: WhatIfSpec,
     *,
@@ -93,29 +93,29 @@ def what_if(
     A job that does not start now has an expected start, as far as `forecast_for` knows. Raises
     `BadQuestion`.
     """
-    check(spec, replica)
+    check(spec, mirror)
     gang = None
     if spec.job is not None:
-        gang = imagined(spec.job, replica, namespace=namespace, now=now)
-    waiting = {job.key for job in replica.state.jobs.all() if waits(job)}
-    with Rehearsal(replica, policy, now=now) as rehearsal:
-        plain = _WhatIf(rehearsal, replica, None, waiting, out_of_time, now=now).run().started
-    with Rehearsal(replica, policy, now=now) as rehearsal:
-        changed = _WhatIf(rehearsal, replica, gang, waiting, out_of_time, now=now)
+        gang = imagined(spec.job, mirror, namespace=namespace, now=now)
+    waiting = {job.key for job in mirror.state.jobs.all() if waits(job)}
+    with Rehearsal(mirror, policy, now=now) as rehearsal:
+        plain = _WhatIf(rehearsal, mirror, None, waiting, out_of_time, now=now).run().started
+    with Rehearsal(mirror, policy, now=now) as rehearsal:
+        changed = _WhatIf(rehearsal, mirror, gang, waiting, out_of_time, now=now)
         changed.change(spec)
         outlook = changed.run()
         late = plain - outlook.started
-        delayed = _delays(replica, late, forecast_for(sorted(late)) if late else {}, now)
-        starting = _refs(replica, outlook.started - plain)
+        delayed = _delays(mirror, late, forecast_for(sorted(late)) if late else {}, now)
+        starting = _refs(mirror, outlook.started - plain)
     expected = None
     if gang is not None and not outlook.status.starts_now:
-        with Rehearsal(replica, policy, now=now) as rehearsal:
-            _WhatIf(rehearsal, replica, gang, waiting, out_of_time, now=now).change(spec)
+        with Rehearsal(mirror, policy, now=now) as rehearsal:
+            _WhatIf(rehearsal, mirror, gang, waiting, out_of_time, now=now).change(spec)
             expected = forecast_for([gang.key]).get(gang.key)
     return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
 
 
-def check(spec: WhatIfSpec, replica: Replica) -> None:
+def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
     """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
     if spec.job is None and not spec.changes_cluster:
         raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
@@ -137,7 +137,7 @@ def check(spec: WhatIfSpec, replica: Replica) -> None:
             field="spec.addNodes",
         )
     for at, name in enumerate(spec.drain_nodes):
-        if replica.kept.get(NODE.token, name) is None:
+        if mirror.kept.get(NODE.token, name) is None:
             raise BadQuestion(f"there is no node {name!r}", field=f"spec.drainNodes[{at}]")
 
 
@@ -147,7 +147,7 @@ class _WhatIf:
     def __init__(
         self,
         rehearsal: Rehearsal,
-        replica: Replica,
+        mirror: ClusterMirror,
         gang: ImaginedGang | None,
         waiting: set[str],
         out_of_time: OutOfTime,
@@ -156,7 +156,7 @@ class _WhatIf:
     ) -> None:
         self._rehearsal = rehearsal
         self._now = now
-        self._replica = replica
+        self._mirror = mirror
         self._gang = gang
         self._waiting = waiting
         self._out_of_time = out_of_time
@@ -175,10 +175,10 @@ class _WhatIf:
         if spec.queue is not None:
             self._put_queue(spec.queue, field="spec.queue.spec")
         if spec.change_queue is not None:
-            changed = changed_queue(spec.change_queue, self._replica)
+            changed = changed_queue(spec.change_queue, self._mirror)
             self._put_queue(changed, field="spec.changeQueue")
         for at, added in enumerate(spec.add_nodes):
-            for node in added_nodes(added, at, self._replica):
+            for node in added_nodes(added, at, self._mirror):
                 self._rehearsal.put(NODE, node)
         for name in spec.drain_nodes:
             self._drain(name)
@@ -186,11 +186,11 @@ class _WhatIf:
             self._rehearsal.put(PODGROUP, self._gang.group)
 
     def _put_queue(self, queue: Queue, *, field: str) -> None:
-        known: Queue | None = self._replica.kept.get(QUEUE.token, queue.metadata.name)
+        known: Queue | None = self._mirror.kept.get(QUEUE.token, queue.metadata.name)
         status = known.status if known else replace(queue.status, state=QueueState.OPEN)
         spec = queue.spec
         names = (*spec.capability, *spec.deserved, *spec.guarantee.resource)
-        check_names(names, self._replica, field=field)
+        check_names(names, self._mirror, field=field)
         meta = replace(queue.metadata, uid=known.metadata.uid if known else "what-if")
         try:
             self._rehearsal.put(QUEUE, replace(queue, metadata=meta, status=status))
@@ -198,10 +198,10 @@ class _WhatIf:
             raise BadQuestion(str(error), field=field) from error
 
     def _drain(self, name: str) -> None:
-        node: Node = self._replica.kept.get(NODE.token, name)
+        node: Node = self._mirror.kept.get(NODE.token, name)
         self._rehearsal.put(NODE, replace(node, spec=replace(node.spec, unschedulable=True)))
         self._drained.add(name)
-        held = list(self._replica.state.nodes.tasks_on(name))
+        held = list(self._mirror.state.nodes.tasks_on(name))
         tasks = [task for task in held if task.job_key and task.status in _HOLDING]
         self._displaced.update({task.uid: (task.key, task.job_key) for task in tasks})
         self._rehearsal.displace(tasks)
@@ -237,12 +237,12 @@ class _WhatIf:
         """Give pods to the jobs that have entered their queues; return whether there were any."""
         made = False
         for key in sorted(self._waiting | ({self._gang.key} if self._gang else set())):
-            job = self._replica.state.jobs.get(key)
+            job = self._mirror.state.jobs.get(key)
             if job is None or job.tasks or key in self._has_pods or job.phase != "Inqueue":
                 continue
             self._has_pods.add(key)
             for pod in self._pods_of(job):
-                if self._replica.state.pod(pod.metadata.key) is None:
+                if self._mirror.state.pod(pod.metadata.key) is None:
                     self._rehearsal.put(POD, pod)
                     made = True
         return made
@@ -250,12 +250,12 @@ class _WhatIf:
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:
             return self._gang.pods()
-        shape = pods_of(job, self._replica.state.dimensions)
-        name = self._replica.scheduler_names[0]
+        shape = pods_of(job, self._mirror.state.dimensions)
+        name = self._mirror.scheduler_names[0]
         return iter(pods(job.key, shape, now=self._now, scheduler_name=name))
 
     def _has_started(self, key: str) -> bool:
-        job = self._replica.state.jobs.get(key)
+        job = self._mirror.state.jobs.get(key)
         return job is not None and job.has_group and not waits(job)
 
     # --- the answer --------------------------------------------------------------------------
@@ -279,14 +279,14 @@ class _WhatIf:
         )
 
     def _has_place(self, uid: str) -> bool:
-        task = self._replica.state.task(uid)
+        task = self._mirror.state.task(uid)
         return task is not None and task.status in _HOLDING and task.node not in self._drained
 
     def _losing(self) -> Iterator[LosingJob]:
         """Yield the jobs with pods on drained nodes for which there is no place elsewhere."""
         lost = Counter(key for uid, (_, key) in self._displaced.items() if not self._has_place(uid))
         for key, pods_lost in sorted(lost.items()):
-            job = self._replica.state.jobs.get(key)
+            job = self._mirror.state.jobs.get(key)
             if job is not None:
                 yield LosingJob(
                     job=owner_of(job), queue=job.queue, pods=pods_lost, stops=not job.is_ready
@@ -300,8 +300,8 @@ class _WhatIf:
             if not preemptor or _is_for_imagined(victim) or preemptor in self._displaced:
                 gone[uid] = victim.pod
         for uid, pod in sorted(gone.items(), key=itemgetter(1)):
-            task = self._replica.state.task(uid)
-            job = self._replica.state.jobs.get(task.job_key) if task else None
+            task = self._mirror.state.task(uid)
+            job = self._mirror.state.jobs.get(task.job_key) if task else None
             namespace, _, name = pod.partition("/")
             yield EvictedPod(
                 namespace=namespace,
@@ -319,9 +319,9 @@ _PLACED: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.PIPELINED
 _HOLDING: Final = frozenset({TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING})
 
 
-def changed_queue(change: QueueChange, replica: Replica) -> Queue:
+def changed_queue(change: QueueChange, mirror: ClusterMirror) -> Queue:
     """Return a queue that is there with a change. Raises `BadQuestion`."""
-    known: Queue | None = replica.kept.get(QUEUE.token, change.name)
+    known: Queue | None = mirror.kept.get(QUEUE.token, change.name)
     if known is None:
         raise BadQuestion(f"there is no queue {change.name!r}", field="spec.changeQueue.name")
     spec = known.spec
@@ -338,18 +338,18 @@ def changed_queue(change: QueueChange, replica: Replica) -> Queue:
     )
 
 
-def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:
+def added_nodes(added: AddedNodes, at: int, mirror: ClusterMirror) -> Iterator[Node]:
     """Yield nodes to imagine. Raises `BadQuestion`."""
     field = f"spec.addNodes[{at}]"
     template = added.template
     if added.like:
-        template = replica.kept.get(NODE.token, added.like)
+        template = mirror.kept.get(NODE.token, added.like)
         if template is None:
             raise BadQuestion(f"there is no node {added.like!r}", field=f"{field}.like")
     if template is None:
         raise BadQuestion("name a node that is there (like), or give a template", field=field)
     has = template.status.allocatable or template.status.capacity
-    check_names(has, replica, field=f"{field}.template.status.allocatable")
+    check_names(has, mirror, field=f"{field}.template.status.allocatable")
     status = replace(template.status, allocatable=has)
     for number in range(added.count):
         name = f"what-if-{at}-{number}"
@@ -360,13 +360,13 @@ def added_nodes(added: AddedNodes, at: int, replica: Replica) -> Iterator[Node]:
 
 
 def _delays(
-    replica: Replica, keys: Iterable[str], starts: Mapping[str, ExpectedStart], now: float
+    mirror: ClusterMirror, keys: Iterable[str], starts: Mapping[str, ExpectedStart], now: float
 ) -> tuple[Delay, ...]:
     """Return jobs that would start now without the change, and the median of their new starts.
 
     Where the forecast knows no start, by how much is left open.
     """
-    found = [replica.state.jobs.get(key) for key in sorted(keys)]
+    found = [mirror.state.jobs.get(key) for key in sorted(keys)]
     return tuple(
         Delay(job=owner_of(job), queue=job.queue, seconds=_later(starts.get(job.key), now))
         for job in found
@@ -379,6 +379,6 @@ def _later(expected: ExpectedStart | None, now: float) -> float | None:
     return None if at is None else max(0.0, round(at - now))
 
 
-def _refs(replica: Replica, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
-    found = [replica.state.jobs.get(key) for key in sorted(keys)]
+def _refs(mirror: ClusterMirror, keys: Iterable[str]) -> tuple[ObjectRef, ...]:
+    found = [mirror.state.jobs.get(key) for key in sorted(keys)]
     return tuple(owner_of(job) for job in found if job)

@@ -1,4 +1,4 @@
-"""Answers of a replica on a real nats-server, with the rights of visibility."""
+"""Answers of a mirror on a real nats-server, with the rights of visibility."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
 from tests.contract.visibility.conftest import Instance
 from tests.support import world
-from tests.support.replicas import job_of_tasks
+from tests.support.mirrors import job_of_tasks
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
 

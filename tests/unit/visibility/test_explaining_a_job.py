@@ -14,7 +14,7 @@ from services.visibility.answers.holders import HOLDERS_MAX
 from services.visibility.answers.survey import Policy, survey
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
 from tests.support.devices import DRIVER, request, spec_of, using
-from tests.support.replicas import World, running
+from tests.support.mirrors import World, running
 
 TIERS = """
 actions: "enqueue, allocate, backfill"
@@ -32,11 +32,11 @@ def policy(sharing: str = CAPACITY) -> Policy:
 
 def answer(world: World, name: str, sharing: str = CAPACITY) -> Explanation:
     rules = policy(sharing)
-    found = survey(world.replica.state, rules, now=1e9)
-    subject = subject_of(world.replica, "ns", name)
+    found = survey(world.mirror.state, rules, now=1e9)
+    subject = subject_of(world.mirror, "ns", name)
     assert subject is not None
     why = found.explanations.get(subject.job.key) if subject.job else None
-    return explain(world.replica, rules, subject, why, now=1e9)
+    return explain(world.mirror, rules, subject, why, now=1e9)
 
 
 def states(found: Explanation) -> dict[str, str]:
@@ -280,7 +280,7 @@ def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
     of_pod = answer(world, "train-0")
     assert of_pod.about == ObjectRef(kind="Pod", namespace="ns", name="train-0")
     assert (of_pod.phase, failed(of_pod)) == ("Pending", "predicate")
-    assert subject_of(world.replica, "ns", "missing") is None
+    assert subject_of(world.mirror, "ns", "missing") is None
 
 
 def test_pods_on_their_way_out_are_the_next_event() -> None:
@@ -332,8 +332,8 @@ def test_a_job_that_never_fits_waits_for_no_end_at_the_gate_of_its_share_either(
 
 def test_an_explanation_leaves_the_plan_as_it_was() -> None:
     world = full_queue()
-    before = survey(world.replica.state, policy(), now=1e9)
+    before = survey(world.mirror.state, policy(), now=1e9)
 
     answer(world, "job")
 
-    assert survey(world.replica.state, policy(), now=1e9) == before
+    assert survey(world.mirror.state, policy(), now=1e9) == before

@@ -1,4 +1,4 @@
-"""How the events of a week are taken in at the start: in short turns of the replica's thread."""
+"""How the events of a week are taken in at the start: in short turns of the mirror's thread."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from pumice.events.types import JobPhaseChanged
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
 from services.visibility.adapters.forecasting import LEARN_S, Forecasting
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import Subject
 from shared.bus.port import Batch, CaughtUp, Message
@@ -53,16 +53,16 @@ class StoredEvents:
 
 
 class Thread:
-    """The replica's thread, which notes how long each turn took."""
+    """The mirror's thread, which notes how long each turn took."""
 
     def __init__(self, clock):
         self._clock = clock
-        self._replica = Replica()
+        self._mirror = ClusterMirror()
         self.turns_s = []
 
     async def look(self, work):
         begun = self._clock._time
-        work(self._replica)
+        work(self._mirror)
         self.turns_s.append(self._clock._time - begun)
 
 

@@ -17,8 +17,8 @@ from pumice.events.types import (
 )
 from services.visibility.adapters.feeds import EventFeed
 from services.visibility.adapters.live import KEEPALIVE_S, KEPT, LISTS, Live
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.live import entry_of
-from services.visibility.answers.replica import Replica
 from shared.api.time import parse
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.bus.pace import Pace
@@ -36,7 +36,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.version = 1
-        self.replica = Replica()
+        self.mirror = ClusterMirror()
         self.asked = self.heeded = self.told = 0
         self.live = Live(self, clock=self.clock)
 
@@ -50,9 +50,9 @@ class Stage:
         self.live.add_events([event(bound(namespace, name), str(self.told))])
 
     async def ask(self, work):
-        """Ask the replica, as the replica's owner does in its thread."""
+        """Ask the mirror, as the mirror's owner does in its thread."""
         self.asked += 1
-        return work(self.replica)
+        return work(self.mirror)
 
     async def read(self, seconds, act=lambda: None, *, namespace=""):
         """Return what a reader is told in a time, at whose beginning `act` happens."""
@@ -151,7 +151,7 @@ async def test_a_reader_has_what_comes_read_as_it_comes():
 async def test_lists_are_made_once_for_all_who_ask_at_a_time():
     stage = Stage()
     assert await stage.live.running_jobs() == []
-    stage.replica.version += 1
+    stage.mirror.version += 1
     made = []
     for seconds in (0.0, 0.5, 1.0, 5.0):
         await stage.clock.advance(seconds)

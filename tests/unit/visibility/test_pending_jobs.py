@@ -10,7 +10,7 @@ from shared.api.kinds import NODE, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage
 from shared.contracts.messages import Short, WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
-from tests.support.replicas import World
+from tests.support.mirrors import World
 from tests.unit.visibility.test_explaining_a_job import policy
 
 CONF = """
@@ -187,7 +187,7 @@ class Heard:
         self.now = 0.0
         self.world = World().queue("default").node("n1", cpu="2").node("n2", cpu="2")
         self.world.gang("job", pods=1, cpu="3")
-        self.job: Job = self.world.replica.state.jobs.get(GANG)
+        self.job: Job = self.world.mirror.state.jobs.get(GANG)
         self.decisions = Decisions(lambda: self.now, most)
 
     def hear(self, gate: str = "predicate", **more: object) -> None:
@@ -199,11 +199,11 @@ class Heard:
 
     def explain(self) -> Explanation:
         rules = policy()
-        found = survey(self.world.replica.state, rules, now=NOW)
-        subject = subject_of(self.world.replica, "ns", "job")
+        found = survey(self.world.mirror.state, rules, now=NOW)
+        subject = subject_of(self.world.mirror, "ns", "job")
         why = found.explanations.get(GANG)
         return explain(
-            self.world.replica, rules, subject, why,
+            self.world.mirror, rules, subject, why,
             now=NOW, decided=self.decided, found_at=found.at,
         )  # fmt: skip
 
@@ -311,11 +311,11 @@ def test_a_session_of_before_the_decision_says_nothing_against_it() -> None:
     heard = Heard()
     heard.hear("enqueue")
     later = heard.decided._replace(at=NOW + 1)
-    subject = subject_of(heard.world.replica, "ns", "job")
-    why = survey(heard.world.replica.state, policy(), now=NOW).explanations.get(GANG)
+    subject = subject_of(heard.world.mirror, "ns", "job")
+    why = survey(heard.world.mirror.state, policy(), now=NOW).explanations.get(GANG)
 
     found = explain(
-        heard.world.replica, policy(), subject, why, now=NOW, decided=later, found_at=NOW
+        heard.world.mirror, policy(), subject, why, now=NOW, decided=later, found_at=NOW
     )
 
     assert found.latest is None
@@ -324,7 +324,7 @@ def test_a_session_of_before_the_decision_says_nothing_against_it() -> None:
 def test_a_job_in_line_has_the_leaders_words_and_the_latest_place() -> None:
     heard = Heard()
     heard.hear("queue", message="over quota", details=" (place 9 in queue default)", position=9)
-    (waits,) = survey(heard.world.replica.state, policy(), now=NOW).pending
+    (waits,) = survey(heard.world.mirror.state, policy(), now=NOW).pending
 
     told = as_decided(waits, heard.decided)
 

@@ -8,8 +8,8 @@ import pytest
 
 from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import memory_of
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.gangs import PODS_MAX, BadQuestion
-from services.visibility.answers.replica import Replica
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from services.visibility.forecast.durations import History
@@ -27,7 +27,7 @@ from shared.api.visibility import (
 )
 from shared.api.whatifs import QueueChange, WhatIfSpec
 from tests.support.facts import stored_node
-from tests.support.replicas import World, job_of_tasks, running
+from tests.support.mirrors import World, job_of_tasks, running
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -55,7 +55,7 @@ GPU_MEMORY = "volcano.sh/gpu-memory"
 def forecasts(world: World) -> ForecastFor:
     """Return what foresees starts in a world as it is then."""
     rules = Rules(configure(CONF))
-    return lambda keys: forecast(world.replica.state, rules, History(), now=NOW, asked=keys)
+    return lambda keys: forecast(world.mirror.state, rules, History(), now=NOW, asked=keys)
 
 
 def ask(
@@ -64,7 +64,7 @@ def ask(
     policy = Policy(config=configure(conf))
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
     return what_if(
-        world.replica, policy, question, namespace="ns", now=NOW, forecast_for=forecast_for
+        world.mirror, policy, question, namespace="ns", now=NOW, forecast_for=forecast_for
     )
 
 
@@ -89,7 +89,7 @@ def test_a_job_that_does_not_start_now_is_expected_when_there_is_room_for_it() -
     assert answer.expected_start is not None
     assert answer.expected_start.median is not None
     assert NOW < parse(answer.expected_start.median) <= NOW + 600
-    assert world.replica.state.jobs.get("ns/train-what-if") is None
+    assert world.mirror.state.jobs.get("ns/train-what-if") is None
 
 
 def test_a_job_that_starts_now_is_not_forecast() -> None:
@@ -188,14 +188,14 @@ def test_a_queue_that_gets_more_starts_its_jobs_and_keeps_what_the_change_does_n
     change = QueueChange(
         name="default", capability={"cpu": "4"}, guarantee={"cpu": "1"}, deserved={"cpu": "2"}
     )
-    assert changed_queue(change, world.replica).spec == QueueSpec(
+    assert changed_queue(change, world.mirror).spec == QueueSpec(
         weight=3,
         priority=7,
         capability={"cpu": "4", "memory": "2"},
         deserved={"cpu": "2", "memory": "1"},
         guarantee=Guarantee(resource={"cpu": "1"}),
     )
-    assert changed_queue(QueueChange(name="default", weight=9), world.replica).spec.weight == 9
+    assert changed_queue(QueueChange(name="default", weight=9), world.mirror).spec.weight == 9
 
 
 def test_a_job_that_waits_for_its_queue_starts_once_that_may_have_more() -> None:
@@ -274,7 +274,7 @@ def test_a_delay_lasts_until_the_delayed_job_is_expected_to_start() -> None:
 
     [delay] = answer.delays
     assert (delay.job.name, delay.seconds) == ("next", 600.0)
-    assert world.replica.state.jobs.get("ns/urgent-what-if") is None
+    assert world.mirror.state.jobs.get("ns/urgent-what-if") is None
 
 
 def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
@@ -336,7 +336,7 @@ def test_a_question_that_cannot_be_answered_names_the_field(
 
 def test_questions_cannot_fill_the_arrays_with_names_of_resources() -> None:
     world = World().queue("default").node("n1", cpu="4")
-    capacity = world.replica.state.dimensions.capacity
+    capacity = world.mirror.state.dimensions.capacity
 
     def ask_for_many() -> None:
         for number in range(capacity + 1):
@@ -348,7 +348,7 @@ def test_questions_cannot_fill_the_arrays_with_names_of_resources() -> None:
     with pytest.raises(BadQuestion, match="no object in the cluster has named"):
         ask_for_many()
 
-    assert world.replica.state.dimensions.capacity == capacity
+    assert world.mirror.state.dimensions.capacity == capacity
 
 
 def test_a_name_that_a_job_has_is_no_hindrance() -> None:
@@ -369,8 +369,8 @@ def test_cards_that_are_chosen_in_thought_are_not_kept() -> None:
     answer = ask(world, SHARING, addNodes=[{"count": 1, "template": with_cards}])
 
     assert [each.name for each in answer.starting] == ["wide"]
-    assert memory_of(world.replica.state)["cards"] == []
+    assert memory_of(world.mirror.state)["cards"] == []
 
 
 def test_the_replica_is_made_of_the_kinds_that_the_scheduler_reads() -> None:
-    assert {"nodes", "pods", "podgroups", "queues", "namespaces"} <= Replica().kinds
+    assert {"nodes", "pods", "podgroups", "queues", "namespaces"} <= ClusterMirror().kinds

@@ -1,10 +1,10 @@
-"""A replica of visibility filled with facts, as the cache would say them, and Jobs to ask about."""
+"""A mirror of visibility filled with facts, as the cache would say them, and Jobs to ask about."""
 
 from typing import Any, Self
 
 import msgspec
 
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.contracts.messages import Fact, Op
 from tests.support import facts
 
@@ -12,10 +12,10 @@ Json = dict[str, Any]
 
 
 class World:
-    """A replica and the words to fill it; all namespaced objects are in `ns`."""
+    """A mirror and the words to fill it; all namespaced objects are in `ns`."""
 
     def __init__(self) -> None:
-        self.replica = Replica()
+        self.mirror = ClusterMirror()
         self.objects: dict[tuple[str, str], Json] = {}
 
     def put(self, kind: str, document: Json) -> Self:
@@ -24,14 +24,14 @@ class World:
         key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
         body = msgspec.Raw(msgspec.json.encode(document))
         self.objects[kind, key] = document
-        troubles = self.replica.fold([Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=body)])
+        troubles = self.mirror.fold([Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=body)])
         assert troubles == [], troubles
         return self
 
     def delete(self, kind: str, key: str) -> Self:
         """Fold the end of an object."""
         uid = self.objects.pop((kind, key))["metadata"]["uid"]
-        self.replica.fold([Fact(kind=kind, key=key, uid=uid, rv="2", op=Op.DELETE)])
+        self.mirror.fold([Fact(kind=kind, key=key, uid=uid, rv="2", op=Op.DELETE)])
         return self
 
     def node(self, name: str, *, cpu: str = "1", **resources: str) -> Self:

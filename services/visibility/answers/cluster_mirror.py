@@ -1,4 +1,4 @@
-"""The cluster state that answers come from: the scheduler's own, and objects for what-ifs.
+"""Where answers come from: the scheduler's cluster state, and objects for what-ifs.
 
 Facts and outcomes fold into it as into the scheduler's; nothing is ever decided for good. The
 engine keeps what rules read and not the objects, so that the few kinds of which a question changes
@@ -60,8 +60,8 @@ class Kept:
         return self._bodies[kind].keys()
 
 
-class Replica:
-    """The cluster state, and what no rule reads."""
+class ClusterMirror:
+    """A copy of the cluster: what the rules read, and objects that no rule reads."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""The replica's owner: folds facts of the bus into it, and lets one question at a time read it.
+"""The mirror's owner: folds facts of the bus into it, and lets one question at a time read it.
 
-The replica belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
+The mirror belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
 answering take turns in it; a question that is imagined through is undone before its turn ends.
 
 While nothing is asked, the bus is read in batches (`shared.bus.pace`). The next question then has
@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.worker import FoldFailure
-from services.visibility.answers.replica import Replica
+from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
@@ -32,14 +32,14 @@ _RETRY_AFTER_S: Final = 1.0
 _STAGE: Final = "fold"
 
 
-class ReplicaOwner:
-    """Owns the replica and its thread; a part of the service."""
+class MirrorOwner:
+    """Owns the mirror and its thread; a part of the service."""
 
-    name: Final = "replica"
+    name: Final = "mirror"
 
     def __init__(
         self,
-        replica: Replica,
+        mirror: ClusterMirror,
         *,
         inbox: Inbox,
         state: StateFeed,
@@ -49,7 +49,7 @@ class ReplicaOwner:
         clock: Clock,
         log: Logger,
     ) -> None:
-        self._replica = replica
+        self._mirror = mirror
         self._inbox = inbox
         self._state = state
         self.pace: Final = pace
@@ -65,7 +65,7 @@ class ReplicaOwner:
     @property
     def version(self) -> int:
         """Return a number that is another one after each change."""
-        return self._replica.version
+        return self._mirror.version
 
     async def run(self) -> None:
         """Fold for ever."""
@@ -79,10 +79,10 @@ class ReplicaOwner:
         """Read each message as it comes for a while: a reader waits for changes."""
         self.pace.read_live()
 
-    async def ask(self, work: Callable[[Replica], T]) -> T:
+    async def ask(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds in the cluster as the bus has it now.
 
-        It runs in the replica's thread when its turn has come. Raises Retryable while the cluster
+        It runs in the mirror's thread when its turn has come. Raises Retryable while the cluster
         is not known, or when too many others wait.
         """
         self._require_synced()
@@ -98,7 +98,7 @@ class ReplicaOwner:
         finally:
             self._waiting -= 1
 
-    async def look(self, work: Callable[[Replica], T]) -> T:
+    async def look(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds in what is folded so far, for work that no user waits for.
 
         Raises Retryable while the cluster is not known.
@@ -106,9 +106,9 @@ class ReplicaOwner:
         async with self._turn:
             return await self._work(work)
 
-    async def _work(self, work: Callable[[Replica], T]) -> T:
+    async def _work(self, work: Callable[[ClusterMirror], T]) -> T:
         self._require_synced()
-        found = await self._in_thread(lambda: work(self._replica))
+        found = await self._in_thread(lambda: work(self._mirror))
         self._require_whole()
         return found
 
@@ -119,7 +119,7 @@ class ReplicaOwner:
             )
 
     def _require_whole(self) -> None:
-        if not self._replica.is_whole:
+        if not self._mirror.is_whole:
             self._resync()
             raise Retryable("the state of the cluster is read again", retry_after_s=_RETRY_AFTER_S)
 
@@ -132,16 +132,16 @@ class ReplicaOwner:
         gathered = self._inbox.take()
         failures = await self._in_thread(lambda: self._fold_in(gathered))
         self._report_failures(gathered, failures)
-        if not self._replica.is_whole:
+        if not self._mirror.is_whole:
             self._resync()
         elif synced:
             self._folded_epoch = epoch
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         if gathered.forget:
-            self._replica.forget()
-        failures = self._replica.fold(gathered.facts)
-        self._replica.outcomes(gathered.outcomes)
+            self._mirror.forget()
+        failures = self._mirror.fold(gathered.facts)
+        self._mirror.outcomes(gathered.outcomes)
         return failures
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
@@ -157,11 +157,11 @@ class ReplicaOwner:
             )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run `work` in the one thread of the replica."""
+        """Run `work` in the one thread of the mirror."""
         try:
             return await in_thread(self._executor, work)
         except BrokenOff as error:
-            self._replica.state.spoil()
+            self._mirror.state.spoil()
             self._resync()
             raise Retryable(
                 f"a session broke off: {error}", retry_after_s=_RETRY_AFTER_S

@@ -19,7 +19,7 @@ SIZE = 1000
 
 
 class World(RuleBasedStateMachine):
-    """Truth, streams in between, and the scheduler's replica."""
+    """Truth, streams in between, and the scheduler's cluster state."""
 
     @initialize()
     def begin(self):
