@@ -42,7 +42,7 @@ STAGES = {
         [str(BIN / "mypy"), "--no-error-summary"],
         [str(BIN / "lint-imports")],
     ],
-    "fast": [[*PYTEST, "-n", "2", "-m", "not nats and not kube and not laws", *SERVERLESS]],
+    "fast": [[*PYTEST, "-n", "3", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", *LAWFUL]],
     "contract": [[*PYTEST, "-n", "4", "-m", "nats and not kubectl and not helm", "tests/contract"]],
     "integration": [

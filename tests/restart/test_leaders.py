@@ -74,7 +74,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused(service, scene: Scene):
     await scene.all_running()
     assert await _led_by(scene, service, "second")
     await first.ready()
-    assert "leadership_lost" in first.log
+    assert await first.said("leadership_lost")
 
 
 async def test_a_scheduler_that_starts_knows_binds_that_the_frozen_cache_does_not(scene: Scene):

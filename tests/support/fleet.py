@@ -33,8 +33,17 @@ class Service:
 
     @property
     def log(self) -> str:
-        """Return everything that the process wrote."""
+        """Return everything that the process wrote; a living one writes lines a little later."""
         return self._log.read_text(errors="replace")
+
+    async def said(self, *words: str) -> str:
+        """Wait until a line of the log has all these words; return the first one."""
+
+        def probe() -> str:
+            lines = self.log.splitlines()
+            return next((line for line in lines if all(word in line for word in words)), "")
+
+        return await until(probe, describe=lambda: f"{words} in the log\n{self.log[-3000:]}")
 
     async def unready(self) -> str:
         """Return "" when /readyz says so, else what is missing."""

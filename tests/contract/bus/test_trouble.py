@@ -56,7 +56,8 @@ async def test_a_full_disk_is_named_where_a_message_is_not_stored_and_a_restart_
     resource.prlimit(server.nats.process.pid, limit, (endless, endless))
     with pytest.raises(NoAnswer, match=r"outcome.*its disk may be full"):
         await publisher.publish(subjects.outcome(0), b"while there is room again")
-    assert "file too large" in (server.nats.directory / "nats-server.log").read_text()
+    log = server.nats.directory / "nats-server.log"
+    await until(lambda: "file too large" in log.read_text(), describe="the reason in its log")
     await server.restart()
     await bus.connected()
     await publisher.publish(subjects.outcome(0), b"after")

@@ -123,7 +123,7 @@ async def test_replicas_share_an_authority_and_a_restart_keeps_it_w02(
         flags["webhook_url"] = f"https://127.0.0.1:{front.port}"
         one = await own_door.start(**flags)
         two = await own_door.start(**{**flags, "instance": "two", "port": "0"})
-        port = port_of(two)
+        port = await port_of(two)
         trusted = await bundle(own_door)
         assert len(trusted) == 1
         for certificate in (await shown(own_door.port), await shown(port)):
@@ -136,14 +136,14 @@ async def test_replicas_share_an_authority_and_a_restart_keeps_it_w02(
         front.target = port
         await own_door.refuses("jobs", bad(), other, words=WORDS)
         three = await own_door.start(**{**flags, "instance": "three", "port": "0"})
-        (await shown(port_of(three))).verify_directly_issued_by(trusted[0])
+        (await shown(await port_of(three))).verify_directly_issued_by(trusted[0])
         assert (await api.get("secrets", space, SECRET))["data"] == before["data"]
         assert await bundle(own_door) == trusted
 
 
-def port_of(replica) -> int:
+async def port_of(replica) -> int:
     """Return the port of a replica that chose its own."""
-    line = next(line for line in replica.log.splitlines() if "webhooks_listening" in line)
+    line = await replica.said("webhooks_listening")
     return int(line.partition('"address": "127.0.0.1:')[2].partition('"')[0])
 
 
@@ -157,7 +157,7 @@ async def test_of_two_that_make_an_authority_at_once_one_wins_w02(
     await two.ready(deadline_s=30)
     secret = await api.get("secrets", space, SECRET)
     (authority,) = x509.load_pem_x509_certificates(base64.b64decode(secret["data"]["ca.crt"]))
-    for port in (own_door.port, port_of(two)):
+    for port in (own_door.port, await port_of(two)):
         certificate = await shown(port)
         assert certificate.issuer == authority.subject
         certificate.verify_directly_issued_by(authority)  # raises where the key is another

@@ -144,6 +144,7 @@ async def test_commands_wait_while_the_api_server_is_away_and_stay_with_their_bi
     api_proxy.mend()
     assert results(await desk.outcome(gang)) == ["bound"] * 5
     await binder.ready()
+    await binder.said("intent_ended")
     ended = [json.loads(line) for line in binder.log.splitlines() if "intent_ended" in line]
     assert [event["attempt"] for event in ended] == [1], "held intents are not redelivered"
 

@@ -121,12 +121,7 @@ class Borders:
 
     async def said(self, service: str, *words: str) -> None:
         """Wait until a line of a service's log has all these words."""
-
-        def probe() -> bool:
-            lines = self.services[service].log.splitlines()
-            return any(all(word in line for word in words) for line in lines)
-
-        await until(probe, describe=lambda: f"{words} in the log\n{self.fleet.logs(lines=30)}")
+        await self.services[service].said(*words)
 
 
 def state_of(job: dict[str, Any]) -> dict[str, str]:

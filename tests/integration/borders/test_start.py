@@ -189,6 +189,7 @@ async def test_services_wait_for_nats_and_the_api_server_and_name_them(
                 api_server.mend()
                 for service in waiting.values():
                     await service.ready(deadline_s=30)
+                    await service.said("nats_unreachable")
                     assert set(told(service, "nats_unreachable").values()) == {1}
         finally:
             await nats.stop()

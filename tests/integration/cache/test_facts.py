@@ -110,9 +110,7 @@ async def test_an_object_beyond_the_payload_limit_is_said_to_be_there(
     fact = await state.says("oversized", "jobs", f"{namespace}/huge")
     assert bytes(fact.body) == b"null"
     assert await cache.metric("pumice_cache_oversized_total") == 1
-    assert f"{namespace}/huge" in next(
-        line for line in cache.log.splitlines() if "object_oversized" in line
-    )
+    assert f"{namespace}/huge" in await cache.said("object_oversized")
     await made(kube, POD, namespace, pod("p"))
     await state.says("put", "pods", f"{namespace}/p")
 
