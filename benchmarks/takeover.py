@@ -6,6 +6,9 @@ through every service and every share of the controller. What is measured is the
 until the last of the eight pods is on a node, and until STATE tells of the first job (`told`), and
 beside it the same without a kill.
 
+With `--copies 1` each service runs once, and what was killed is started again at once.
+`--only nats` kills nats-server and starts it again without its data.
+
 `--gangs 50 --size 100` first makes that many gangs at once and counts the leases that are lost
 while they are placed: none may be. `--nodes 5000 --running 50000` does it on a cluster of so many
 nodes, on which so many pods run; `--only cache` kills that service alone.
@@ -14,6 +17,7 @@ nodes, on which so many pods run; `--only cache` kills that service alone.
 import argparse
 import asyncio
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -38,6 +42,7 @@ from tests.support.stack import CRDS
 from tests.support.wait import until
 
 KILLED = ("cache", "scheduler", "controller", "binder")
+NATS = "nats"
 JOBS = 8
 NAMESPACE = "default"
 CROWD = "crowd"
@@ -54,18 +59,21 @@ class Taken(NamedTuple):
 
 
 class Stage:
-    """Two replicas of everything on one control plane."""
+    """One or two replicas of everything on one control plane."""
 
-    def __init__(self, plane: ControlPlane, api: Api, services: Fleet) -> None:
+    def __init__(self, plane: ControlPlane, api: Api, services: Fleet, *, copies: int) -> None:
         self.plane = plane
         self.api = api
         self.services = services
         self.running: dict[str, list[Service]] = {}
+        self._copies = copies
         self._count = 0
 
     async def start(self) -> None:
         for name in ("cache", "scheduler", "binder", "controller"):
-            self.running[name] = [await self._another(name, wait=False) for _ in "ab"]
+            self.running[name] = [
+                await self._another(name, wait=False) for _ in range(self._copies)
+            ]
         for pair in self.running.values():
             for service in pair:
                 await service.ready(deadline_s=READY_S)
@@ -166,7 +174,12 @@ class Stage:
         return {"pods": gangs * size, "bound_s": round(taken_s, 1), "leases_lost": lost}
 
     async def strike(self, name: str) -> Taken:
-        """Kill the process that leads, measure, and start another in its place."""
+        """Kill the process that leads, measure, and start another in its place.
+
+        That one is started before the measurement where there is no other.
+        """
+        if name == NATS:
+            return await self._lose_data()
         pair = self.running[name]
         leading: list[Service] = []
 
@@ -181,11 +194,29 @@ class Stage:
         await until(found, deadline_s=20, describe=f"a leader among the {name}s")
         victim = leading[0]
         victim.kill()
-        taken = await self.work()
-        pair[pair.index(victim)] = again = await self._another(name, wait=True)
+        if self._copies == 1:
+            again = await self._another(name, wait=False)
+            taken = await self.work()
+        else:
+            taken = await self.work()
+            again = await self._another(name, wait=False)
+        pair[pair.index(victim)] = again
         await again.ready(deadline_s=READY_S)
         if name == "controller":
             await asyncio.sleep(2.0)  # shares are spread again
+        return taken
+
+    async def _lose_data(self) -> Taken:
+        """Kill nats-server, and start it again without its data."""
+        nats = self.plane.nats
+        nats.process.kill()
+        shutil.rmtree(nats.directory / "jetstream")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(nats.start())
+            taken = await self.work()
+        for pair in self.running.values():
+            for service in pair:
+                await service.ready(deadline_s=READY_S)
         return taken
 
 
@@ -202,7 +233,7 @@ async def measure(asked: argparse.Namespace) -> dict[str, dict[str, float]]:
             await plane.apply_crds(CRDS)
             await plane.add_nodes(NodeShape(count=asked.nodes, cpu="32", memory="64Gi"))
             async with connect(plane.kubeconfig) as api, fleet(plane, directory) as services:
-                stage = Stage(plane, api, services)
+                stage = Stage(plane, api, services, copies=asked.copies)
                 if asked.running:
                     await stage.crowd(asked.running, asked.nodes)
                 await stage.start()
@@ -233,7 +264,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="pods of each of them")
     parser.add_argument("--nodes", type=int, default=60, help="nodes of the cluster")
     parser.add_argument("--running", type=int, default=0, help="pods that run on them all the time")
-    parser.add_argument("--only", nargs="*", choices=KILLED, help="services to kill; else all")
+    only = (*KILLED, NATS)
+    parser.add_argument("--only", nargs="*", choices=only, help="services to kill; else all")
+    parser.add_argument("--copies", type=int, choices=(1, 2), default=2, help="of each service")
     options = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     found = asyncio.run(measure(options))
