@@ -192,6 +192,19 @@ bench-jobs: go ## many jobs: how fast they are made, and how many writes their l
 bench-takeover: $(READY) ## two of each: how soon work goes on after a kill -9, and leases lost under load
 	$(PY) -m benchmarks.takeover --kills 20 --gangs 50 --size 100
 
+# The cluster of bench-restarts.
+LARGE ?= --kills 3 --nodes 5000 --running 50000
+
+.PHONY: bench-restarts
+bench-restarts: $(READY) ## how soon work goes on in a large cluster: without standbys, NATS without its data, with standbys
+	$(PY) -m benchmarks.takeover $(LARGE) --copies 1 --only cache scheduler controller binder nats
+	$(PY) -m benchmarks.takeover $(LARGE) --only cache scheduler
+
+.PHONY: bench-latency
+bench-latency: go ## a few gangs on idle nodes: from the POST to the last binding
+	$(PY) -m benchmarks.latency
+	$(PY) -m benchmarks.latency --gangs 1 --size 3 --rounds 20
+
 # Gangs a second, and for how many minutes.
 RATE ?= 2
 MINUTES ?= 60
