@@ -20,6 +20,8 @@ from tests.support.roles import LED, account
 from tests.support.wait import until
 
 SERVICES = ("cache", "scheduler", "binder", "controller")
+NEVER = "600s"
+"""`--lease-takeover` of a standby that must notice by other means that the leader is gone."""
 
 
 class Service:
