@@ -28,7 +28,12 @@ _PLACE: Final = {
 
 _NAMESPACE: Final = "namespace"
 _LIVES: Final = "life"
-_NAMED: Final = {"namespace": _NAMESPACE, "drain": "node", "like": "node"}
+_NAMED: Final = {
+    "namespace": _NAMESPACE,
+    "drain": "node",
+    "like": "node",
+    "change_queue": "queue",
+}
 """Destination of a flag → what its values name."""
 _LISTS: Final = {
     "job": ("pendingjobs",),

@@ -20,6 +20,12 @@ from shared.api.visibility import API_VERSION, WhatIfStatus
 _FIELDS: Final = {"Job": "job", "Queue": "queue"}
 _KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _STDIN: Final = "-"
+_AMOUNTS: Final = {
+    "capability": "most that it may use",
+    "deserved": "beyond which others may reclaim",
+    "guarantee": "that only it may use",
+}
+"""What a queue states of resources."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -36,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="with N nodes more")
     parser.add_argument("--like", default="", metavar="NODE", help="which those are like")
+    parser.add_argument(
+        "--change-queue", default="", metavar="QUEUE", help="with other figures for this queue"
+    )
+    parser.add_argument("--weight", type=int, metavar="N", help="of that queue")
+    for name, what in _AMOUNTS.items():
+        parser.add_argument(
+            f"--{name}", default="", metavar="RESOURCE=AMOUNT,...", help=f"of that queue: {what}"
+        )
     add_place(parser)
     add_output(parser, stored=False)
 
@@ -59,24 +73,7 @@ async def run(args: argparse.Namespace) -> int:
 
 def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """Return the spec of the question and the namespace that its job names."""
-    spec: dict[str, Any] = {}
-    namespace = ""
-    for document in _documents(args.filename) if args.filename else ():
-        kind = document.get("kind")
-        if kind == "WhatIf":
-            asked = document.get("spec") or {}
-        elif kind in _FIELDS:
-            asked = {_FIELDS[kind]: document}
-        else:
-            raise WrongSettingError(f"{args.filename}: kind {kind} is no Job, Queue or WhatIf")
-        if twice := spec.keys() & asked.keys():
-            what = _KINDS.get(min(twice), min(twice))
-            raise WrongSettingError(
-                f"{args.filename} holds more than one {what}: ask about one at a time"
-            )
-        spec |= asked
-        named = (document.get("metadata") or {}).get("namespace") or ""
-        namespace = "" if kind == "Queue" else named
+    spec, namespace = _of_file(args.filename) if args.filename else ({}, "")
     if args.drain:
         spec["drainNodes"] = args.drain
     if bool(args.add_nodes) != bool(args.like):
@@ -85,9 +82,55 @@ def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         raise WrongSettingError(f"--add-nodes {args.add_nodes} adds no nodes; --drain NODE removes")
     if args.like:
         spec["addNodes"] = [{"count": args.add_nodes, "like": args.like}]
+    if change := _queue_change(args):
+        spec["changeQueue"] = change
     if not spec:
-        raise WrongSettingError("give a job with -f FILE, or --drain NODE, or --add-nodes N")
+        raise WrongSettingError(
+            "give a job with -f FILE, or --drain NODE, --add-nodes N or --change-queue QUEUE"
+        )
     return spec, namespace
+
+
+def _of_file(file: str) -> tuple[dict[str, Any], str]:
+    """Return what a file asks and the namespace that its job names. Raises WrongSettingError."""
+    spec: dict[str, Any] = {}
+    namespace = ""
+    for document in _documents(file):
+        kind = document.get("kind")
+        if kind == "WhatIf":
+            asked = document.get("spec") or {}
+        elif kind in _FIELDS:
+            asked = {_FIELDS[kind]: document}
+        else:
+            raise WrongSettingError(f"{file}: kind {kind} is no Job, Queue or WhatIf")
+        if twice := spec.keys() & asked.keys():
+            what = _KINDS.get(min(twice), min(twice))
+            raise WrongSettingError(f"{file} holds more than one {what}: ask about one at a time")
+        spec |= asked
+        named = (document.get("metadata") or {}).get("namespace") or ""
+        namespace = "" if kind == "Queue" else named
+    return spec, namespace
+
+
+def _queue_change(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what changes of a queue, empty without a queue. Raises WrongSettingError."""
+    change: dict[str, Any] = {} if args.weight is None else {"weight": args.weight}
+    change |= {name: _amounts(name, words) for name in _AMOUNTS if (words := getattr(args, name))}
+    if bool(change) != bool(args.change_queue):
+        flags = ", ".join(f"--{name}" for name in _AMOUNTS)
+        raise WrongSettingError(f"--change-queue QUEUE goes with --weight, {flags}")
+    return {"name": args.change_queue, **change} if change else {}
+
+
+def _amounts(flag: str, words: str) -> dict[str, str]:
+    """Return the amounts of `cpu=1,memory=2Gi`; whether they are amounts the server says."""
+    found = {}
+    for pair in words.split(","):
+        resource, equals, amount = pair.partition("=")
+        if not (resource and equals and amount):
+            raise WrongSettingError(f"--{flag} {words}: {pair!r} is no RESOURCE=AMOUNT")
+        found[resource] = amount
+    return found
 
 
 def _documents(file: str) -> list[dict[str, Any]]:

@@ -123,6 +123,14 @@ async def test_each_question_is_answered_about_a_job_that_waits(run: Run) -> Non
     code, told = run("pumice", "what-if", "-f", "-", stdin=JOB.format(cpu="1000"))
     assert code == 3
     assert told.startswith("does not start now: stopped at the gate ")
+    smaller = ("--change-queue", "default", "--capability", "cpu=1")
+    code, told = run("pumice", "what-if", "-f", "-", *smaller, stdin=JOB.format(cpu="100m"))
+    assert code == 3
+    assert "at the gate enqueue: queue resource quota insufficient" in told
+    code, told = run("pumice", "what-if", "--change-queue", "default", "--capability", "cpu=much")
+    assert code == 1
+    assert "spec.changeQueue.capability" in told
+    assert run("pumice", "__complete", "what-if", "--change-queue", "def") == (0, "default\n")
     assert run("pumice", "__complete", "why", "w") == (0, "waits\n")
     assert run("pumice", "why", "wiats") == (
         1,

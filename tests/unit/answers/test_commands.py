@@ -185,6 +185,19 @@ def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersTransport
     }
 
 
+def test_what_if_asks_for_a_queue_of_which_some_changes(run: Run, way: AnswersTransport) -> None:
+    words = ("--weight", "3", "--capability", "cpu=40,nvidia.com/gpu=8", "--deserved", "cpu=20")
+    run("what-if", "--change-queue", "research", *words)
+    assert json.loads(way.asked[0].body)["spec"] == {
+        "changeQueue": {
+            "name": "research",
+            "weight": 3,
+            "capability": {"cpu": "40", "nvidia.com/gpu": "8"},
+            "deserved": {"cpu": "20"},
+        }
+    }
+
+
 def test_what_if_ends_with_3_if_the_job_would_wait(
     run: Run, way: AnswersTransport, tmp_path
 ) -> None:
@@ -207,6 +220,9 @@ def test_what_if_ends_with_3_if_the_job_would_wait(
         (("--add-nodes", "3"), "goes with --like"),
         (("--add-nodes", "0", "--like", "n1"), "goes with --like"),
         (("--add-nodes", "-3", "--like", "n1"), "--add-nodes -3"),
+        (("--change-queue", "research"), "goes with --weight, --capability"),
+        (("--weight", "3"), "--change-queue QUEUE goes with"),
+        (("--change-queue", "q", "--guarantee", "cpu=1,gpu"), "--guarantee cpu=1,gpu: 'gpu' is no"),
         (("-f", "none-such.yaml"), "none-such.yaml: no such file"),
         (("-f", "bad.yaml"), "bad.yaml: while parsing"),
         (("-f", "text.yaml"), "holds no object"),
