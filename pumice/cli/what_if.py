@@ -25,7 +25,7 @@ _AMOUNTS: Final = {
     "deserved": "beyond which others may reclaim",
     "guarantee": "that only it may use",
 }
-"""What a queue states of resources."""
+"""Amounts that a queue states, and the meaning of each."""
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`pumice why | when | what-if | queue | timeline` on a cluster of fixed answers."""
+"""`pumice why | when | queue | timeline` on a cluster of fixed answers."""
 
 import json
 
@@ -10,14 +10,13 @@ from pumice.answers import text
 from pumice.cli.main import COMMANDS, main
 from services.visibility.api import statuses
 from shared.api.time import read
-from shared.api.visibility import EvictedPod, Finding, LosingJob, WhatIfStatus
+from shared.api.visibility import Finding
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
     JOBS,
     NOW,
     ROOT,
-    WAITS,
     AnswersTransport,
     refused,
     unreachable,
@@ -71,20 +70,6 @@ default/train: Pending in queue research
        45m ago  Waits         45m  queue
        40m ago  Evicted            pod/train-0  by team/big
   … 7 pods are left out
-"""
-WHAT_IF = """\
-starts now
-  places    3 of worker on node-1
-            1 of worker on node-2
-  evicts    team/big-0
-  delays    default/train by 1m30s
-            team/other not known by how much
-  and 2 in namespaces that you may not see
-"""
-JOB = """\
-kind: Job
-metadata: {name: big, namespace: team}
-spec: {minAvailable: 4}
 """
 
 
@@ -160,93 +145,6 @@ def test_the_line_of_a_queue_holds_all_namespaces(run: Run, way: AnswersTranspor
 
 def test_a_timeline_tells_moments_and_spans(run: Run) -> None:
     assert run("timeline", "train") == (0, TIMELINE, "")
-
-
-def test_what_if_asks_for_the_job_of_a_file(run: Run, way: AnswersTransport, tmp_path) -> None:
-    (tmp_path / "job.yaml").write_text(JOB)
-    assert run("what-if", "-f", str(tmp_path / "job.yaml")) == (0, WHAT_IF, "")
-    (request,) = way.asked
-    assert (request.method, request.path) == ("POST", f"{ROOT}/namespaces/team/whatifs")
-    assert ("fieldValidation", "Strict") in request.query
-    assert json.loads(request.body)["spec"] == {"job": yaml.safe_load(JOB)}
-
-
-def test_the_answer_of_what_if_has_no_name(run: Run, way: AnswersTransport) -> None:
-    code, out, err = run("what-if", "--drain", "n1", "-o", "name")
-    assert (code, out, way.asked) == (2, "", [])
-    assert "invalid choice: 'name'" in err
-
-
-def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersTransport) -> None:
-    run("what-if", "--drain", "n1", "--drain", "n2", "--add-nodes", "3", "--like", "n4")
-    assert json.loads(way.asked[0].body)["spec"] == {
-        "drainNodes": ["n1", "n2"],
-        "addNodes": [{"count": 3, "like": "n4"}],
-    }
-
-
-def test_what_if_asks_for_a_queue_of_which_some_changes(run: Run, way: AnswersTransport) -> None:
-    words = ("--weight", "3", "--capability", "cpu=40,nvidia.com/gpu=8", "--deserved", "cpu=20")
-    run("what-if", "--change-queue", "research", *words)
-    assert json.loads(way.asked[0].body)["spec"] == {
-        "changeQueue": {
-            "name": "research",
-            "weight": 3,
-            "capability": {"cpu": "40", "nvidia.com/gpu": "8"},
-            "deserved": {"cpu": "20"},
-        }
-    }
-
-
-def test_what_if_ends_with_3_if_the_job_would_wait(
-    run: Run, way: AnswersTransport, tmp_path
-) -> None:
-    way.what_if = WAITS
-    (tmp_path / "job.yaml").write_text(JOB)
-    code, out, _ = run("what-if", "-f", str(tmp_path / "job.yaml"))
-    assert code == 3
-    assert out == (
-        "does not start now: stopped at the gate queue: queue research is full\n"
-        "  short     nvidia.com/gpu: 16 asked, 4 free\n"
-        "  start     in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
-        "durations from history\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ((), "give a job with -f FILE"),
-        (("--add-nodes", "3"), "goes with --like"),
-        (("--add-nodes", "0", "--like", "n1"), "goes with --like"),
-        (("--add-nodes", "-3", "--like", "n1"), "--add-nodes -3"),
-        (("--change-queue", "research"), "goes with --weight, --capability"),
-        (("--weight", "3"), "--change-queue QUEUE goes with"),
-        (("--change-queue", "q", "--guarantee", "cpu=1,gpu"), "--guarantee cpu=1,gpu: 'gpu' is no"),
-        (("-f", "none-such.yaml"), "none-such.yaml: no such file"),
-        (("-f", "bad.yaml"), "bad.yaml: while parsing"),
-        (("-f", "text.yaml"), "holds no object"),
-        (("-f", "pod.yaml"), "kind Pod is no Job, Queue or WhatIf"),
-        (("-f", "jobs.yaml"), "jobs.yaml holds more than one Job"),
-        (("-f", "asked.yaml"), "asked.yaml holds more than one Job"),
-        (("-f", "queues.yaml"), "queues.yaml holds more than one Queue"),
-    ],
-)
-def test_a_question_that_is_none_is_wrong_usage(
-    run: Run, words: tuple[str, ...], says: str, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.yaml").write_text("a: [")
-    (tmp_path / "text.yaml").write_text("text")
-    (tmp_path / "pod.yaml").write_text("kind: Pod")
-    (tmp_path / "jobs.yaml").write_text("kind: Job\n---\nkind: Job")
-    (tmp_path / "asked.yaml").write_text("kind: WhatIf\nspec: {job: {}}\n---\nkind: Job")
-    (tmp_path / "queues.yaml").write_text("kind: Queue\n---\nkind: Queue\n---\nkind: Job")
-    code, out, err = run("what-if", *words)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert says in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -375,50 +273,6 @@ def test_what_has_a_meaning_in_paths_is_quoted_in_names(run: Run, way: AnswersTr
 def test_a_queue_that_is_not_known_brings_a_similar_name(run: Run) -> None:
     code, _, err = run("queue", "line", "reserch")
     assert (code, err) == (1, "error: there is no queue reserch; did you mean research?\n")
-
-
-def test_other_nodes_alone_tell_which_jobs_they_would_start(
-    run: Run, way: AnswersTransport
-) -> None:
-    way.what_if = WhatIfStatus(starts_now=False, starting=(JOBS[0].owner,))
-    words = ("what-if", "--add-nodes", "1", "--like", "node-1")
-    told = "1 of the jobs that wait would start\n  starts    default/train\n"
-    assert run(*words) == (0, told, "")
-    way.what_if = WhatIfStatus(starts_now=False)
-    assert run(*words) == (0, "no job would start\n", "")
-
-
-def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: AnswersTransport) -> None:
-    losing = (
-        LosingJob(job=JOBS[0].owner, pods=2, stops=True),
-        LosingJob(job=JOBS[0].owner, pods=1),
-    )
-    way.what_if = WhatIfStatus(starts_now=False, drained_pods=5, unplaced_pods=3, losing=losing)
-    assert run("what-if", "--drain", "n1")[1] == (
-        "no job would start\n"
-        "  drained   3 of 5 pods have no place elsewhere\n"
-        "  loses     default/train 2 pods, fewer are left than it needs\n"
-        "            default/train 1 pod\n"
-    )
-
-
-def test_what_if_tells_how_much_more_there_is_than_it_names(
-    run: Run, way: AnswersTransport
-) -> None:
-    more = {"evictions": 120, "starting": 3}
-    way.what_if = WhatIfStatus(
-        starts_now=False,
-        evictions=(EvictedPod(namespace="team", name="big-0"),),
-        starting=(JOBS[0].owner,),
-        remaining=more,
-    )
-    assert run("what-if", "--drain", "n1")[1] == (
-        "4 of the jobs that wait would start\n"
-        "  evicts    team/big-0\n"
-        "            and 120 more\n"
-        "  starts    default/train\n"
-        "            and 3 more\n"
-    )
 
 
 def test_without_a_kubeconfig_the_usage_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
