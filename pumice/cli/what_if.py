@@ -123,7 +123,10 @@ def _queue_change(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _amounts(flag: str, words: str) -> dict[str, str]:
-    """Return the amounts of `cpu=1,memory=2Gi`; whether they are amounts the server says."""
+    """Return the amounts of `cpu=1,memory=2Gi`, which the server checks.
+
+    Raises WrongSettingError for what has no such form.
+    """
     found = {}
     for pair in words.split(","):
         resource, equals, amount = pair.partition("=")

@@ -13,7 +13,6 @@ from tests.support import world
 from tests.support.api import connect
 from tests.support.nats_cluster import NatsCluster
 from tests.support.stack import real_plane
-from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -100,7 +99,7 @@ async def test_a_burst_goes_on_while_the_server_that_leads_is_cut_off_with_servi
     three.cut_off(number, silently=True)
     await scene.all_running(90)
     for service in on_it:
-        await until(lambda s=service: "has lost the others" in s.log, describe=service.address)
+        await service.said("has lost the others")
     await scene.submit("with-two-servers", 10)
     await scene.all_running(90)
     three.rejoin(number)

@@ -9,7 +9,6 @@ import pytest
 
 from services.scheduler.dump import read
 from services.scheduler.replay import differences, replayed
-from tests.support.fleet import Service
 from tests.support.scheduler_stage import Stage
 from tests.support.wait import until
 
@@ -22,19 +21,6 @@ def dumps(tmp_path: Path) -> Path:
     return directory
 
 
-async def logged(service: Service, event: str) -> str:
-    """Wait for a line of the log with an event; return it."""
-
-    def line() -> str:
-        return next((text for text in service.log.splitlines() if event in text), "")
-
-    async def there() -> bool:
-        return bool(line())
-
-    await until(there, deadline_s=30, describe=lambda: service.log[-3000:])
-    return line()
-
-
 async def test_a_cycle_that_was_asked_for_replays_to_the_same_plan(stage: Stage, dumps: Path):
     await stage.cluster(nodes=2)
     service = await stage.start(cache_dump_dir=str(dumps))
@@ -45,7 +31,7 @@ async def test_a_cycle_that_was_asked_for_replays_to_the_same_plan(stage: Stage,
     await stage.fact("pods", "ns/gone-0", None)
     await until(lambda: stage.desired("podgroups", "ns/large"), describe="a status", deadline_s=30)
     service.process.signal(signal.SIGUSR1)
-    line = await logged(service, "cycle_dumped")
+    line = await service.said("cycle_dumped")
     (path,) = dumps.iterdir()
     assert str(path) in re.sub(r"\x1b\[[0-9;]*m", "", line)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -66,7 +52,7 @@ async def test_a_request_that_cannot_be_met_is_answered_in_the_log(stage: Stage,
     await stage.cluster(nodes=1)
     service = await stage.start(cache_dump_dir=str(tmp_path / "missing"))
     service.process.signal(signal.SIGUSR1)
-    assert "No such file or directory" in await logged(service, "cycle_not_dumped")
+    assert "No such file or directory" in await service.said("cycle_not_dumped")
     await stage.gang("g", 1)
     await stage.until_commands(1)  # it goes on
 
@@ -74,5 +60,5 @@ async def test_a_request_that_cannot_be_met_is_answered_in_the_log(stage: Stage,
 async def test_a_scheduler_that_may_not_dump_says_so(stage: Stage, dumps: Path):
     service = await stage.start(cache_dumper="false", cache_dump_dir=str(dumps))
     service.process.signal(signal.SIGUSR1)
-    assert "--cache-dumper is off" in await logged(service, "cycle_not_dumped")
+    assert "--cache-dumper is off" in await service.said("cycle_not_dumped")
     assert list(dumps.iterdir()) == []

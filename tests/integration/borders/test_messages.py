@@ -120,7 +120,7 @@ async def test_a_scheduler_starts_although_a_command_cannot_be_read(
             return await scheduler.metric("pumice_leader") == 1
 
         await until(leads, deadline_s=20, describe=services.logs)
-        await until(lambda: "command_unreadable" in scheduler.log, describe=services.logs)
+        await scheduler.said("command_unreadable")
         await scheduler.ready()
 
 

@@ -272,17 +272,10 @@ async def test_a_wrong_configuration_is_named_and_the_old_one_stays(
         draft = conf.with_suffix(".new")
         draft.write_text(text)
         draft.rename(conf)
-
-        def refused(word: str = word) -> bool:
-            lines = standby.log.splitlines()
-            return any("configuration_refused" in line and word in line for line in lines)
-
-        await until(refused, describe=lambda: standby.log[-2000:])
+        await standby.said("configuration_refused", word)
         await standby.ready()
     conf.write_text(CONF + "  - name: binpack\n")
-    await until(
-        lambda: "configuration_reloaded" in standby.log, describe=lambda: standby.log[-900:]
-    )
+    await standby.said("configuration_reloaded")
     standby.kill()
     await borders.a_good_job_runs()
 

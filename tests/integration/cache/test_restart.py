@@ -85,7 +85,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stands_by(
     await kube.bind(namespace, "p", uid=uid, node=nowhere(namespace))
     await state.says("put", "pods", f"{namespace}/p", text=nowhere(namespace))
     first.process.resume()
-    await until(lambda: "leadership_lost" in first.log, describe="the end of its term")
+    await first.said("leadership_lost")
     await first.ready()
     again = await made(kube, POD, namespace, pod("q"))
     assert again
