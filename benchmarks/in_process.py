@@ -21,14 +21,12 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.report.observe import Load, cpu_s, observe
-from benchmarks.stack import CRDS, clear, many, services
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
-from pumice.local.fleet import NodeShape
+from benchmarks.stack import clear, fake_cluster, many, services
+from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
 from pumice.local.services import InProcessServices, Wiring
-from tests.support.api import Api, connect
+from tests.support.api import Api
 from tests.support.fleet import SERVICES
 
 
@@ -99,19 +97,16 @@ async def run(options: argparse.Namespace) -> None:
     load = Load.of(options)
     modes = {"processes": processes, "one process": one_process}
     seen: dict[str, list[Seen]] = {name: [] for name in modes}
-    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
-        await plane.apply_crds(CRDS)
-        await plane.add_nodes(NodeShape(count=options.nodes, cpu="32", memory="256Gi"))
+    async with fake_cluster(options.nodes, directory) as (plane, api):
         server = plane.processes["kube-apiserver"].pid
-        async with connect(plane.kubeconfig) as api:
-            for number in range(options.runs):
-                for name in sorted(modes, reverse=number % 2 == 0):
-                    async with modes[name](plane, directory) as pids:
-                        found = await measure(api, load, pids, server)
-                    await clear(api)
-                    seen[name].append(found)
-                    busy = os.getloadavg()[0]
-                    print(f"run {number + 1}, {name}: {found} (load average {busy:.1f})")
+        for number in range(options.runs):
+            for name in sorted(modes, reverse=number % 2 == 0):
+                async with modes[name](plane, directory) as pids:
+                    found = await measure(api, load, pids, server)
+                await clear(api)
+                seen[name].append(found)
+                busy = os.getloadavg()[0]
+                print(f"run {number + 1}, {name}: {found} (load average {busy:.1f})")
     conclude(load, seen)
 
 

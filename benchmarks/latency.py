@@ -13,13 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.stack import NAMESPACE, clear, floor, many, services
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
-from pumice.local.fleet import NodeShape
+from benchmarks.stack import NAMESPACE, clear, fake_cluster, floor, many, services
 from tests.support import world
-from tests.support.api import Api, connect
-from tests.support.stack import CRDS
+from tests.support.api import Api
 
 PAUSE_S = 1.0
 """After all is gone, so that each round meets services at rest."""
@@ -48,20 +44,17 @@ async def gangs_at_once(api: Api, gangs: int, size: int, number: int) -> float:
 async def run(options: argparse.Namespace) -> None:
     """Run all rounds and print their median and the floor's."""
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
-        await plane.apply_crds(CRDS)
-        await plane.add_nodes(NodeShape(count=options.nodes, cpu="32", memory="256Gi"))
-        async with connect(plane.kubeconfig) as api:
-            nodes = [node["metadata"]["name"] for node in await api.items("nodes")]
-            alone, taken = [], []
-            for _ in range(options.rounds):
-                alone.append(await floor(api, options.gangs * options.size, nodes))
+    async with fake_cluster(options.nodes, directory) as (plane, api):
+        nodes = [node["metadata"]["name"] for node in await api.items("nodes")]
+        alone, taken = [], []
+        for _ in range(options.rounds):
+            alone.append(await floor(api, options.gangs * options.size, nodes))
+            await clear(api)
+        async with services(plane, directory):
+            for number in range(options.rounds):
+                taken.append(await gangs_at_once(api, options.gangs, options.size, number))
                 await clear(api)
-            async with services(plane, directory):
-                for number in range(options.rounds):
-                    taken.append(await gangs_at_once(api, options.gangs, options.size, number))
-                    await clear(api)
-                    await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(PAUSE_S)
     print(
         f"{options.gangs} gangs of {options.size} on {options.nodes} nodes: median "
         f"{statistics.median(taken):.2f} s, {min(taken):.2f} to {max(taken):.2f} s; floor "

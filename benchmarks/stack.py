@@ -85,6 +85,16 @@ async def clear(api: Api) -> None:
 
 
 @asynccontextmanager
+async def fake_cluster(nodes: int, directory: Path) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    """Run a control plane with our CRDs and so many fake nodes; yields a client of it, too."""
+    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
+        await plane.apply_crds(CRDS)
+        await plane.add_nodes(NodeShape(count=nodes, cpu="32", memory="256Gi"))
+        async with connect(plane.kubeconfig) as api:
+            yield plane, api
+
+
+@asynccontextmanager
 async def services(plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Fleet, dict]]:
     """Run all services; yields the processes' ids too."""
     async with fleet(plane, directory) as running:
@@ -97,39 +107,35 @@ async def run(options: argparse.Namespace) -> None:
     """Run the comparison and print it."""
     pods = options.jobs * options.replicas
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    plane_options = Options(directory=directory / "plane")
-    async with ControlPlane(plane_options, parts.require()) as plane:
-        await plane.apply_crds(CRDS)
-        await plane.add_nodes(NodeShape(count=options.nodes, cpu="32", memory="256Gi"))
-        async with connect(plane.kubeconfig) as api:
-            nodes = [node["metadata"]["name"] for node in await api.items("nodes")]
-            ratios = []
-            for number in range(options.runs):
-                alone = await floor(api, pods, nodes)
-                await clear(api)
-                async with services(plane, directory) as (_, pids):
-                    pids |= {n: p.pid for n, p in plane.processes.items()}
-                    before = cpu_s(pids)
-                    watched = await observe(api, Load.of(options), pids, many=many)
-                    after = cpu_s(pids)
-                record = msgspec.structs.replace(watched, floor_s=alone)
-                whole = max(record.seen_s["bound"].values())
-                await clear(api)
-                ratios.append(whole / alone)
-                cpu = ", ".join(f"{name} {after[name] - before[name]:.1f}" for name in sorted(pids))
-                print(
-                    f"run {number + 1}: floor {alone:.1f} s ({pods / alone:.0f} pods/s), "
-                    f"Pumice {whole:.1f} s ({pods / whole:.0f} pods/s), "
-                    f"ratio {whole / alone:.2f}; CPU s: {cpu}",
-                    flush=True,
-                )
+    async with fake_cluster(options.nodes, directory) as (plane, api):
+        nodes = [node["metadata"]["name"] for node in await api.items("nodes")]
+        ratios = []
+        for number in range(options.runs):
+            alone = await floor(api, pods, nodes)
+            await clear(api)
+            async with services(plane, directory) as (_, pids):
+                pids |= {n: p.pid for n, p in plane.processes.items()}
+                before = cpu_s(pids)
+                watched = await observe(api, Load.of(options), pids, many=many)
+                after = cpu_s(pids)
+            record = msgspec.structs.replace(watched, floor_s=alone)
+            whole = max(record.seen_s["bound"].values())
+            await clear(api)
+            ratios.append(whole / alone)
+            cpu = ", ".join(f"{name} {after[name] - before[name]:.1f}" for name in sorted(pids))
             print(
-                f"{options.nodes} nodes, {options.jobs} gangs of {options.replicas}: "
-                f"median ratio {statistics.median(ratios):.2f} of {options.runs} runs"
+                f"run {number + 1}: floor {alone:.1f} s ({pods / alone:.0f} pods/s), "
+                f"Pumice {whole:.1f} s ({pods / whole:.0f} pods/s), "
+                f"ratio {whole / alone:.2f}; CPU s: {cpu}",
+                flush=True,
             )
-            if options.report:
-                for line in store(record, options.report, options.against):
-                    print(line)
+        print(
+            f"{options.nodes} nodes, {options.jobs} gangs of {options.replicas}: "
+            f"median ratio {statistics.median(ratios):.2f} of {options.runs} runs"
+        )
+        if options.report:
+            for line in store(record, options.report, options.against):
+                print(line)
 
 
 def main() -> None:

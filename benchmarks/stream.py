@@ -15,13 +15,9 @@ from pathlib import Path
 
 from benchmarks.report.observe import take_samples
 from benchmarks.report.record import Sample, spread
-from benchmarks.stack import services
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
-from pumice.local.fleet import NodeShape
+from benchmarks.stack import fake_cluster, services
 from tests.support import world
-from tests.support.api import Api, connect
-from tests.support.stack import CRDS
+from tests.support.api import Api
 
 NAMESPACE = "default"
 RUNS = {"pumice.dev/run-seconds": "20", "pumice.dev/exit-code": "0"}
@@ -108,23 +104,20 @@ async def follow(stream: Stream, pids: Mapping[str, int], minutes: int) -> None:
 async def run(options: argparse.Namespace) -> None:
     """Start everything, and let gangs come."""
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
-        await plane.apply_crds(CRDS)
-        await plane.add_nodes(NodeShape(count=options.nodes, cpu="32", memory="256Gi"))
-        async with (
-            connect(plane.kubeconfig) as api,
-            services(plane, directory) as (_, pids),
-            asyncio.TaskGroup() as tasks,
-        ):
-            stream = Stream(api, options)
-            working = [
-                tasks.create_task(stream.watch(), name="watch"),
-                tasks.create_task(stream.post(), name="post"),
-            ]
-            pids |= {name: process.pid for name, process in plane.processes.items()}
-            await follow(stream, pids, options.minutes)
-            for each in working:
-                each.cancel()
+    async with (
+        fake_cluster(options.nodes, directory) as (plane, api),
+        services(plane, directory) as (_, pids),
+        asyncio.TaskGroup() as tasks,
+    ):
+        stream = Stream(api, options)
+        working = [
+            tasks.create_task(stream.watch(), name="watch"),
+            tasks.create_task(stream.post(), name="post"),
+        ]
+        pids |= {name: process.pid for name, process in plane.processes.items()}
+        await follow(stream, pids, options.minutes)
+        for each in working:
+            each.cancel()
 
 
 def main() -> None:
