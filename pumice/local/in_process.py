@@ -5,9 +5,10 @@ when it ends (`pumice.local.services.InProcessServices`). Each service has its s
 pages and its logger as in a process of its own; only the client of the bus is another. The bus
 begins empty: the cache fills it from the API server, and what was under way is decided anew.
 
-The first part of any service that fails ends the process with one line that names the service: on
-one loop, a service that goes on beside a dead one is no safer than one that starts again. Passwords
-and the key of STATE are read from the files in the data directory, and are in no argument.
+The loop may be woken as often as the service which may be woken most often. The first part of any
+service that fails ends the process with one line that names the service: on one loop, a service
+that goes on beside a dead one is no safer than one that starts again. Passwords and the key of
+STATE are read from the files in the data directory, and are in no argument.
 """
 
 import importlib
@@ -15,7 +16,7 @@ import os
 import random
 import socket
 import sys
-from asyncio import Event, run
+from asyncio import Event, Runner
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,7 @@ from shared.runtime.service import (
 )
 from shared.runtime.settings import WRONG_SETTINGS, load
 from shared.runtime.tasks import TaskGroup
+from shared.runtime.wakeups import loop_factory
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _KEPT_BYTES: Final = 64 * MIB
@@ -76,7 +78,9 @@ def main() -> None:
     )
     tune_garbage_collector()
     together = partial(_serve_all, arguments, settings, users.passwords[EVENTS], writer)
-    code, message = run(until_signal(together))
+    most = max(each.wakeups_per_second for each in settings.values())
+    with Runner(loop_factory=loop_factory(most)) as runner:
+        code, message = runner.run(until_signal(together))
     writer.close()
     end(code, message)
 

@@ -4,7 +4,15 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from shared.runtime.common import FEATURE_GATES, ApiBurst, ApiQps, ApiTimeout, KlogSettings, inert
+from shared.runtime.common import (
+    FEATURE_GATES,
+    ApiBurst,
+    ApiQps,
+    ApiTimeout,
+    KlogSettings,
+    WakeupsPerSecond,
+    inert,
+)
 from shared.runtime.values import Seconds
 
 PATHS: Final = (
@@ -123,3 +131,4 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
         Seconds(30.0)
     )
     feature_gates: Annotated[str, Meta(description=FEATURE_GATES)] = ""
+    wakeups_per_second: WakeupsPerSecond = 0.0  # the API server holds a request up for each answer
