@@ -10,7 +10,6 @@ priority and fairness); what differs from one is listed here with its reason:
 """
 
 import asyncio
-import os
 import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -28,7 +27,7 @@ from pumice.local.fleet import HyperNode, NodeShape
 from pumice.local.kubeconfig import Entry, write_kubeconfig
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim, free_port
-from pumice.local.process import Probe, Process, ProcessSpec
+from pumice.local.process import Probe, Process, ProcessSpec, go_environ
 from shared.api import crdgen
 from shared.runtime.tasks import TaskGroup
 
@@ -56,8 +55,6 @@ CONTROLLERS: Final = (
     "ttl-after-finished-controller",
 )
 _NO_HEARTBEAT: Final = "87600h"
-_GO: Final = {"GOGC": "200"}
-"""Twice the garbage before a collection; docs/performance.md has the effect of each setting."""
 
 
 Api = Literal["real", "embedded"]
@@ -229,7 +226,8 @@ class ControlPlane:
         self.write_kubeconfig(self.kubeconfig)
         write_kubeconfig(
             self.directory / "pki" / "parts.kubeconfig",
-            Entry(server=self.url, ca=self.pki.ca, client=self.pki.admin, user="pumice-parts"),
+            # Not our certificate: the API server verifies that anew for each request.
+            Entry(server=self.url, ca=self.pki.ca, token=self.token, user="pumice-parts"),
         )
 
     def _process(self, name: str, flags: list[str]) -> Process:
@@ -238,7 +236,7 @@ class ControlPlane:
                 name=name,
                 argv=(str(self._binaries[name]), *flags),
                 log=self.logs / f"{name}.log",
-                environ={key: value for key, value in _GO.items() if key not in os.environ},
+                environ=go_environ(main=name == self.api_program),
             )
         )
 

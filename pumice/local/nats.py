@@ -19,7 +19,7 @@ from pumice.directory import USERS
 from pumice.local.declaring import Declaring, login
 from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK, claim, free_port
-from pumice.local.process import Process, ProcessSpec
+from pumice.local.process import Process, ProcessSpec, go_environ
 from shared.contracts.permissions import permissions
 
 SEALERS: Final = ("cache", "controller")
@@ -97,6 +97,7 @@ class NatsServer:
                 name="nats-server",
                 argv=(str(binary), "-c", str(self._config)),
                 log=log or directory / "nats-server.log",
+                environ=go_environ(),
             )
         )
 

@@ -27,8 +27,24 @@ POLL_S: Final = 0.02
 _TAIL_BYTES: Final = 8192
 _RELAYED_KEPT: Final = 20
 
+_SHARE: Final = 4
+
 Probe = Callable[[], Awaitable[str]]
 """Asks a program whether it is ready: "" when it is, else the missing condition."""
+
+
+def go_environ(*, main: bool = False) -> dict[str, str]:
+    """Return what a Go program is given on a machine that it shares with the whole stack.
+
+    Half the collections (GOGC), and of the processors a quarter (GOMAXPROCS): the threads of a
+    program that waits most of the time look for work, and cost the others more than they find. The
+    `main` one, which all others wait for, has all. docs/performance.md has the effect of each;
+    variables that are set already stay.
+    """
+    settings = {"GOGC": "200"}
+    if not main:
+        settings["GOMAXPROCS"] = str(max(1, (os.cpu_count() or 1) // _SHARE))
+    return {key: value for key, value in settings.items() if key not in os.environ}
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):

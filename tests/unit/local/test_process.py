@@ -12,7 +12,7 @@ import pytest
 from pumice.local import ports
 from pumice.local.errors import LocalError
 from pumice.local.ports import claim, free_port
-from pumice.local.process import Process, ProcessSpec, tail
+from pumice.local.process import Process, ProcessSpec, go_environ, tail
 from tests.support.wait import until
 
 
@@ -185,3 +185,22 @@ def test_the_log_of_a_program_that_never_ran_has_no_lines(tmp_path):
 def test_a_tail_keeps_the_order_and_drops_empty_lines(tmp_path):
     (tmp_path / "log").write_text("one\n\ntwo\n  three  \n\n")
     assert tail(tmp_path / "log", lines=2) == ["two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("processors", "threads"), [(None, "1"), (1, "1"), (2, "1"), (4, "1"), (8, "2"), (64, "16")]
+)
+def test_a_go_program_beside_others_runs_on_a_quarter_of_the_processors(
+    monkeypatch, processors, threads
+):
+    for name in ("GOGC", "GOMAXPROCS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    assert go_environ() == {"GOGC": "200", "GOMAXPROCS": threads}
+    assert go_environ(main=True) == {"GOGC": "200"}
+
+
+def test_what_the_user_has_set_for_go_programs_stays(monkeypatch):
+    monkeypatch.setenv("GOGC", "50")
+    monkeypatch.setenv("GOMAXPROCS", "7")
+    assert go_environ() == {}
