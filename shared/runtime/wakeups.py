@@ -2,11 +2,11 @@
 
 A message that arrives alone costs its reader a wake-up, a read, and a write of what follows from
 it; that write wakes the next process for one message again. Network cards have the remedy
-(interrupt moderation): whoever is woken too often rests for some milliseconds, and then reads all
-that has come at once. The rest costs time, which is won back only where work waits for a processor
-anyway. So it is taken when hardly any was idle in the last second, and after a number of wake-ups
-that are free: a few gangs pass at once even then. Timers are never late, and ready callbacks never
-wait.
+(interrupt moderation): a process that is woken too often rests for some milliseconds, and then
+reads all messages that have come in one go. The rest costs time, which is won back only where work
+waits for a processor anyway. So a process rests only when hardly any processor was idle in the last
+second, and after a number of wake-ups that are free: a few gangs pass at once even then. Timers are
+never late, and ready callbacks never wait.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class Ticks(NamedTuple):
-    """What all processors together did since the machine began, in the kernel's ticks."""
+    """Time of all processors together since the machine began, in the kernel's ticks."""
 
     idle: int
     all: int
