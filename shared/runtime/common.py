@@ -43,7 +43,7 @@ WakeupsPerSecond = Annotated[
     float,
     Meta(
         description="how often sockets may wake the process in a second while processors are "
-        "scarce: what comes in between is handled together; 0, as for admission: none",
+        "scarce (10 at least): what comes in between is handled together; 0, as for admission: any",
         ge=0,
     ),
 ]

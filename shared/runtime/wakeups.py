@@ -21,6 +21,8 @@ from typing_extensions import override
 
 _FREE_S: Final = 4.0
 """The wake-ups of so many seconds may come at once."""
+_REST_MOST_S: Final = 0.1
+"""Longest rest before a wake-up, whatever the rate: answers about leases arrive at sockets, too."""
 _LOOK_S: Final = 1.0
 """Time over which the idle share of processors is taken."""
 _IDLE: Final = 0.1
@@ -71,11 +73,12 @@ class Processors:
 class WakeupLimit:
     """Lets `per_second` wake-ups through while processors are scarce, else all of them.
 
-    Those of four seconds may come at once. Times are seconds of one clock that never goes back.
+    Ten a second pass at any rate, and those of four seconds may come at once. Times are seconds of
+    one clock that never goes back.
     """
 
     def __init__(self, per_second: float, processors: Processors) -> None:
-        self._interval_s = 1 / per_second
+        self._interval_s = min(1 / per_second, _REST_MOST_S)
         self._ahead_s = max(0.0, _FREE_S - self._interval_s)
         self._processors = processors
         self._due = 0.0

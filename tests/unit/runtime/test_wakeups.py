@@ -96,6 +96,14 @@ def test_each_wakeup_after_those_waits_for_its_turn(selector, readable, clock):
     assert clock.rests == pytest.approx([1 / PER_SECOND] * 5)
 
 
+def test_no_rate_is_so_low_that_a_rest_could_cost_a_lease(clock):
+    limit = WakeupLimit(0.001, scarce())
+    for _ in range(3 * FREE):
+        clock.rest(limit.rest_s(clock.now))
+        limit.woken(clock.now)
+    assert 0.0 < max(clock.rests) <= 0.1 + 1e-9
+
+
 def test_quiet_seconds_make_wakeups_free_again(selector, readable, clock):
     woken(selector, FREE)
     clock.now += 1.0
