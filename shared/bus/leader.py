@@ -93,19 +93,25 @@ class Leadership:
         Retryable (the bus is away) that it raises ends the term, not the service: the next term
         begins from the start. Any other exception is raised.
         """
+        with self._bus.final_messages():
+            while not await self._lead_once(body):
+                await self._clock.sleep(RETRY_S)
+
+    async def _lead_once(self, body: Body) -> bool:
+        """Wait for the lease and lead one term; return whether `body` ended by itself."""
         ended = False
-        while not ended:
+        try:
             await self._lease.acquire()
-            try:
-                with self._bus.final_messages():
-                    ended = await in_own_task(partial(self._lead_term, body), name="term")
-            except* LeaseLost as lost:
-                self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
-            except* WrongSequence as refused:
-                self._log.warning("leader_refused", reason=str(leaves(refused)[0]))
-            except* Retryable as trouble:
-                self._log.warning("leadership_interrupted", reason=str(leaves(trouble)[0]))
-            await self._clock.sleep(RETRY_S)
+            ended = await in_own_task(partial(self._lead_term, body), name="term")
+        except* LeaseLost as lost:
+            self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
+        except* WrongSequence as refused:
+            self._log.warning("leader_refused", reason=str(leaves(refused)[0]))
+        except* Retryable as trouble:
+            self._log.warning("leadership_interrupted", reason=str(leaves(trouble)[0]))
+        finally:
+            await self._lease.release()  # does nothing when it is lost
+        return ended
 
     async def _lead_term(self, body: Body) -> bool:
         """Lead until the end of the term; return whether `body` ended by itself."""
@@ -130,7 +136,6 @@ class Leadership:
                 tasks.create_task(govern(), name="leader")
         finally:
             self._on_change(None)
-            await self._lease.release()  # does nothing when it is lost
         return ended
 
     async def _mark(self, fence: Fence, begun: float) -> Token:

@@ -90,6 +90,8 @@ class Lease:
         self._seen_at = 0.0
         self._no_listener_since: float | None = None
         self._sequence = 0
+        self._taking: int | None = None
+        """Sequence that our write to take the lease expected, until its answer is known."""
         self._renewed_at = 0.0
         self._renewals = 0
 
@@ -201,15 +203,36 @@ class Lease:
                 raise self._lost("no answer to a renewal in time") from exc
 
     async def release(self) -> None:
-        """Give the lease back, so that another takes it at once; best effort."""
-        sequence, self._sequence = self._sequence, 0
-        if sequence == 0:
+        """Give the lease back, so that another takes it at once; best effort.
+
+        A cancellation may have cut short a renewal, or the write that takes the lease: the server
+        stores such a write all the same, so this gives back what it finds of this holder.
+        """
+        expected = self._sequence or self._taking
+        self._sequence, self._taking = 0, None
+        if expected is None:
             return
         try:
             async with asyncio.timeout(self.timing.answer_s):
-                await self._write(sequence, holder="")
-        except (WrongSequence, Retryable, TimeoutError):
-            return  # another replica has it, or will see that it is not renewed
+                await self._give_back(expected)
+        except (Retryable, TimeoutError):
+            return  # another replica will see that it is not renewed
+
+    async def _give_back(self, expected: int) -> None:
+        """Write that the lease has no holder, unless it has another one than us."""
+        while True:
+            try:
+                await self._write(expected, holder="")
+            except WrongSequence:
+                found = await self._bus.last(self._stream, self.subject)
+            else:
+                return
+            if found is None or found.sequence <= expected:  # a copy that is behind
+                await self._clock.sleep(RETRY_S)
+            elif _record(found).holder == self.holder:
+                expected = found.sequence
+            else:
+                return
 
     def _left_s(self) -> float:
         return self._renewed_at + self.timing.stop_s - self._clock.monotonic()
@@ -220,11 +243,16 @@ class Lease:
 
     async def _take(self, expected: int) -> bool:
         sent_at = self._clock.monotonic()
+        self._taking = expected
         try:
             async with asyncio.timeout(self.timing.answer_s):
                 self._sequence = await self._write(expected, holder=self.holder)
-        except (WrongSequence, TimeoutError):
-            return False  # another was faster; or ours is found by the next `observe`
+        except TimeoutError:
+            return False  # if it was stored all the same, the next `observe` finds it
+        except WrongSequence:
+            self._taking = None
+            return False  # another was faster
+        self._taking = None
         self._renewed_at = sent_at
         return True
 

@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 
 from shared.bus.errors import NoAnswer, NotPermitted
 from shared.bus.lease import instance_of
-from shared.bus.port import FinalMessages, Message, Publishing, Reading
+from shared.bus.port import Connecting, FinalMessages, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.messages import Member
 from shared.contracts.subjects import Subjects
@@ -86,7 +86,7 @@ class _Seen(msgspec.Struct, frozen=True):
         return message.sequence > self.sequence or message.time > self.stored_at
 
 
-class MembersBus(Publishing, Reading, FinalMessages, Protocol):
+class MembersBus(Publishing, Reading, Connecting, FinalMessages, Protocol):
     """Calls to the bus that announcements need."""
 
 
@@ -131,10 +131,14 @@ class Members:
         self._known = asyncio.Event()
 
     async def run(self) -> None:
-        """Announce and read the announcements every second, for ever; withdraw at the end."""
+        """Announce and read the announcements every second, for ever; withdraw at the end.
+
+        The first round is as early as the connection, and so is the first after an interruption.
+        """
         with self._bus.final_messages():
             try:
                 while True:
+                    await self._bus.connected()
                     await self._round()
                     await self._clock.sleep(EVERY_S)
             finally:

@@ -200,7 +200,7 @@ class NatsBus:
                 await self._no_final_senders.wait()
 
     async def connected(self) -> None:
-        """See `port.Bus`."""
+        """See `port.Connecting`."""
         await self._connection.session()
 
     @property

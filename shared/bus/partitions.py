@@ -66,7 +66,16 @@ class Partitions:
         await self._members.known()
         poll_s: Final = self._leases[0].timing.poll_s
         with self._bus.final_messages():
-            await self._rebalance(body, poll_s=poll_s)
+            try:
+                await self._rebalance(body, poll_s=poll_s)
+            finally:
+                await self._release_all()
+
+    async def _release_all(self) -> None:
+        """Give back what the end of this process has found taken and not owned yet."""
+        async with TaskGroup() as group:
+            for lease in self._leases:
+                group.create_task(lease.release(), name="release")
 
     async def _rebalance(self, body: Body, *, poll_s: float) -> None:
         async with TaskGroup() as tasks:

@@ -315,6 +315,14 @@ class Pulling(Protocol):
         ...
 
 
+class Connecting(Protocol):
+    """Tells when the server can be reached."""
+
+    async def connected(self) -> None:
+        """Return once there is a connection to the server."""
+        ...
+
+
 class FinalMessages(Protocol):
     """Stays connected until the parts that end with a message have sent it."""
 
@@ -342,9 +350,5 @@ class Presence(Protocol):
         ...
 
 
-class Bus(Declaring, Checking, Publishing, Reading, Pulling, FinalMessages, Protocol):
+class Bus(Declaring, Checking, Publishing, Reading, Pulling, Connecting, FinalMessages, Protocol):
     """Everything at once; functions should ask for the smaller protocol that they need."""
-
-    async def connected(self) -> None:
-        """Return once the server has been reached."""
-        ...

@@ -69,6 +69,8 @@ class Claim:
         self._election = Election("", times)
         self._found: Lease | None = None
         """The Lease as it was last read or written; None: it has to be read."""
+        self._is_unanswered = False
+        """Whether it is not known if the last write was stored."""
         self._term = ""
         self._until = 0.0
         self._rival = ""
@@ -82,9 +84,9 @@ class Claim:
         return Hold(lease=self._key, holder=self._rival, reason=self._reason)
 
     @property
-    def is_held(self) -> bool:
-        """Return whether the Lease is ours at this moment."""
-        return self._until > self._clock.monotonic()
+    def may_be_held(self) -> bool:
+        """Return whether the Lease is ours at this moment, as far as is known."""
+        return self._is_unanswered or self._until > self._clock.monotonic()
 
     async def keep(
         self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
@@ -104,18 +106,29 @@ class Claim:
             await self._clock.sleep(wait_s)
 
     async def give_back(self) -> None:
-        """Let another have the Lease at once, if it is ours. Raises PumiceError."""
-        found, self._found, self._until = self._found, None, 0.0
-        if found is not None and found.spec.holder_identity == self._election.identity:
-            await self._write(found, release(found.spec, time=format_micro(self._clock.now())))
+        """Let another have the Lease at once, if it is ours. Raises PumiceError.
+
+        The end of this process may have cut short a write that is stored all the same, so the
+        Lease is read anew.
+        """
+        self._found, self._until, self._is_unanswered = None, 0.0, False
+        while (found := await self._read()) and self._is_ours(found):
+            try:
+                await self._write(found, release(found.spec, time=format_micro(self._clock.now())))
+            except Conflict:
+                continue  # that write came in between
             self._log.info("lease_given_back")
+            return
+
+    def _is_ours(self, lease: Lease) -> bool:
+        return lease.spec.holder_identity == self._election.identity
 
     async def _try_acquire_or_renew(self) -> float:
         """Try to acquire or renew the Lease; return how long to wait before the next try."""
         try:
             return await self._acquire_or_renew()
         except (Conflict, Gone):
-            self._found = None
+            self._found, self._is_unanswered = None, False
             return _CONFLICT_RETRY_S
         except (PumiceError, TimeoutError, msgspec.DecodeError) as error:
             self._found = None
@@ -132,7 +145,9 @@ class Claim:
             return self._times.retry_s
         claim = self._election.claim(spec, time=format_micro(self._clock.now()))
         sent_at = self._clock.monotonic()
+        self._is_unanswered = True
         self._found = await self._write(found, claim)
+        self._is_unanswered = False
         self._acquired(self._found, until=sent_at + self._times.deadline_s)
         return self._times.renew_s
 
@@ -279,7 +294,7 @@ class Claims:
     async def end(self) -> None:
         """At the end of the process: give the Leases back if no other process needs them."""
         try:
-            if any(claim.is_held for claim in self._claims.values()) and await self._is_last():
+            if any(claim.may_be_held for claim in self._claims.values()) and await self._is_last():
                 for claim in self._claims.values():
                     await claim.give_back()
         except (PumiceError, TimeoutError) as error:

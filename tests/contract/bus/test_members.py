@@ -81,6 +81,10 @@ class Process:
                 await task
 
 
+async def nothing():
+    pass
+
+
 @pytest.fixture
 def process(bus, declared, subjects):
     Process.busy = {}
@@ -107,7 +111,7 @@ async def test_a_lease_that_ran_out_is_a_death_though_its_member_is_still_announ
     two.start()
     await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="a spread")
     for lease in one.partitions._leases:
-        lease.release = asyncio.Event().wait  # a process that hangs gives nothing back
+        lease.release = nothing  # a process that hangs gives nothing back
     one.tasks[1].cancel()
     Process.busy.clear()
     await until(lambda: len(two.working) == PARTS, describe="all at the living")
@@ -120,8 +124,8 @@ async def test_a_dead_members_partitions_move_to_the_living(process, open_bus):
     one.start()
     two.start()
     await until(lambda: (len(one.working), len(two.working)) == (3, 2), describe="a spread")
-    for subject in one.partitions._leases:
-        subject.release = asyncio.Event().wait  # a killed process gives nothing back
+    for lease in one.partitions._leases:
+        lease.release = nothing  # a killed process gives nothing back
     for task in one.tasks:
         task.cancel()
     Process.busy.clear()

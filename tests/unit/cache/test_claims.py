@@ -42,6 +42,8 @@ class Way:
         self.server = server
         self.asked: list[str] = []
         self.away = False
+        self.unread = False
+        """Whether the answers to changes stay unread."""
         self.refused: Callable[[Request], str] = lambda _: ""
 
     async def exchange(self, request: Request) -> bytes:
@@ -54,6 +56,8 @@ class Way:
             raise refusal(request.doing, read_status(403, body), {})
         answer = self.server.handle(core_request(request))
         assert isinstance(answer, Response)
+        if self.unread and request.method != "GET":
+            await asyncio.Event().wait()
         if answer.status >= 300:
             raise refusal(request.doing, read_status(answer.status, answer.body), answer.headers)
         return answer.body
@@ -314,6 +318,22 @@ async def test_the_last_cache_to_end_gives_both_back(scene):
     assert ours.way.asked[-1] == "close"
     async with scene.installation("b").leading() as other:
         assert other.hold().left_s > 0
+
+
+@pytest.mark.parametrize("lives_s", [0, 6])
+async def test_a_lease_whose_acquisition_or_renewal_was_cut_short_is_given_back(scene, lives_s):
+    bus = Bus("2026-08-20T10:00:00Z")
+    namespace = {"metadata": {"name": "volcano-system"}}
+    await scene.kubectl.request("POST", "/api/v1/namespaces", body=namespace)
+    ours = scene.installation("a", bus)
+    ours.way.unread = lives_s == 0
+    async with ours.leading():
+        ours.way.unread = True
+        await scene.clock.advance(lives_s)
+    assert (await scene.lease())["spec"]["holderIdentity"].startswith("pumice-local-")
+    ours.way.unread = False
+    await ours.claims.end()
+    assert "holderIdentity" not in (await scene.lease())["spec"]
 
 
 @pytest.mark.parametrize("service", ["binder", "cache"])

@@ -27,6 +27,9 @@ class Bus:
     def publisher(self, _: str) -> "Bus":
         return self
 
+    async def connected(self) -> None:
+        pass
+
     def final_messages(self) -> nullcontext[None]:
         return nullcontext()
 

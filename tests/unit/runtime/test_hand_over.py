@@ -1,0 +1,178 @@
+"""A process that ends in order gives back each lease, in whatever step it is told to end.
+
+The bus is the server in memory behind a network that takes time, on an event loop of virtual time:
+each run cancels the process one step later than the one before, so that each write of a lease and
+each wait for its answer is cut short in one of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import structlog
+
+from pumice.local.memory_nats.client import MemoryClient
+from pumice.local.memory_nats.link import PerfectNetwork
+from pumice.local.memory_nats.server import MemoryNats
+from shared.bus.connection import Options
+from shared.bus.leader import Fence, Leadership
+from shared.bus.lease import Lease, Timing
+from shared.bus.members import Members
+from shared.bus.nats import NatsBus
+from shared.bus.partitions import Partitions
+from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
+from tests.support.simloop import SimClock, SimLoop
+
+DECLARED: Final = streams("local")
+SUBJECTS: Final = Subjects(cluster="local")
+LOG: Final = structlog.get_logger()
+PARTS: Final = 3
+PATIENT: Final = Timing(takeover_s=600.0)
+"""For a candidate that must not have waited until the lease ran out."""
+AT_ONCE_S: Final = 2.0
+LIFE_S: Final = 0.9
+"""Long enough for two renewals."""
+
+Parts = Callable[[NatsBus], list[Coroutine[Any, Any, None]]]
+
+
+class Loop(SimLoop):
+    """Counts steps on demand, and calls `end` before the step after the `last`."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(seed=last)
+        self._last = last
+        self._end: Callable[[], object] | None = None
+
+    def end_after_the_last(self, end: Callable[[], object]) -> None:
+        self._last += self.steps
+        self._end = end
+
+    def _run_once(self) -> None:
+        if self._end is not None and self.steps >= self._last:
+            end, self._end = self._end, None
+            end()
+        super()._run_once()
+
+
+class Slow(PerfectNetwork):
+    """Each message takes five milliseconds."""
+
+    def delay_s(self) -> float:
+        return 0.005
+
+
+def make_bus(server: MemoryNats, name: str) -> NatsBus:
+    return NatsBus(
+        Options(url="nats://memory", name=name),
+        clock=SimClock(),
+        log=LOG,
+        on_status=lambda *, ok, reason: None,
+        dial=lambda: MemoryClient(server),
+    )
+
+
+def make_lease(bus: NatsBus, name: str, holder: str, timing: Timing | None = None) -> Lease:
+    return Lease(
+        bus,
+        stream=DECLARED.lease.name,
+        subject=SUBJECTS.lease(name),
+        holder=holder,
+        clock=SimClock(),
+        timing=timing,
+    )
+
+
+async def for_ever(_: object) -> None:
+    await asyncio.Event().wait()
+
+
+def a_leader(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
+    leadership = Leadership(
+        bus,
+        make_lease(bus, "part-0", "a.1"),
+        fences=[Fence(stream=DECLARED.state.name, subject=SUBJECTS.leader("state"))],
+        service="cache",
+        instance="a",
+        clock=SimClock(),
+        log=LOG,
+    )
+    return [leadership.run(for_ever)]
+
+
+def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
+    stream = DECLARED.lease.name
+    members = Members(
+        bus,
+        stream=stream,
+        subjects=SUBJECTS,
+        service="controller",
+        instance="a",
+        clock=SimClock(),
+        log=LOG,
+    )
+    partitions = Partitions(
+        bus,
+        [make_lease(bus, f"part-{number}", "a.1") for number in range(PARTS)],
+        stream=stream,
+        members=members,
+        service="controller",
+        instance="a",
+        clock=SimClock(),
+        log=LOG,
+    )
+    return [members.run(), partitions.run(for_ever)]
+
+
+async def end_and_follow(parts: Parts) -> bool:
+    """End a process in the loop's last step and take its leases; False: it did not live so long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, Loop)
+    server = MemoryNats(wall=SimClock().now, network=Slow())
+    server.start()
+    successor = make_bus(server, "b")
+    running = asyncio.create_task(successor.run())
+    await successor.ensure_streams([DECLARED.lease, DECLARED.state])
+
+    bus = make_bus(server, "a")
+    tasks = [asyncio.create_task(part) for part in [bus.run(), *parts(bus)]]
+    ended = asyncio.Event()
+
+    def end() -> None:
+        for task in tasks:
+            task.cancel()
+        ended.set()
+
+    loop.end_after_the_last(end)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LIFE_S):
+            await ended.wait()
+    lived = ended.is_set()
+    if not lived:
+        end()
+    await asyncio.wait(tasks)
+    async with asyncio.timeout(AT_ONCE_S):
+        for number in range(PARTS):
+            await make_lease(successor, f"part-{number}", "b.1", PATIENT).acquire()
+    running.cancel()
+    await asyncio.wait([running])
+    return lived
+
+
+@pytest.mark.parametrize("parts", [a_leader, an_owner_of_partitions])
+def test_a_process_that_is_told_to_end_in_any_step_gives_back_its_leases(parts: Parts) -> None:
+    lost = []
+    last, lives = 0, True
+    while lives:
+        with asyncio.Runner(loop_factory=partial(Loop, last)) as runner:
+            try:
+                lives = runner.run(end_and_follow(parts))
+            except TimeoutError:
+                lost.append(last)
+        last += 1
+    assert last >= 50, "too short a life to have been cut everywhere"
+    assert not lost
