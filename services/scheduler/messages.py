@@ -39,7 +39,17 @@ ADMISSION_DEFERRAL_S: Final = 2
 """Time for a gang to be made and placed; its PodGroup goes on showing `Pending` meanwhile."""
 PLACEMENT_DEFERRAL_S: Final = 6
 """Time for its pods to run, and for their counts, which wait for up to five seconds under load."""
+RUNNING_DEFERRAL_S: Final = 2
+"""Time for further pods to run or end; pods of short jobs end soon after they begin."""
+END_DEFERRAL_S: Final = 10
+END_TTL_S: Final = 6
+"""Time for the controller to delete the PodGroup of a Job that has ended.
+
+The status takes the place of those that still wait, and leaves the stream before it is written. It
+is wanted once more if the PodGroup is still there (`Reminders`).
+"""
 _INQUEUE: Final = "Inqueue"
+_RUNNING: Final = "Running"
 _STARTING: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND)
 _Item = TypeVar("_Item", m.Bind, m.Victim)
 _encoder = msgspec.json.Encoder()
@@ -133,14 +143,7 @@ def desires(plan: Plan, cluster_state: ClusterState) -> list[DesiredStatus]:
     stays, so that the binder can write without reading.
     """
     cycle = plan.cycle
-    wanted = [
-        DesiredStatus(
-            kind=kinds.PODGROUP.token,
-            wanted=_of_group(group, cluster_state, cycle),
-            deferral_s=_deferral_s(group, cluster_state),
-        )
-        for group in plan.podgroups
-    ]
+    wanted = [_of_podgroup(group, cluster_state, cycle) for group in plan.podgroups]
     of_pods: list[m.Desired] = [_of_pod(pod, cluster_state, cycle) for pod in plan.pods]
     of_pods += [_of_gate(lifted, cluster_state, cycle) for lifted in plan.lifted]
     of_queues = [_of_queue(queue, cluster_state, cycle) for queue in plan.queues]
@@ -182,6 +185,15 @@ def _admission(group: PodGroupStatusWanted, cluster_state: ClusterState) -> Gang
     )
 
 
+def _of_podgroup(
+    group: PodGroupStatusWanted, cluster_state: ClusterState, cycle: int
+) -> DesiredStatus:
+    kind, wanted = kinds.PODGROUP.token, _of_group(group, cluster_state, cycle)
+    if group.owner_job and group.phase == "Completed":
+        return DesiredStatus(kind=kind, wanted=wanted, ttl_s=END_TTL_S, deferral_s=END_DEFERRAL_S)
+    return DesiredStatus(kind=kind, wanted=wanted, deferral_s=_deferral_s(group, cluster_state))
+
+
 def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int:
     """Return how long a status may wait to be one write with the next one (ADR 35).
 
@@ -190,13 +202,18 @@ def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int
     why a gang waits is withdrawn at once.
     """
     job = cluster_state.jobs.get(group.key)
-    if not group.owner_job or job is None or job.seen.stamps:
+    if not group.owner_job or job is None:
+        return 0
+    if group.phase == group.was == _RUNNING and set(group.conditions) == job.seen.stamps.keys():
+        return RUNNING_DEFERRAL_S
+    if job.seen.stamps:
         return 0
     if group.phase == _INQUEUE and group.was in {"", "Pending"}:
         return ADMISSION_DEFERRAL_S
+    if group.phase != _RUNNING or group.was == "Unknown":
+        return 0
     starting = any(job.by_status[status] for status in _STARTING)
-    placed = group.phase == "Running" and group.was != "Unknown" and starting
-    return PLACEMENT_DEFERRAL_S if placed else 0
+    return PLACEMENT_DEFERRAL_S if starting else RUNNING_DEFERRAL_S
 
 
 def _of_group(

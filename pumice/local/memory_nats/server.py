@@ -300,6 +300,7 @@ class MemoryNats:
 
     def _wake(self, consumer: Consumer) -> None:
         del self._timers[consumer]
+        consumer.stream.expire(self._wall())
         self._run(consumer)
 
     def _run(self, consumer: Consumer) -> None:

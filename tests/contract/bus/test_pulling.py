@@ -7,7 +7,7 @@ import msgspec
 
 from shared.bus.port import Started
 from shared.bus.puller import NatsDelivery
-from shared.contracts.streams import command_consumer
+from shared.contracts.streams import command_consumer, desired_consumer
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
 from tests.support.wait import until
@@ -109,6 +109,30 @@ async def test_a_refused_delivery_comes_again_after_its_delay(bus, declared, sub
         third, fourth = (await reader.has(4, NatsDelivery))[2:]
         assert [third.message.sequence, fourth.message.sequence] == [1, 2]
         assert fourth.attempt == 2
+
+
+async def test_a_delivery_that_was_put_off_comes_no_more_when_its_message_has_expired(
+    bus, declared, subjects
+):
+    publisher = bus.publisher(declared.desired.name)
+    spec = desired_consumer("local", 0)
+    await bus.ensure_consumers([spec])
+    puller = bus.pull(spec)
+
+    async def nothing_in_progress() -> bool:
+        return (await puller.backlog()).in_progress == 0
+
+    async with Reader(puller.deliveries()) as reader:
+        await publisher.publish(subjects.desired(0, "podgroup", "ns/a"), b"expires", ttl_s=1)
+        await publisher.publish(subjects.desired(0, "podgroup", "ns/b"), b"stays")
+        expires, stays = await reader.has(2, NatsDelivery)
+        await expires.nak(delay_s=2.5)
+        await stays.nak(delay_s=2.8)
+        *_, again = await reader.has(3, NatsDelivery)
+        assert again.message.payload == b"stays"
+        await again.ack()
+        await until(nothing_in_progress, describe="the consumer to forget both")
+        assert len(reader.of(NatsDelivery)) == 3
 
 
 async def test_a_message_delivered_too_often_is_marked_and_can_be_set_aside(

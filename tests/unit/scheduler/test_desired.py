@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.scheduler.desired import FIRST_S, LONGEST_S, DesiredStatus, Reminders
-from services.scheduler.messages import ADMISSION_DEFERRAL_S, PLACEMENT_DEFERRAL_S
+from services.scheduler.messages import (
+    ADMISSION_DEFERRAL_S,
+    PLACEMENT_DEFERRAL_S,
+    RUNNING_DEFERRAL_S,
+)
 from services.scheduler.worker import Decision, Worker
 from shared.contracts import messages as m
 from tests.support import facts
@@ -117,7 +121,7 @@ def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
     assert deferrals(step(under, 61.0, 2)) == {"ns/of-job": 0, "ns/of-other": 0}, "said again"
 
 
-def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run():
+def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_more():
     under = worker(settle_s=0.0)
     small_world(under)
     jobs_group(under, "of-job", "Inqueue")
@@ -126,7 +130,41 @@ def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run():
     bound(under, "of-job-0", "of-job", "Pending")
     assert deferrals(step(under, 0.1, 2)) == {"ns/of-job": PLACEMENT_DEFERRAL_S}
     bound(under, "of-job-0", "of-job", "Running")
-    assert deferrals(step(under, 0.2, 3)) == {"ns/of-job": 0}
+    assert deferrals(step(under, 0.2, 3)) == {"ns/of-job": RUNNING_DEFERRAL_S}
+
+
+def test_mere_counts_of_a_jobs_group_may_wait_and_those_of_others_not():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    ready = "tasks in gang are ready to be scheduled"
+    scheduled = {"type": "Scheduled", "status": "True", "reason": ready}
+    for name, is_job in (("of-job", True), ("of-other", False)):
+        jobs_group(under, name, "Running", job=is_job, running=2, conditions=[scheduled])
+        bound(under, f"{name}-0", name, "Running")
+        bound(under, f"{name}-1", name, "Running")
+    step(under, 0.0, 1)
+    for name in ("of-job", "of-other"):
+        bound(under, f"{name}-1", name, "Succeeded")
+    wanted = deferrals(step(under, 0.1, 2))
+    assert wanted == {"ns/of-job": RUNNING_DEFERRAL_S, "ns/of-other": 0}
+
+
+def test_the_end_of_a_jobs_group_is_written_only_if_nobody_deletes_the_group():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    for name in ("stays", "goes"):
+        jobs_group(under, name, "Running", running=1)
+        bound(under, f"{name}-0", name, "Running")
+    step(under, 0.0, 1)
+    for name in ("stays", "goes"):
+        bound(under, f"{name}-0", name, "Succeeded")
+    ends = [s for s in step(under, 0.1, 2).statuses if s.kind == "podgroups"]
+    assert {s.wanted.key for s in ends} == {"ns/stays", "ns/goes"}
+    assert all(s.ttl_s < s.deferral_s for s in ends), "gone from the stream when it would be due"
+    assert under.fold([facts.gone("podgroups", "ns/goes", "goes")]) == []
+    (again,) = [s for s in step(under, 7.0, 3).statuses if s.kind == "podgroups"]
+    assert (again.wanted.key, again.deferral_s) == ("ns/stays", 0)
+    assert again.ttl_s > 2 * ends[0].ttl_s
 
 
 def test_a_gang_that_was_told_why_it_waits_is_told_at_once_that_it_waits_no_more():
