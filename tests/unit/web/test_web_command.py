@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 
 import aiohttp
 import aiohttp.web
@@ -33,6 +34,8 @@ async def command(*words):
         *(sys.executable, "-m", "pumice", "web", "--no-browser", *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # a shell that runs the tests in the background has its children ignore interrupts
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         async with asyncio.timeout(50):
