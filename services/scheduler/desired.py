@@ -4,8 +4,8 @@ A status stays on the bus for a short time only, so that the stream holds what i
 what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost
 its streams) must not be lost for ever, so the scheduler looks at it again: after `FIRST_S`, then at
 intervals that double up to `LONGEST_S`. Each status lives on the bus twice as long as it takes
-until it would be published again, so that there is always one as long as one is needed. One that
-lives shorter than `FIRST_S` may become void soon: it is looked at when its time is over.
+until it would be published again, so that there is always one as long as one is needed. Only one
+that will be void soon lives shorter.
 
 No session decides the status of the scheduler's own NodeShard (`OwnShard`, CA12), nor the
 conditions of objects that could not be folded (`LeftOutConditions`): these are in no session, and
@@ -65,7 +65,7 @@ class Reminders:
     def sent(self, statuses: Iterable[DesiredStatus], *, now: float) -> None:
         """Remember statuses that are about to be published; the last one about an object counts."""
         for status in statuses:
-            self._remember(status, now=now, interval_s=min(FIRST_S, status.ttl_s))
+            self._remember(status, now=now, interval_s=FIRST_S)
 
     def due(
         self, *, now: float, is_outstanding: Callable[[DesiredStatus], bool]

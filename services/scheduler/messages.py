@@ -46,7 +46,7 @@ END_TTL_S: Final = 6
 """Time for the controller to delete the PodGroup of a Job that has ended.
 
 The status takes the place of those that still wait, and leaves the stream before it is written. It
-is wanted once more if the PodGroup is still there (`Reminders`).
+is wanted once more if the PodGroup is still there later (`Reminders`).
 """
 _INQUEUE: Final = "Inqueue"
 _RUNNING: Final = "Running"
