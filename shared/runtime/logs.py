@@ -4,7 +4,8 @@ One event name per decision, in the past tense, with keys instead of prose. `ser
 `instance`, `cycle` and `cause` come from context variables, so that no call repeats them.
 Credentials never get out: values under telling keys and passwords in URLs are masked at any
 depth. Lines pass a bounded queue to a thread of their own, so that a reader of stderr that
-stalls (a full pipe) cannot freeze a leader; what does not fit is dropped and counted.
+stalls (a full pipe) cannot freeze a leader; what does not fit is dropped and counted. The thread
+wakes up a hundred times a second at most, and writes what has come together.
 """
 
 import logging
@@ -12,7 +13,9 @@ import queue
 import re
 import sys
 import threading
+import time
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -26,6 +29,7 @@ _BEARER: Final = re.compile(r"(?i)(bearer\s+)[\w.~+/=-]+")
 _MASK: Final = "***"
 _QUEUE_LINES: Final = 10_000
 _FLUSH_S: Final = 1.0
+_PAUSE_S: Final = 0.01
 
 Logger = structlog.typing.FilteringBoundLogger
 """The type of `Context.log`."""
@@ -37,34 +41,41 @@ class LineWriter:
     def __init__(self, stream: TextIO) -> None:
         self.dropped = 0
         self._stream = stream
-        self._lines: queue.Queue[str | None] = queue.Queue(_QUEUE_LINES)
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="log-writer", daemon=True)
         self._thread.start()
 
     def msg(self, message: str) -> None:
         """Take one line; structlog calls this whatever the level."""
-        try:
-            self._lines.put_nowait(message)
-        except queue.Full:
+        if self._lines.qsize() < _QUEUE_LINES:
+            self._lines.put(message)
+        else:
             self.dropped += 1
 
     log = debug = info = warning = warn = error = critical = exception = fatal = failure = msg
 
     def close(self) -> None:
         """Write what is waiting, for a moment at most; later lines are lost."""
-        try:
-            self._lines.put(None, timeout=_FLUSH_S)
-        except queue.Full:
-            return
+        self._lines.put(None)
         self._thread.join(_FLUSH_S)
 
     def _work(self) -> None:
-        while (line := self._lines.get()) is not None:
-            try:
-                self._stream.write(line + "\n")
-                self._stream.flush()
-            except (OSError, ValueError):
-                self.dropped += 1
+        is_open = True
+        while is_open:
+            lines = [self._lines.get()]
+            while not self._lines.empty():
+                lines.append(self._lines.get())
+            is_open = None not in lines
+            self._write([line for line in lines if line is not None])
+            if is_open:
+                time.sleep(_PAUSE_S)
+
+    def _write(self, lines: list[str]) -> None:
+        try:
+            self._stream.write("".join(f"{line}\n" for line in lines))
+            self._stream.flush()
+        except (OSError, ValueError):
+            self.dropped += len(lines)
 
 
 def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
@@ -73,15 +84,31 @@ def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Ma
 
 
 def _masked(key: str, value: object) -> object:
-    if isinstance(value, Mapping):
-        return {k: _masked(str(k), v) for k, v in value.items()}
+    if isinstance(value, str):
+        return _MASK if _is_secret(key) else _masked_text(value)
+    if isinstance(value, bytes):
+        return _MASK if _is_secret(key) else value
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, list | tuple):
         return [_masked(key, item) for item in value]
-    if _SECRET_KEYS.search(key) and isinstance(value, str | bytes):
-        return _MASK
-    if isinstance(value, str):
-        return _BEARER.sub(rf"\1{_MASK}", _URL_PASSWORD.sub(rf"\1{_MASK}@", value))
+    if isinstance(value, Mapping):
+        return {k: _masked(str(k), v) for k, v in value.items()}
     return value
+
+
+@lru_cache(maxsize=4096)
+def _is_secret(key: str) -> bool:
+    return _SECRET_KEYS.search(key) is not None
+
+
+def _masked_text(text: str) -> str:
+    """Look for what a pattern needs before the pattern: most lines have neither."""
+    if "://" in text:
+        text = _URL_PASSWORD.sub(rf"\1{_MASK}@", text)
+    if "bearer" in text.lower():
+        text = _BEARER.sub(rf"\1{_MASK}", text)
+    return text
 
 
 class _Bridge(logging.Handler):

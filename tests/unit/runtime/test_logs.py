@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import threading
+from types import MappingProxyType
 
 import pytest
 import structlog
@@ -54,6 +55,10 @@ def test_a_line_is_json_with_service_instance_and_bound_context(logged) -> None:
         {"items": [{"clientSecret": "s3cret"}]},
         {"url": "nats://pumice:s3cret@127.0.0.1:4222"},
         {"message": "sent Authorization: Bearer s3cret to it"},
+        {"loud": "BEARER\ts3cret"},
+        {"address": ("https://u:s3cret@host", 1)},
+        {"password": b"s3cret"},
+        {"frozen": MappingProxyType({"token": "s3cret"})},
     ],
     ids=lambda values: next(iter(values)),
 )
@@ -82,6 +87,24 @@ def test_what_libraries_log_comes_out_in_the_same_form(logged) -> None:
     (event,) = read()
     assert event["library"] == "nats.aio"
     assert event["message"] == "lost nats://u:***@host"
+
+
+async def test_lines_that_come_together_are_written_together_and_in_order() -> None:
+    written = []
+
+    class Counted(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return super().write(text)
+
+    stream = Counted()
+    writer = LineWriter(stream)
+    for number in range(2_000):
+        writer.msg(str(number))
+    await until(lambda: stream.getvalue().endswith("1999\n"), describe="the last line")
+    assert stream.getvalue().split() == [str(number) for number in range(2_000)]
+    assert len(written) < 200
+    writer.close()
 
 
 async def test_a_stalled_reader_costs_lines_not_time() -> None:
