@@ -5,6 +5,7 @@ line says the rule; the table of docs/plugins.md repeats it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from pumice.plugins.contributions import PreemptRule, Trait, VictimRule
@@ -46,7 +47,7 @@ class Tiers(Generic[_C]):
         self.tiers[tier].append(contribution)
 
     def __iter__(self) -> Iterator[_C]:
-        return (contribution for tier in self.tiers for contribution in tier)
+        return chain.from_iterable(self.tiers)
 
     def __bool__(self) -> bool:
         return any(self.tiers)
@@ -94,7 +95,7 @@ def in_turn(
         """Compare the keys in turn; age and name break ties."""
 
         def key(subject: _S) -> OrderKey:
-            return (*[fn(subject) for tier in fns.tiers for fn in tier], *last(subject))
+            return (*[fn(subject) for fn in fns], *last(subject))
 
         return key
 
@@ -110,7 +111,7 @@ def pairs_in_turn(
 
 def most(fns: Tiers[Callable[[_S], int]]) -> Callable[[_S], int]:
     """Take the largest number."""
-    return lambda subject: max((fn(subject) for tier in fns.tiers for fn in tier), default=0)
+    return lambda subject: max((fn(subject) for fn in fns), default=0)
 
 
 def any_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
