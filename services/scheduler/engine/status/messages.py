@@ -127,6 +127,8 @@ class Wording:
 
 def _some(said: Callable[[Shortage], str], shortages: Sequence[Shortage]) -> list[str]:
     """Return words for the first shortages: a pod may ask for thousands of resources."""
+    if not shortages:
+        return []
     words = [said(shortage) for shortage in shortages[:_WORDED]]
     left = len(shortages) - len(words)
     return [*words, f"and {left} more"] if left else words
