@@ -9,6 +9,8 @@ kept-alive connection turns out to be closed.
 import asyncio
 import io
 from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -16,7 +18,7 @@ from yarl import URL
 from shared.kube.credentials import Credentials, is_loopback
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.wire import JSON, Request
-from shared.runtime.errors import Broken, Retryable
+from shared.runtime.errors import Broken, Rejected, Retryable
 
 
 class RateLimiter:
@@ -92,6 +94,7 @@ class HttpTransport:
         self._session = session
         self._limiter = limiter
         self._timeout_s = timeout_s
+        self._proxy_of_environment = proxy_of_environment(credentials.host)
         # No compression: the server spends more time on gzip than a cluster network on bytes.
         self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
 
@@ -159,7 +162,7 @@ class HttpTransport:
             self._url(request),
             headers=headers,
             data=_payload(request.body),
-            proxy=access.proxy,
+            proxy=access.proxy or self._proxy_of_environment,
             server_hostname=access.server_name,
             allow_redirects=False,
         )
@@ -182,18 +185,36 @@ class HttpTransport:
 def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.ClientSession:
     """Return a session with a bounded pool of kept-alive connections.
 
-    Proxies of the environment are used, as Go's client does, but never for a loopback address.
+    aiohttp's `trust_env` stays off: it would look for a proxy and for an account in `~/.netrc`, in
+    two threads, at each request, and an account there forbids an Authorization of ours.
     """
     connector = aiohttp.TCPConnector(
         limit=max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=credentials.tls
     )
     return aiohttp.ClientSession(
         connector=connector,
-        trust_env=not is_loopback(credentials.host),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER,
     )
+
+
+def proxy_of_environment(host: str) -> str | None:
+    """Return the proxy that HTTPS_PROXY or HTTP_PROXY name for an address, None for none.
+
+    As with Go's client, NO_PROXY names exceptions, and a loopback address is one. Raises Rejected
+    for a proxy that speaks something else than HTTP.
+    """
+    address = urlsplit(host)
+    if is_loopback(host) or proxy_bypass(address.hostname or ""):
+        return None
+    proxy = getproxies().get(address.scheme)
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
+        name = f"{address.scheme.upper()}_PROXY"
+        raise Rejected(f"{name}: only proxies with http:// or https:// are supported", field=name)
+    return proxy or None
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
