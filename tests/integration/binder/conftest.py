@@ -179,4 +179,6 @@ async def desk(
     ):
         declared = streams("local", state_bytes=64 * MIB)
         await bus.ensure_streams([declared.command, declared.desired, declared.outcome])
+        # What a killed binder of another test had not acknowledged would come to this test's.
+        await bus.purge(declared.desired.name, f"{Subjects(cluster='local').prefix}.desired.>")
         yield Desk(bus, api, services, namespace)
