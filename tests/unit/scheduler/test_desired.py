@@ -149,7 +149,7 @@ def test_mere_counts_of_a_jobs_group_may_wait_and_those_of_others_not():
     assert wanted == {"ns/of-job": RUNNING_DEFERRAL_S, "ns/of-other": 0}
 
 
-def test_the_end_of_a_jobs_group_is_written_only_if_nobody_deletes_the_group():
+def test_the_end_of_a_jobs_group_is_written_only_if_the_group_stays():
     under = worker(settle_s=0.0)
     small_world(under)
     for name in ("stays", "goes"):
