@@ -223,6 +223,10 @@ class Job(Protocol):
         """Number of tasks that count towards the gang (T02)."""
 
     @property
+    def valid_count(self) -> int:
+        """Number of tasks that may still become part of the gang (T02)."""
+
+    @property
     def waiting_count(self) -> int:
         """Number of tasks that wait on a node for a release."""
 

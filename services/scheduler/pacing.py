@@ -117,9 +117,7 @@ def _is_kept_out(job: Job) -> bool:
 
 
 def _present(job: Job) -> int:
-    if not job.tasks:
-        return 0
-    return sum(len(job.by_status[status]) for status in VALID) - job.gated
+    return job.valid_count - job.gated
 
 
 class _Incomplete(NamedTuple):

@@ -96,7 +96,7 @@ def _of_owner(job: Job, why: Explanation) -> Iterator[str]:
     """Yield what a job's owner has to do."""
     if why.gate != "gang":
         return
-    missing = job.min_available - sum(len(job.by_status[status]) for status in VALID)
+    missing = job.min_available - job.valid_count
     if missing > 0:
         yield f"{_count(missing, 'more pod')}"
     roles = job.roles_short_of(*VALID, best_effort=False)

@@ -87,6 +87,11 @@ def make_lease(bus: NatsBus, name: str, holder: str, timing: Timing | None = Non
     )
 
 
+def process_of(service: str) -> dict[str, Any]:
+    """Return what all parts of the process that ends are told of it."""
+    return {"service": service, "instance": "a", "clock": SimClock(), "log": LOG}
+
+
 async def for_ever(_: object) -> None:
     await asyncio.Event().wait()
 
@@ -96,10 +101,7 @@ def a_leader(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
         bus,
         make_lease(bus, "part-0", "a.1"),
         fences=[Fence(stream=DECLARED.state.name, subject=SUBJECTS.leader("state"))],
-        service="cache",
-        instance="a",
-        clock=SimClock(),
-        log=LOG,
+        **process_of("cache"),
     )
     return [leadership.run(for_ever)]
 
@@ -110,20 +112,14 @@ def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
         bus,
         stream=stream,
         subjects=SUBJECTS,
-        service="controller",
-        instance="a",
-        clock=SimClock(),
-        log=LOG,
+        **process_of("controller"),
     )
     partitions = Partitions(
         bus,
         [make_lease(bus, f"part-{number}", "a.1") for number in range(PARTS)],
         stream=stream,
         members=members,
-        service="controller",
-        instance="a",
-        clock=SimClock(),
-        log=LOG,
+        **process_of("controller"),
     )
     return [members.run(), partitions.run(for_ever)]
 

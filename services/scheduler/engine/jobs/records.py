@@ -15,10 +15,11 @@ from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.scheduling import PodGroupSpec
 from shared.jobs.durations import Expected, of_gang
-from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
+from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
 _ready: Final = itemgetter(*READY)
+_valid: Final = itemgetter(*VALID)
 _PENDING: Final = TaskStatus.PENDING
 NOWHERE: Final = -1
 _HELD, _WANTED, _AWAITED = range(3)
@@ -252,6 +253,11 @@ class Job:
     def ready_count(self) -> int:
         """Tasks that count towards the gang."""
         return sum(map(len, _ready(self.by_status)))
+
+    @property
+    def valid_count(self) -> int:
+        """Tasks that may still become part of the gang."""
+        return sum(map(len, _valid(self.by_status)))
 
     @property
     def waiting_count(self) -> int:

@@ -59,7 +59,7 @@ def _invalidity(job: Job) -> Invalid | None:
         return Invalid(
             "NotEnoughPodsOfTask", "Not enough valid subGroups of each task for gang-scheduling"
         )
-    valid = sum(len(job.by_status[status]) for status in VALID) if job.tasks else 0
+    valid = job.valid_count
     if valid < job.min_available:
         return Invalid(
             "NotEnoughTasks",
