@@ -25,9 +25,8 @@ from pumice.local import embedded
 from pumice.local.control_plane import Api, Options
 from shared.api import kinds
 from shared.kube.client import Kube
-from shared.kube.credentials import Credentials
-from shared.kube.plain import PlainTransport
 from shared.kube.sources import KubeconfigSource
+from shared.kube.transport import HttpTransport, open_transport
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone
 from tests.support.vcctl import lines, ours, world
@@ -160,12 +159,11 @@ class Plane:
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
-    async def transport(self) -> PlainTransport:
+    async def transport(self) -> HttpTransport:
         """Return a new way to it."""
         clock = SystemClock()
         source = KubeconfigSource(str(self.kubeconfig), context=None, clock=clock)
-        credentials = await Credentials.open(source, clock=clock)
-        return PlainTransport(credentials=credentials, user_agent="vcctl-check", timeout_s=30)
+        return await open_transport(source, user_agent="vcctl-check", clock=clock)
 
     async def clear(self) -> None:
         """Delete all jobs, queues and flows; make the namespace `team`."""

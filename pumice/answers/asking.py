@@ -16,9 +16,9 @@ from pumice.local import state
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, Timeline
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
-from shared.kube.plain import connect
 from shared.kube.requests import Requests
 from shared.kube.sources import KubeconfigSource, find_source, own_namespace
+from shared.kube.transport import open_transport
 from shared.kube.wire import Query, Stream
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone, PumiceError, Rejected
@@ -103,8 +103,8 @@ class Asker:
         clock = SystemClock()
         try:
             source = find_source(file, context=place.context, clock=clock, environ=environ)
-            way = await connect(
-                source, user_agent="pumice", timeout_s=_ANSWER_S, clock=clock, environ=environ
+            way = await open_transport(
+                source, user_agent="pumice", request_timeout_s=_ANSWER_S, clock=clock
             )
         except PumiceError as error:
             code = WRONG_USAGE if isinstance(error, Rejected) else FAILED

@@ -96,14 +96,12 @@ def _source(args: argparse.Namespace, environ: Mapping[str, str]) -> "Source":
 
 
 async def _transport(source: "Source") -> "HttpTransport":
-    from shared.kube.config import open_transport
-    from shared.kube.transport import RateLimiter
+    from shared.kube.transport import open_transport
     from shared.runtime.clock import SystemClock
 
     return await open_transport(
         source,
         user_agent=_USER_AGENT,
-        limiter=RateLimiter(qps=0, burst=0),
         max_connections=_CONNECTIONS,
         request_timeout_s=_ANSWER_S,
         clock=SystemClock(),

@@ -22,8 +22,8 @@ from shared.kube.client import Kube, address, collection
 from shared.kube.credentials import Access, Loaded, Source
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.kubeconfig import BadKubeconfigError
-from shared.kube.plain import connect as connect_plainly
 from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.kube.transport import open_transport
 from shared.kube.wire import MERGE_PATCH, Request, Transport
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import PumiceError
@@ -130,8 +130,8 @@ async def connect(values: Mapping[str, Value]) -> Cluster:
     """Return the cluster that a command's flags, or the environment, name. Raises Failure."""
     source = _Named(text(values, "kubeconfig"), text(values, "master"), os.environ)
     try:
-        transport = await connect_plainly(
-            source, user_agent="vcctl", timeout_s=_TIMEOUT_S, clock=SystemClock()
+        transport = await open_transport(
+            source, user_agent="vcctl", request_timeout_s=_TIMEOUT_S, clock=SystemClock()
         )
     except PumiceError as error:
         raise Failure(str(error)) from error

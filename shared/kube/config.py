@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 
 from shared.kube.client import Kube
-from shared.kube.credentials import Credentials, Source
+from shared.kube.credentials import Source
 from shared.kube.sources import find_source
-from shared.kube.transport import HttpTransport, RateLimiter, open_session
+from shared.kube.transport import RateLimiter, open_transport
 from shared.runtime.clock import Clock, SystemClock
 
 
@@ -47,23 +47,3 @@ async def connect(
         clock=clock,
     )
     return Kube(transport=transport)
-
-
-async def open_transport(
-    source: Source,
-    *,
-    user_agent: str,
-    limiter: RateLimiter,
-    max_connections: int,
-    request_timeout_s: float,
-    clock: Clock,
-) -> HttpTransport:
-    """Return the way to a cluster without verbs, for a program that passes on what others ask."""
-    credentials = await Credentials.open(source, clock=clock)
-    return HttpTransport(
-        credentials=credentials,
-        session=open_session(credentials, max_connections=max_connections),
-        limiter=limiter,
-        user_agent=user_agent,
-        timeout_s=request_timeout_s,
-    )

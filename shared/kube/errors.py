@@ -156,5 +156,6 @@ def _is_other_uid(status: Status) -> bool:
 
 
 def _retry_after_s(status: Status, headers: Mapping[str, str]) -> float | None:
-    text = headers.get("Retry-After", "")
+    named = (value for name, value in headers.items() if name.lower() == "retry-after")
+    text = next(named, "")
     return float(text) if text.isdecimal() else status.asked_wait_s

@@ -1,24 +1,28 @@
-"""One HTTP exchange with the API server: session, header, time-out, translation of failures.
+"""Requests to the API server: credentials, time limits, and what its refusals and failures mean.
 
 Used by `client` (whole answers) and by `listwatch` (answers that never end). A request is sent
-once; the only repetition is after a 401, with a credential that was renewed for it, because the
-caller cannot know about credentials. aiohttp itself repeats an idempotent request once when a
-kept-alive connection turns out to be closed.
+once. The only repetitions are after a 401, with a credential that was renewed for it, because the
+caller cannot know about credentials, and of an idempotent request when a kept connection turns out
+to be closed. Bytes travel over `connections`, or over `proxied` where a proxy is in between.
 """
 
 import asyncio
-import io
-from typing import Final
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
-from yarl import URL
-
-from shared.kube.credentials import Credentials, is_loopback
+from shared.kube.connections import Address, Answer, Connections
+from shared.kube.credentials import Access, Credentials, Source, is_loopback
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.wire import JSON, Request
-from shared.runtime.errors import Broken, Rejected, Retryable
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Broken, Rejected
+
+_CLIENT_ERROR: Final = 400
+_REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
+_PORTS: Final = {"http": 80, "https": 443}
+_T = TypeVar("_T")
 
 
 class RateLimiter:
@@ -46,17 +50,48 @@ class RateLimiter:
             await asyncio.sleep(wait_s)
 
 
-_LARGE_BODY: Final = 1 << 20
-_READ_BUFFER: Final = 1 << 18
-_KEEP_ALIVE_S: Final = 30.0
-"""Below the API server's own idle limit, so that we close an idle connection first."""
-_CLIENT_ERROR: Final = 400
+class OpenAnswer(Protocol):
+    """An answer whose head is there."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the next bytes, b"" at the end. Raises OSError."""
+        ...
+
+    async def read_all(self) -> bytes:
+        """Return all bytes that were not read yet. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
+
+
+class Sender(Protocol):
+    """Carries requests to the server that credentials name."""
+
+    async def send(self, request: Request, headers: Mapping[str, str]) -> OpenAnswer:
+        """Send a request; return its answer, whatever it says. Raises OSError."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class HttpStream:
     """An answer that is read while it arrives (a watch)."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, doing: str) -> None:
+    def __init__(self, answer: OpenAnswer, doing: str) -> None:
         self._answer = answer
         self._doing = doing
 
@@ -67,34 +102,34 @@ class HttpStream:
         """
         try:
             async with asyncio.timeout(silence_s):
-                return await self._answer.content.readany()
+                return await self._answer.read()
         except TimeoutError as exc:
             raise Silence(f"{self._doing}: no byte for {silence_s:g} s") from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            raise Unreachable(f"{self._doing}: {_text(exc)}") from exc
+        except OSError as exc:
+            raise Unreachable(f"{self._doing}: {exc}") from exc
 
     def close(self) -> None:
-        """Drop the connection: an unfinished answer cannot be reused."""
+        """Give the connection back: it is dropped if the answer was not read to its end."""
         self._answer.close()
 
 
 class HttpTransport:
-    """The session to one API server, with its credentials and limits."""
+    """The way to one API server, with its credentials and limits."""
 
     def __init__(
         self,
         *,
         credentials: Credentials,
-        session: aiohttp.ClientSession,
+        sender: Sender,
         limiter: RateLimiter,
         user_agent: str,
         timeout_s: float,
     ) -> None:
         self._credentials = credentials
-        self._session = session
+        self._sender = sender
         self._limiter = limiter
         self._timeout_s = timeout_s
-        self._proxy_of_environment = proxy_of_environment(credentials.host)
+        self._is_closed = False
         # No compression: the server spends more time on gzip than a cluster network on bytes.
         self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
 
@@ -106,97 +141,151 @@ class HttpTransport:
     async def exchange(self, request: Request) -> bytes:
         """Send a request and return the body of its answer.
 
-        Raises the errors of `shared.kube.errors`; Unreachable also after `timeout_s`, when the
+        Raises the errors of `shared.kube.errors`; Unreachable also after the time limit, when the
         server may or may not have done what was asked.
         """
         await self._limiter.admit()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await self._send(request)
-                async with answer:
-                    return await answer.read()
-        except TimeoutError as exc:
-            raise Unreachable(f"{request.doing}: no answer in {self._timeout_s:g} s") from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            raise self._unreachable(request, exc) from exc
+        return await self._authorized(request, self._read)
 
     async def open(self, request: Request) -> HttpStream:
         """Send a request and return its answer as a stream, which the caller closes.
 
-        Raises what `exchange` raises; the time-out covers the headers only.
+        Raises what `exchange` raises; the time limit covers the headers only.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return HttpStream(await self._send(request), request.doing)
-        except TimeoutError as exc:
-            raise Unreachable(f"{request.doing}: no answer in {self._timeout_s:g} s") from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            raise self._unreachable(request, exc) from exc
+        return HttpStream(await self._authorized(request, self._send), request.doing)
 
     async def close(self) -> None:
         """Close all connections. Requests that come later are Unreachable: a service is ending."""
-        await self._session.close()
+        self._is_closed = True
+        await self._sender.close()
 
-    async def _send(self, request: Request) -> aiohttp.ClientResponse:
-        authorization = await self._credentials.authorization()
+    async def _authorized(
+        self, request: Request, send: Callable[[Request, str | None], Awaitable[_T]]
+    ) -> _T:
+        """Send a request in time, once more if the credential had to be renewed for it."""
+        where = f"{request.doing} at {self.host}"
+        if self._is_closed:
+            raise Unreachable(f"{where}: this client is closed")
         try:
-            return await self._send_as(authorization, request)
-        except Refusal as exc:
-            if exc.status.code != UNAUTHORIZED or not await self._credentials.refused(
-                authorization
-            ):
-                raise
-        return await self._send_as(await self._credentials.authorization(), request)
+            async with asyncio.timeout(self._timeout_s):
+                authorization = await self._credentials.authorization()
+                try:
+                    return await send(request, authorization)
+                except Refusal as exc:
+                    if exc.status.code != UNAUTHORIZED or not await self._credentials.refused(
+                        authorization
+                    ):
+                        raise
+                return await send(request, await self._credentials.authorization())
+        except TimeoutError as exc:
+            raise Unreachable(f"{where}: no answer in {self._timeout_s:g} s") from exc
+        except OSError as exc:
+            raise Unreachable(f"{where}: {str(exc) or type(exc).__name__}") from exc
 
-    async def _send_as(self, authorization: str | None, request: Request) -> aiohttp.ClientResponse:
-        headers = dict(self._headers)
+    async def _read(self, request: Request, authorization: str | None) -> bytes:
+        answer = await self._send(request, authorization)
+        try:
+            return await answer.read_all()
+        finally:
+            answer.close()
+
+    async def _send(self, request: Request, authorization: str | None) -> OpenAnswer:
+        headers = self._headers
         if authorization is not None:
-            headers["Authorization"] = authorization
+            headers = {**headers, "Authorization": authorization}
         if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        access = self._credentials.access
-        if self._session.closed:  # aiohttp has a RuntimeError for it, as for a mistake of ours
-            raise Unreachable(f"{request.doing} at {self.host}: this client is closed")
-        answer = await self._session.request(
-            request.method,
-            self._url(request),
-            headers=headers,
-            data=_payload(request.body),
-            proxy=access.proxy or self._proxy_of_environment,
-            server_hostname=access.server_name,
-            allow_redirects=False,
-        )
+            headers = {**headers, "Content-Type": request.content_type}
+        answer = await self._sender.send(request, headers)
         if answer.status < _CLIENT_ERROR:
             return answer
-        async with answer:
-            body = await answer.read()
+        try:
+            body = await answer.read_all()
+        finally:
+            answer.close()
         raise refusal(request.doing, read_status(answer.status, body), answer.headers)
 
-    def _url(self, request: Request) -> URL:
-        url = URL(self._credentials.host + request.path, encoded=True)
-        return url.with_query(request.query) if request.query else url
 
-    def _unreachable(self, request: Request, exc: Exception) -> Retryable:
-        if isinstance(exc, aiohttp.InvalidURL):
-            raise Broken(f"{request.doing}: {exc}") from exc
-        return Unreachable(f"{request.doing} at {self.host}: {_text(exc)}")
+class Direct:
+    """Sends requests over connections of our own. A watch holds one of `max_connections`."""
+
+    def __init__(self, credentials: Credentials, *, max_connections: int) -> None:
+        self._credentials = credentials
+        self._connections = Connections(limit=max_connections)
+        self._access: Access | None = None
+
+    async def send(self, request: Request, headers: Mapping[str, str]) -> Answer:
+        """Send a request; return its answer, whatever it says. Raises OSError."""
+        self._follow(self._credentials.access)
+        return await self._connections.begin(
+            self._address,
+            self._encoded(request, headers),
+            is_repeatable=request.method in _REPEATABLE,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+    def _follow(self, access: Access) -> None:
+        """Note where requests go: a renewed credential may lead elsewhere."""
+        if access is self._access:
+            return
+        try:
+            at = urlsplit(access.host)
+            port = at.port or _PORTS[at.scheme]
+        except (ValueError, KeyError) as exc:
+            raise Broken(f"{access.host} is no address of an API server: {exc}") from exc
+        host = at.hostname or ""
+        tls = self._credentials.tls if at.scheme == "https" else None
+        self._address = Address(host, port, tls, access.server_name or host)
+        self._host = at.netloc.rpartition("@")[2]
+        self._prefix = at.path.rstrip("/")
+        self._access = access
+
+    def _encoded(self, request: Request, headers: Mapping[str, str]) -> bytes:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        head = f"{request.method} {self._prefix}{request.path}{query} HTTP/1.1\r\n"
+        head += f"Host: {self._host}\r\n"
+        for name, value in headers.items():
+            if not value.isprintable():
+                raise Broken(f"{request.doing}: the header {name} has a line break or the like")
+            head += f"{name}: {value}\r\n"
+        if request.body is None:
+            return f"{head}\r\n".encode()
+        return f"{head}Content-Length: {len(request.body)}\r\n\r\n".encode() + request.body
 
 
-def open_session(credentials: Credentials, *, max_connections: int) -> aiohttp.ClientSession:
-    """Return a session with a bounded pool of kept-alive connections.
+async def open_transport(
+    source: Source,
+    *,
+    user_agent: str,
+    clock: Clock,
+    max_connections: int = 2,
+    request_timeout_s: float = 30.0,
+    limiter: RateLimiter | None = None,
+) -> HttpTransport:
+    """Return the way to a cluster without verbs, through a proxy where one is named.
 
-    aiohttp's `trust_env` stays off: it would look for a proxy and for an account in `~/.netrc`, in
-    two threads, at each request, and an account there forbids an Authorization of ours.
+    A watch holds one of `max_connections`. Loads credentials, which may run a plugin, but sends
+    nothing. Raises what the source raises, and Rejected for a proxy that speaks no HTTP.
     """
-    connector = aiohttp.TCPConnector(
-        limit=max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=credentials.tls
+    credentials = await Credentials.open(source, clock=clock)
+    return HttpTransport(
+        credentials=credentials,
+        sender=_sender(credentials, max_connections=max_connections),
+        limiter=limiter or RateLimiter(qps=0, burst=0),
+        user_agent=user_agent,
+        timeout_s=request_timeout_s,
     )
-    return aiohttp.ClientSession(
-        connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_READ_BUFFER,
-    )
+
+
+def _sender(credentials: Credentials, *, max_connections: int) -> Sender:
+    proxy = credentials.access.proxy or proxy_of_environment(credentials.host)
+    if proxy is None:
+        return Direct(credentials, max_connections=max_connections)
+    from shared.kube.proxied import Proxied  # aiohttp takes longer to import than a short command
+
+    return Proxied(credentials, proxy=proxy, max_connections=max_connections)
 
 
 def proxy_of_environment(host: str) -> str | None:
@@ -215,13 +304,3 @@ def proxy_of_environment(host: str) -> str | None:
         name = f"{address.scheme.upper()}_PROXY"
         raise Rejected(f"{name}: only proxies with http:// or https:// are supported", field=name)
     return proxy or None
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Return a body as aiohttp takes it without a warning: beyond 1 MiB in pieces."""
-    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
-
-
-def _text(exc: Exception) -> str:
-    """Return a library's message, or its name where it has none (a reset connection)."""
-    return str(exc) or type(exc).__name__

@@ -16,10 +16,9 @@ from pumice.web.server import Context, PageServer
 from services.visibility.settings import VisibilitySettings
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.config import connect as connect_kube
-from shared.kube.config import open_transport
 from shared.kube.errors import Denied
 from shared.kube.sources import KubeconfigSource
-from shared.kube.transport import RateLimiter
+from shared.kube.transport import open_transport
 from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
 from tests.integration.deploy.tenants import tenant
@@ -72,7 +71,6 @@ async def way(kubeconfig):
     return await open_transport(
         KubeconfigSource(str(kubeconfig), context=None, clock=clock),
         user_agent="test",
-        limiter=RateLimiter(qps=0, burst=0),
         max_connections=4,
         request_timeout_s=30.0,
         clock=clock,

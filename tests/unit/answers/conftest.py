@@ -29,7 +29,7 @@ def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersTransport:
     async def connect(*_: object, **__: object) -> AnswersTransport:
         return found
 
-    monkeypatch.setattr(asking, "connect", connect)
+    monkeypatch.setattr(asking, "open_transport", connect)
     monkeypatch.setattr(asking, "_local", lambda: "")
     clock = SimpleNamespace(time=lambda: parse(NOW))
     monkeypatch.setattr("pumice.answers.output.time", clock)

@@ -90,7 +90,7 @@ def test_an_answer_comes_without_the_services_client(tmp_path):
     )
     for words in (["why", "train"], ["queue", "tree"], ["what-if", "--drain", "n"]):
         modules = imported("-m", "pumice", *words, "--kubeconfig", str(kubeconfig))
-        assert "shared.kube.plain" in modules
+        assert "shared.kube.transport" in modules
         assert packages(modules) & {*HEAVY, "structlog", "services"} == set()
         assert modules & UNASKED == set()
         assert len(modules) <= ANSWER
@@ -110,6 +110,6 @@ def test_help_of_vcctl_comes_without_a_client():
 def test_a_list_of_vcctl_comes_without_the_services_client():
     line = "['queue', 'list', '-s', 'http://127.0.0.1:1']"
     modules = imported("-c", f"from pumice.vcctl.main import main; main('vcctl', {line})")
-    assert "shared.kube.plain" in modules
+    assert "shared.kube.transport" in modules
     assert packages(modules) & {*HEAVY, "structlog"} == set()
     assert len(modules) <= VCCTL_LIST

@@ -1,22 +1,20 @@
-"""The transport of command lines: one connection, the errors of the services' transport."""
+"""The transport on a server that does what an API server rarely does."""
 
 import asyncio
-import socket
 import ssl
 
 import pytest
 
-from shared.kube.credentials import Access, Credentials, Loaded
+from shared.kube.credentials import Access, Loaded
 from shared.kube.errors import AlreadyExists, Busy, Expired, Silence, Unreachable, Vanished
-from shared.kube.plain import PlainTransport, connect
-from shared.kube.transport import HttpTransport
+from shared.kube.transport import open_transport
 from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, chunks, hang, json, status
 
 PODS = Request(method="GET", path="/api/v1/pods", query=[("labelSelector", "a in (b)")])
-OPTIONS = {"user_agent": "test", "timeout_s": 30.0, "clock": SystemClock()}
+OPTIONS = {"user_agent": "test", "request_timeout_s": 30.0, "clock": SystemClock()}
 MAKE = Request(method="POST", path="/api/v1/pods", body=b'{"a": 1}')
 
 
@@ -44,8 +42,7 @@ class Fixed:
 
 
 async def transport(host):
-    credentials = await Credentials.open(Renewing(host), clock=SystemClock())
-    return PlainTransport(credentials=credentials, user_agent="test", timeout_s=5.0)
+    return await open_transport(Renewing(host), **OPTIONS)
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ async def test_requests_travel_over_one_connection_with_query_body_and_token(api
     assert read.peer == made.peer
 
 
-async def test_refusals_are_the_errors_of_the_other_transport(api):
+async def test_refusals_are_errors_of_their_kinds(api):
     api.then(
         status(404, "no such pod"), status(409, "is there", "AlreadyExists"), status(503, "ill")
     )
@@ -87,15 +84,6 @@ async def test_a_refused_token_is_renewed_once(api):
         "Bearer token-1",
         "Bearer token-2",
     ]
-
-
-async def test_a_read_is_sent_again_when_the_kept_connection_was_closed(api):
-    api.then(json({}), json({"again": True}))
-    way = await transport(api.url)
-    await way.exchange(PODS)
-    way._connection.sock.shutdown(socket.SHUT_RDWR)
-    assert await way.exchange(PODS) == b'{"again":true}'
-    await way.close()
 
 
 async def test_no_server_is_unreachable():
@@ -118,7 +106,7 @@ async def test_certificates_are_presented_and_checked(tmp_path, name):
             key=client.key,
         )
         api.then(json({}))
-        way = await connect(Fixed(access), environ={}, **OPTIONS)
+        way = await open_transport(Fixed(access), **OPTIONS)
         assert await way.exchange(PODS) == b"{}"
         await way.close()
         assert [seen.client for seen in api.seen] == ["someone"]
@@ -131,7 +119,7 @@ async def test_a_server_with_another_certificate_is_refused(tmp_path, name):
     tls = authority.server_context(verify=ssl.CERT_NONE)
     async with ScriptedApi().serving(tls) as api:
         access = Access(host=api.url, server_name=name, ca=trusted.ca_file)
-        way = await connect(Fixed(access), environ={}, **OPTIONS)
+        way = await open_transport(Fixed(access), **OPTIONS)
         with pytest.raises(Unreachable, match="certificate"):
             await way.exchange(PODS)
         assert api.seen == []
@@ -139,30 +127,20 @@ async def test_a_server_with_another_certificate_is_refused(tmp_path, name):
 
 async def test_an_answer_that_does_not_come_is_unreachable(api):
     api.then(hang())
-    way = await connect(Fixed(Access(host=api.url)), environ={}, **{**OPTIONS, "timeout_s": 0.05})
-    with pytest.raises(Unreachable, match="timed out"):
+    short = {**OPTIONS, "request_timeout_s": 0.05}
+    way = await open_transport(Fixed(Access(host=api.url)), **short)
+    with pytest.raises(Unreachable, match=r"no answer in 0\.05 s"):
         await way.exchange(PODS)
+    await way.close()
 
 
 async def test_a_cancelled_request_ends_at_once_and_the_next_goes_out(api):
     api.then(hang(), json({}))
-    way = await connect(Fixed(Access(host=api.url)), environ={}, **OPTIONS)
+    way = await open_transport(Fixed(Access(host=api.url)), **OPTIONS)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await way.exchange(PODS)
     assert await way.exchange(MAKE) == b"{}"
-    await way.close()
-
-
-@pytest.mark.parametrize(
-    ("proxy", "environ"),
-    [("http://127.0.0.1:1", {}), (None, {"HTTPS_PROXY": "http://127.0.0.1:1"})],
-    ids=["of-the-kubeconfig", "of-the-environment"],
-)
-async def test_a_proxy_takes_the_transport_of_the_services(proxy, environ):
-    source = Fixed(Access(host="http://127.0.0.1:1", proxy=proxy))
-    way = await connect(source, environ=environ, **OPTIONS)
-    assert isinstance(way, HttpTransport)
     await way.close()
 
 

@@ -1,0 +1,333 @@
+"""Kept-alive HTTP/1.1 connections to one server: a bounded pool over asyncio's transports.
+
+A pod costs three requests or more. aiohttp's part of one is as much as TLS, asyncio and the kernel
+together (docs/performance.md), and its import takes longer than a short command. So `transport`
+takes this: llhttp (`httptools`) as the parser, and what a client of one API server needs beside it.
+
+All failures are OSErrors: no connection, one that breaks, an answer that is not HTTP.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections import deque
+from typing import Final, NamedTuple
+
+import httptools
+from typing_extensions import override
+
+_CONNECT_S: Final = 10.0
+_KEEP_ALIVE_S: Final = 30.0
+"""Below the API server's own idle limit, so that we close an idle connection first."""
+_SECOND_FAMILY_S: Final = 0.25
+"""How long IPv6 is tried alone where a name has both (RFC 8305)."""
+_READ_AHEAD: Final = 1 << 18
+"""Bytes of a stream that are kept for a slow reader before the server has to wait."""
+_FINAL: Final = 200
+"""Answers with a lower status announce another one."""
+
+
+class Address(NamedTuple):
+    """Where a server listens, and how to speak TLS with it, if at all."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    server_name: str
+    """The name that the server's certificate is for."""
+
+
+class ConnectionEndedError(ConnectionError):
+    """A connection that gave no whole answer."""
+
+
+class Connections:
+    """A pool of connections; at most `limit` answers are open, further requests wait in order."""
+
+    def __init__(self, *, limit: int) -> None:
+        self.is_closed = False
+        self._turns = asyncio.Semaphore(limit)
+        self._address: Address | None = None
+        self._open: set[_Connection] = set()
+        self._idle: deque[_Connection] = deque()
+        """The one that was used last is at the end, and used first."""
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def begin(self, address: Address, request: bytes, *, is_repeatable: bool) -> "Answer":
+        """Send a request; return when the head of its answer is there. The caller closes it.
+
+        A request that `is_repeatable` is sent once more when a kept connection turns out to be
+        closed. Raises OSError.
+        """
+        await self._turns.acquire()
+        try:
+            return Answer(self, await self._asked(address, request, is_repeatable=is_repeatable))
+        except BaseException:
+            self._turns.release()
+            raise
+
+    def finish(self, connection: "_Connection") -> None:
+        """Keep a connection for the next request if its answer was read to the end."""
+        self._turns.release()
+        if not connection.is_reusable or self.is_closed:
+            self._drop(connection)
+            return
+        loop = asyncio.get_running_loop()
+        connection.is_asked = False
+        connection.idle_since_s = loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = loop.call_later(_KEEP_ALIVE_S, self._sweep_idle)
+
+    def close(self) -> None:
+        """Close all connections: answers that are open fail, and so does each later request."""
+        self.is_closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in self._open:
+            connection.abort()
+
+    async def _asked(
+        self, address: Address, request: bytes, *, is_repeatable: bool
+    ) -> "_Connection":
+        if (kept := self._take(address)) is not None:
+            try:
+                return await self._ask(kept, request)
+            except ConnectionEndedError:
+                if not is_repeatable or kept.has_answered:
+                    raise
+        return await self._ask(await self._connect(address), request)
+
+    async def _ask(self, connection: "_Connection", request: bytes) -> "_Connection":
+        try:
+            await connection.ask(request)
+        except BaseException:
+            self._drop(connection)
+            raise
+        return connection
+
+    async def _connect(self, address: Address) -> "_Connection":
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, connection = await loop.create_connection(
+                    _Connection,
+                    address.host,
+                    address.port,
+                    ssl=address.tls,
+                    server_hostname=address.server_name if address.tls else None,
+                    happy_eyeballs_delay=_SECOND_FAMILY_S,
+                )
+        except TimeoutError as exc:
+            raise ConnectionEndedError(f"no connection in {_CONNECT_S:g} s") from exc
+        except OSError as exc:
+            if exc.errno is None or isinstance(exc, ssl.SSLError | socket.gaierror):
+                raise  # several attempts, TLS, or a name: these say what was wrong
+            raise OSError(exc.errno, os.strerror(exc.errno)) from exc
+        self._open.add(connection)
+        if self.is_closed:
+            connection.abort()
+        return connection
+
+    def _take(self, address: Address) -> "_Connection | None":
+        if address != self._address:  # a credential that was renewed may lead elsewhere
+            self._address = address
+            self._close_idle(0.0)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            self._open.discard(connection)
+        return None
+
+    def _drop(self, connection: "_Connection") -> None:
+        connection.abort()
+        self._open.discard(connection)
+
+    def _sweep_idle(self) -> None:
+        self._close_idle(_KEEP_ALIVE_S)
+        self._sweep = None
+        if self._idle:
+            due_s = self._idle[0].idle_since_s + _KEEP_ALIVE_S
+            self._sweep = asyncio.get_running_loop().call_at(due_s, self._sweep_idle)
+
+    def _close_idle(self, kept_s: float) -> None:
+        """Close the connections that have been idle for as long."""
+        now = asyncio.get_running_loop().time()
+        while self._idle and now >= self._idle[0].idle_since_s + kept_s:
+            self._drop(self._idle.popleft())
+
+
+class Answer:
+    """An answer that is read while it arrives."""
+
+    def __init__(self, pool: Connections, connection: "_Connection") -> None:
+        self.status = connection.status
+        self.headers = connection.headers
+        """Their names are in lower case."""
+        self._pool = pool
+        self._connection: _Connection | None = connection
+
+    async def read(self) -> bytes:
+        """Return the next bytes, b"" at the end. Raises OSError when the connection breaks."""
+        return b"" if self._connection is None else await self._connection.piece()
+
+    async def read_all(self) -> bytes:
+        """Return all bytes that were not read yet. Raises OSError when the connection breaks."""
+        return b"" if self._connection is None else await self._connection.rest()
+
+    def close(self) -> None:
+        """Give the connection back; it is closed if the answer has not come to its end."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.finish(connection)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, which carries one request at a time, and one reader of its answer."""
+
+    def __init__(self) -> None:
+        self.idle_since_s = 0.0
+        self.is_open = True
+        self.is_asked = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._begin_answer()
+
+    def _begin_answer(self) -> None:
+        self.has_answered = False
+        """Something has come of the present answer."""
+        self.is_reusable = False
+        """The present answer is whole, and another request may follow it."""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []
+        self._held = 0
+        """Bytes in `_pieces`."""
+        self._is_paused = False
+        self._is_whole = False
+        self._is_awaited_whole = False
+        self._ends_with_connection = False
+        self._failure = ""
+
+    async def ask(self, request: bytes) -> None:
+        """Send a request and wait for the head of its answer."""
+        self._begin_answer()
+        self.is_asked = True
+        if self.is_open:
+            self._transport.write(request)
+        else:
+            self._failure = "the connection is closed"
+        while not self.status:
+            await self._news()
+
+    async def piece(self) -> bytes:
+        """Return what has come of the body since the last call, b"" at its end."""
+        while not self._pieces and not self._is_whole:
+            await self._news()
+        pieces, self._pieces, self._held = self._pieces, [], 0
+        self._resume()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def rest(self) -> bytes:
+        """Return the rest of the body."""
+        self._is_awaited_whole = True
+        self._resume()
+        while not self._is_whole:
+            await self._news()
+        return await self.piece()
+
+    def abort(self) -> None:
+        """Close at once; who reads from it sees a break."""
+        self.is_open = False
+        self._transport.abort()
+
+    def _resume(self) -> None:
+        if self._is_paused and self.is_open:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    async def _news(self) -> None:
+        if self._failure:
+            raise ConnectionEndedError(self._failure)
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if not self.is_asked:
+            self.abort()
+            return
+        self.has_answered = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            self._fail(f"the answer is not HTTP/1.1: {exc}")
+            self.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = self.is_reusable = False
+        if exc is None and self.status and self._ends_with_connection:
+            self._is_whole = True
+            self._wake()
+        else:
+            self._fail(str(exc) if exc else "the server closed the connection before its answer")
+
+    def _fail(self, why: str) -> None:
+        if not self._is_whole:
+            self._failure = why
+            self._wake()
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """Keep no connection on which more comes than was asked for."""
+        self.is_reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        if self._is_whole:
+            return
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Let the reader go on with the body, unless another answer is to follow."""
+        status = self._parser.get_status_code()
+        if status >= _FINAL and not self._is_whole:
+            frames = self.headers.keys() & {"content-length", "transfer-encoding"}
+            self._ends_with_connection = not frames
+            self.status = status
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body, and let the server wait for a reader that is far behind."""
+        if self._is_whole:
+            return
+        self._pieces.append(body)
+        self._held += len(body)
+        if self._is_awaited_whole:
+            return
+        if self._held > _READ_AHEAD and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        """Note the end of the answer."""
+        if not self.status:
+            self.headers = {}
+        elif not self._is_whole:
+            self._is_whole = True
+            self.is_reusable = self._parser.should_keep_alive()
+            self._wake()

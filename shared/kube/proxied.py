@@ -1,0 +1,97 @@
+"""Requests through an HTTP proxy, which aiohttp knows how to ask: CONNECT, TLS, credentials.
+
+aiohttp's `trust_env` stays off: it would look for a proxy and for an account in `~/.netrc`, in two
+threads, at each request, and an account there forbids an Authorization of ours.
+"""
+
+import io
+from collections.abc import Mapping
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from shared.kube.credentials import Credentials
+from shared.kube.wire import Request
+from shared.runtime.errors import Broken
+
+_LARGE_BODY: Final = 1 << 20
+_READ_BUFFER: Final = 1 << 18
+_KEEP_ALIVE_S: Final = 30.0
+"""Below the API server's own idle limit, so that we close an idle connection first."""
+
+
+class Proxied:
+    """Sends requests through a proxy. A watch holds one of `max_connections`."""
+
+    def __init__(self, credentials: Credentials, *, proxy: str, max_connections: int) -> None:
+        self._credentials = credentials
+        self._proxy = proxy
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=credentials.tls
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER,
+        )
+
+    async def send(self, request: Request, headers: Mapping[str, str]) -> "ProxiedAnswer":
+        """Send a request; return its answer, whatever it says. Raises OSError."""
+        url = URL(self._credentials.host + request.path, encoded=True)
+        try:
+            answer = await self._session.request(
+                request.method,
+                url.with_query(request.query) if request.query else url,
+                headers=headers,
+                data=_payload(request.body),
+                proxy=self._proxy,
+                server_hostname=self._credentials.access.server_name,
+                allow_redirects=False,
+            )
+        except aiohttp.InvalidURL as exc:
+            raise Broken(f"{request.doing} at {url} through {self._proxy}: {exc}") from exc
+        except aiohttp.ClientError as exc:
+            raise _broken(exc) from exc
+        return ProxiedAnswer(answer)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+
+class ProxiedAnswer:
+    """An answer that is read while it arrives."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self._answer = answer
+
+    async def read(self) -> bytes:
+        """Return the next bytes, b"" at the end. Raises OSError when the connection breaks."""
+        try:
+            return await self._answer.content.readany()
+        except aiohttp.ClientError as exc:
+            raise _broken(exc) from exc
+
+    async def read_all(self) -> bytes:
+        """Return the body. Raises OSError when the connection breaks."""
+        try:
+            return await self._answer.read()
+        except aiohttp.ClientError as exc:
+            raise _broken(exc) from exc
+
+    def close(self) -> None:
+        """Give the connection back; it is closed if the answer has not come to its end."""
+        self._answer.close()
+
+
+def _broken(exc: aiohttp.ClientError) -> ConnectionError:
+    """Return a failure with aiohttp's message, or its name where it has none (a reset)."""
+    return ConnectionError(str(exc) or type(exc).__name__)
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Return a body as aiohttp takes it without a warning: beyond 1 MiB in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
