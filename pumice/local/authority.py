@@ -159,10 +159,9 @@ class Pki(msgspec.Struct, frozen=True, kw_only=True):
 
     ca: Path
     server: Pair
-    """For the API server and etcd: valid for the loopback."""
+    """For the API server: valid for the loopback."""
     admin: Pair
     """Client certificate of the group system:masters, for the person at the terminal."""
-    etcd_client: Pair
     service_account_key: Path
     front_proxy_ca: Path
     front_proxy: Pair
@@ -188,7 +187,6 @@ def ensure_pki(directory: Path) -> Pki:
         ca=directory / "ca.crt",
         server=pair(directory, "server"),
         admin=pair(directory, "admin"),
-        etcd_client=pair(directory, "etcd-client"),
         service_account_key=directory / "service-account.key",
         front_proxy_ca=directory / "front-proxy-ca.crt",
         front_proxy=pair(directory, FRONT_PROXY),
@@ -207,5 +205,4 @@ def _make(pki: Pki) -> None:
     write_private(pki.ca, authority.certificate)
     authority.issue(pki.server, "kube-apiserver", hosts=_SERVER_HOSTS)
     authority.issue(pki.admin, "pumice-admin", groups=("system:masters",))
-    authority.issue(pki.etcd_client, "etcd-client")
     write_signing_key(pki.service_account_key)

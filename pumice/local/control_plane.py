@@ -4,6 +4,7 @@ Real programs with what a real cluster has switched on (TLS, RBAC, admission, se
 priority and fairness); what differs from one is listed here with its reason:
 - etcd does not sync its files (`--unsafe-no-fsync`): a power loss may cost the local data, and
   nothing else is slow on a laptop's disk. A killed process loses nothing.
+- etcd listens on sockets in its data directory, which only its owner enters, and speaks no TLS.
 - Nodes need no heartbeat (`--node-monitor-grace-period`): KWOK's fake ones send none.
 - No controllers for endpoints, certificates, volumes attached to machines or cloud matters.
 - The administrator's token and certificate are in the data directory, which only its owner reads.
@@ -55,6 +56,9 @@ CONTROLLERS: Final = (
     "ttl-after-finished-controller",
 )
 _NO_HEARTBEAT: Final = "87600h"
+_ETCD: Final = "unix://client.sock:0"
+"""A socket of that name in the working directory: etcd wants a host and a port of each address."""
+_ETCD_PEERS: Final = "unix://peer.sock:0"
 
 
 Api = Literal["real", "embedded"]
@@ -102,7 +106,6 @@ class ControlPlane:
         self.port = claim(options.port, owner=self.api_program, flag="--port")
         self.url = f"https://{LOOPBACK}:{self.port}"
         self._binaries = binaries
-        self._etcd_port = free_port()
         self._kwok_port = free_port()
         self._kubelet = FakeKubelet(free_port(), self.pki.server)
         self.nats = NatsServer(
@@ -119,8 +122,10 @@ class ControlPlane:
 
     def _programs(self) -> dict[str, Process]:
         return {
-            "etcd": self._process("etcd", self._etcd_flags()),
-            "kube-apiserver": self._process("kube-apiserver", self._apiserver_flags()),
+            "etcd": self._process("etcd", self._etcd_flags(), cwd=self._etcd_data),
+            "kube-apiserver": self._process(
+                "kube-apiserver", self._apiserver_flags(), cwd=self._etcd_data
+            ),
             "kube-controller-manager": self._process(
                 "kube-controller-manager", self._controllers_flags()
             ),
@@ -156,13 +161,16 @@ class ControlPlane:
         if name == "nats-server":
             await self.nats.start()
             return
+        if name == "etcd":
+            self._etcd_data.mkdir(mode=0o700, exist_ok=True)
+            self._etcd_socket.unlink(missing_ok=True)  # of one that was killed
         process.start()
         async with admin.connect(self.url, self.pki) as client:
             await process.ready(self._probe(name, client), deadline_s=START_S)
 
     def _probe(self, name: str, client: admin.Admin) -> Probe:
         probes: dict[str, Probe] = {
-            "etcd": lambda: _listens(self._etcd_port),
+            "etcd": self._etcd_listens,
             "kube-apiserver": client.probe,
             "kube-controller-manager": client.accounts_ready,
             "kwok": lambda: _listens(self._kwok_port),
@@ -230,39 +238,41 @@ class ControlPlane:
             Entry(server=self.url, ca=self.pki.ca, token=self.token, user="pumice-parts"),
         )
 
-    def _process(self, name: str, flags: list[str]) -> Process:
+    @property
+    def _etcd_data(self) -> Path:
+        return self.directory / "etcd"
+
+    @property
+    def _etcd_socket(self) -> Path:
+        return self._etcd_data / _ETCD.removeprefix("unix://")
+
+    async def _etcd_listens(self) -> str:
+        return "" if self._etcd_socket.is_socket() else "it does not listen yet"
+
+    def _process(self, name: str, flags: list[str], *, cwd: Path | None = None) -> Process:
         return Process(
             ProcessSpec(
                 name=name,
                 argv=(str(self._binaries[name]), *flags),
                 log=self.logs / f"{name}.log",
                 environ=go_environ(main=name == self.api_program),
+                cwd=cwd,
             )
         )
 
     def _etcd_flags(self) -> list[str]:
-        client = f"https://{LOOPBACK}:{self._etcd_port}"
-        peer = f"https://{LOOPBACK}:{free_port()}"
-        flags = [
-            f"--data-dir={self.directory / 'etcd'}",
+        return [
+            f"--data-dir={self._etcd_data}",
             "--name=pumice",
-            f"--listen-client-urls={client}",
-            f"--advertise-client-urls={client}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=pumice={peer}",
+            f"--listen-client-urls={_ETCD}",
+            f"--advertise-client-urls={_ETCD}",
+            f"--listen-peer-urls={_ETCD_PEERS}",
+            f"--initial-advertise-peer-urls={_ETCD_PEERS}",
+            f"--initial-cluster=pumice={_ETCD_PEERS}",
             "--unsafe-no-fsync",
             f"--quota-backend-bytes={8 * 1024**3}",
             "--log-level=warn",
         ]
-        for kind in ("", "peer-"):
-            flags += [
-                f"--{kind}client-cert-auth",
-                f"--{kind}trusted-ca-file={self.pki.ca}",
-                f"--{kind}cert-file={self.pki.server.cert}",
-                f"--{kind}key-file={self.pki.server.key}",
-            ]
-        return flags
 
     def _apiserver_flags(self) -> list[str]:
         flags = [
@@ -272,10 +282,7 @@ class ControlPlane:
             f"--tls-private-key-file={self.pki.server.key}",
             f"--client-ca-file={self.pki.ca}",
             f"--token-auth-file={self.directory / 'pki' / 'tokens.csv'}",
-            f"--etcd-servers=https://{LOOPBACK}:{self._etcd_port}",
-            f"--etcd-cafile={self.pki.ca}",
-            f"--etcd-certfile={self.pki.etcd_client.cert}",
-            f"--etcd-keyfile={self.pki.etcd_client.key}",
+            f"--etcd-servers={_ETCD}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
             "--enable-priority-and-fairness=false",  # one user, and one machine that is the limit

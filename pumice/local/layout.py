@@ -1,9 +1,9 @@
 """The files of a data directory that belong to the local cluster, and their removal.
 
 `state.held` refuses a directory with anything else in it, and `pumice down --purge` removes only
-what is listed here, file by file. A name alone is not enough: a file must be a regular file and a
-directory a directory, so that no symbolic link is ever followed or removed. Whatever else lies in
-the directory stays, and is named.
+what is listed here, file by file. A name alone is not enough: a file must be a regular file, a
+directory a directory and a socket a socket, so that no symbolic link is ever followed or removed.
+Whatever else lies in the directory stays, and is named.
 """
 
 import errno
@@ -61,6 +61,7 @@ _FILES: Final = "|".join(
         rf"{_STREAM}/obs/[^/]+/(?:meta\.(?:inf|sum|key)|o\.dat)(?:\.tmp)?",
     )
 )
+_SOCKETS: Final = r"etcd/(?:client|peer)\.sock:0"
 _DATA: Final = ("etcd", "nats/jetstream")
 """Directories that another program fills: at a start they may hold any files of it."""
 _MADE: Final = "pumice local cluster, in a directory that it made\n"
@@ -155,7 +156,8 @@ def _walk(directory: Path) -> Iterator[tuple[str, int]]:
 def _is_ours(path: str, kind: int) -> bool:
     if stat.S_ISDIR(kind):
         return re.fullmatch(_DIRECTORIES, path) is not None
-    return stat.S_ISREG(kind) and re.fullmatch(_FILES, path) is not None
+    names = _SOCKETS if stat.S_ISSOCK(kind) else _FILES if stat.S_ISREG(kind) else ""
+    return re.fullmatch(names, path) is not None
 
 
 def _kind(name: str, at: int) -> int:

@@ -1,5 +1,7 @@
 """A data directory: whose files are whose, and that a purge takes only the cluster's own."""
 
+import socket
+
 import pytest
 
 from pumice.cli import main as cli
@@ -75,6 +77,19 @@ def test_a_purge_names_what_it_leaves(tmp_path, capsys):
     assert cli.main(["down", "--purge", "--data-dir", str(cluster)]) == 0
     assert "left what is not of it: notes.txt" in capsys.readouterr().out
     assert entries(cluster) == ["notes.txt"]
+
+
+def test_a_purge_takes_the_sockets_of_an_etcd_that_was_killed_and_no_other(tmp_path, monkeypatch):
+    cluster = tmp_path / "cluster"
+    with state.held(cluster):
+        pass
+    (cluster / "etcd").mkdir()
+    monkeypatch.chdir(cluster / "etcd")  # a socket's path is bounded
+    for name in ("client.sock:0", "peer.sock:0", "mine.sock"):
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(name)
+    assert layout.purge(cluster).left == ("etcd/mine.sock",)
+    assert entries(cluster) == ["etcd", "etcd/mine.sock"]
 
 
 def test_a_cluster_that_runs_is_not_purged(tmp_path, capsys):
