@@ -74,10 +74,19 @@ def _named(job: Job, index: int) -> Json:
 
 
 def gate_is_open(facts: JobFacts) -> bool:
-    """Whether pods may be created: the scheduler has made the PodGroup Inqueue (J23)."""
+    """Whether pods may be created: the scheduler has made the PodGroup Inqueue (J23).
+
+    Its status may be late by more than the admission, which a controller may have missed (ADR 35):
+    a pod that has run since the PodGroup was made says as much.
+    """
     if facts.group is None:
         return False
-    return facts.admitted or facts.group.status.phase not in {None, PodGroupPhase.PENDING}
+    if facts.admitted or facts.group.status.phase not in {None, PodGroupPhase.PENDING}:
+        return True
+    made = facts.group.metadata.creation_timestamp
+    return made is not None and any(
+        pod.phase != PodPhase.PENDING and pod.created >= made for pod in facts.pods.values()
+    )
 
 
 def companions(job: Job) -> tuple[Companion, ...]:

@@ -227,7 +227,11 @@ def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Informe
 
 
 def gated(rv: str, phase: str | None = None, uid: str = "uid-group") -> bytes:
-    meta = {"resourceVersion": rv, "ownerReferences": [facts.job_owner("train", UID)]}
+    meta = {
+        "resourceVersion": rv,
+        "ownerReferences": [facts.job_owner("train", UID)],
+        "creationTimestamp": "2025-10-09T09:00:00Z",
+    }
     group = facts.stored_group(f"ns/train-{UID}", uid=uid, phase=phase, metadata=meta)
     return json.dumps(group).encode()
 
@@ -265,6 +269,26 @@ def test_an_admission_holds_for_the_version_that_was_decided_on(
     replica.written(kinds.PODGROUP, gated("5"))
     assert not replica.admitted(decided_on)
     assert not makes_pods(replica)
+
+
+@pytest.mark.parametrize(
+    ("phase", "created", "makes"),
+    [
+        ("Running", "2025-10-09T09:00:01Z", True),
+        ("Succeeded", "2025-10-09T09:00:01Z", True),
+        ("Failed", "2025-10-09T09:00:01Z", True),
+        ("Pending", "2025-10-09T09:00:01Z", False),
+        ("Succeeded", "2025-10-09T08:59:59Z", False),
+    ],
+    ids=["runs", "has-succeeded", "has-failed", "waits", "of-a-former-group"],
+)
+def test_a_pod_that_has_run_since_its_group_was_made_says_that_the_group_was_admitted(
+    replica: Informers, phase: str, created: str, makes: bool
+) -> None:
+    replica.written(kinds.PODGROUP, gated("5", "Pending"))
+    pod = only_pod("u1", 7, phase, creationTimestamp=created)
+    replica.written(kinds.POD, json.dumps(pod).encode())
+    assert makes_pods(replica) == makes
 
 
 def test_an_admission_ends_with_the_next_version_of_the_group(replica: Informers) -> None:
