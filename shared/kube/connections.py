@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
         return await self.piece()
 
     def abort(self) -> None:
-        """Close at once; who reads from it sees a break."""
+        """Close at once; a reader of it sees a break."""
         self.is_open = False
         self._transport.abort()
 
