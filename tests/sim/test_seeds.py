@@ -1,5 +1,9 @@
 """A few seeds of the simulation with every build; `make sim` plays hundreds."""
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 
 from tests.sim import __main__ as main_module
@@ -7,6 +11,7 @@ from tests.sim import simulation
 from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import choose, simulate
 from tests.sim.workloads import WORKLOADS
+from tests.support import pages
 
 SEEDS = range(5)
 
@@ -15,6 +20,32 @@ SEEDS = range(5)
 def test_every_job_comes_to_its_end_and_no_promise_is_broken(seed):
     report = simulate(seed)
     assert report.ok, f"{report.story}\n{report.violations}\npython -m tests.sim --seed {seed}"
+
+
+PLAYED = [
+    line.removeprefix(".venv/bin/python ")
+    for block in pages.blocks(pages.ROOT / "docs" / "simulation.md")
+    for line in block.commands
+    if line.startswith(".venv/bin/python -m tests.sim --seed ")
+]
+"""Commands of the page that play one seed."""
+
+
+@pytest.mark.parametrize("line", PLAYED)
+def test_each_seed_that_the_page_plays_is_well(line):
+    done = subprocess.run(
+        [sys.executable, *shlex.split(line)],
+        cwd=pages.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+
+
+def test_the_page_plays_a_seed():
+    assert PLAYED
 
 
 def test_two_hundred_seeds_choose_every_workload_and_every_nemesis():

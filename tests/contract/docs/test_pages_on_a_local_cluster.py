@@ -1,4 +1,4 @@
-"""Lines of observing.md, shards.md and simulation.md, and README's demo, as they stand there."""
+"""Lines of observing.md and shards.md, and README's demo, as they stand there."""
 
 import os
 import subprocess
@@ -134,12 +134,3 @@ def test_the_demo_of_readme_runs(shell: Shell) -> None:
     done = shell("make demo")
     assert done.returncode == 0, done.stderr
     assert "5 of 5 jobs completed" in done.stdout
-
-
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    "line", [line for line in lines("simulation.md", "Simulation") if not line.startswith("make")]
-)
-def test_each_line_of_the_simulation_plays_its_seed(shell: Shell, line: str) -> None:
-    done = shell(line)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
