@@ -26,7 +26,7 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("from-volcano.md", "Back to Volcano"): FROM_VOLCANO,
     ("observing.md", "Why does my job wait?"): LOCAL,
     ("observing.md", "One job's life"): LOCAL,
-    ("simulation.md", "Simulation"): LOCAL,
+    ("simulation.md", "Simulation"): "tests/sim/test_seeds.py",
     ("visibility.md", "Questions"): "tests/contract/docs/test_visibility_page.py",
     ("shards.md", "Shards: several schedulers on one cluster"): LOCAL,
     ("deployment.md", "Kubernetes"): ON_KUBERNETES,
