@@ -48,7 +48,6 @@ class Connections:
     def __init__(self, *, limit: int) -> None:
         self.is_closed = False
         self._turns = asyncio.Semaphore(limit)
-        self._address: Address | None = None
         self._open: set[_Connection] = set()
         self._idle: deque[_Connection] = deque()
         """The one that was used last is at the end, and used first."""
@@ -70,7 +69,7 @@ class Connections:
     def finish(self, connection: "_Connection") -> None:
         """Keep a connection for the next request if its answer was read to the end."""
         self._turns.release()
-        if not connection.is_reusable or self.is_closed:
+        if not connection.is_reusable or connection.is_outdated or self.is_closed:
             self._drop(connection)
             return
         loop = asyncio.get_running_loop()
@@ -79,6 +78,12 @@ class Connections:
         self._idle.append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(_KEEP_ALIVE_S, self._sweep_idle)
+
+    def renew(self) -> None:
+        """Use new connections from now on; answers that are open may come to their end."""
+        self._close_idle(0.0)
+        for connection in self._open:
+            connection.is_outdated = True
 
     def close(self) -> None:
         """Close all connections: answers that are open fail, and so does each later request."""
@@ -91,7 +96,7 @@ class Connections:
     async def _asked(
         self, address: Address, request: bytes, *, is_repeatable: bool
     ) -> "_Connection":
-        if (kept := self._take(address)) is not None:
+        if (kept := self._take()) is not None:
             try:
                 return await self._ask(kept, request)
             except ConnectionEndedError:
@@ -130,10 +135,7 @@ class Connections:
             connection.abort()
         return connection
 
-    def _take(self, address: Address) -> "_Connection | None":
-        if address != self._address:  # a credential that was renewed may lead elsewhere
-            self._address = address
-            self._close_idle(0.0)
+    def _take(self) -> "_Connection | None":
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open:
@@ -191,6 +193,7 @@ class _Connection(asyncio.Protocol):
         self.idle_since_s = 0.0
         self.is_open = True
         self.is_asked = False
+        self.is_outdated = False
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._begin_answer()

@@ -227,7 +227,11 @@ class Direct:
         self._connections.close()
 
     def _follow(self, access: Access) -> None:
-        """Note where requests go: a renewed credential may lead elsewhere."""
+        """Note where requests go.
+
+        A renewed credential may lead elsewhere. The server sees its certificate on new connections
+        only.
+        """
         if access is self._access:
             return
         try:
@@ -241,6 +245,7 @@ class Direct:
         self._host = at.netloc.rpartition("@")[2]
         self._prefix = at.path.rstrip("/")
         self._access = access
+        self._connections.renew()
 
     def _encoded(self, request: Request, headers: Mapping[str, str]) -> bytes:
         query = f"?{urlencode(request.query)}" if request.query else ""

@@ -193,6 +193,21 @@ async def test_a_cancelled_request_takes_its_connection_along(pool: Connections)
         assert await whole(pool, address) == b"ok"
 
 
+async def test_what_was_begun_ends_on_an_old_connection_and_what_follows_takes_a_new_one(
+    pool: Connections,
+) -> None:
+    mine = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine"
+    script = [answering(OK, mine), answering(OK, mine), answering(OK, OK)]
+    async with Server(*script).serving() as address:
+        begun, idle = [await pool.begin(address, ASK, is_repeatable=True) for _ in range(2)]
+        assert await idle.read_all() == b"ok"
+        idle.close()
+        pool.renew()
+        assert await begun.read_all() == b"ok"
+        begun.close()
+        assert [await whole(pool, address) for _ in range(2)] == [b"ok", b"ok"]
+
+
 async def test_requests_beyond_the_limit_wait_for_their_turn() -> None:
     pool = Connections(limit=2)
     piece = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n"

@@ -219,8 +219,9 @@ async def test_no_key_is_left_in_temporary_files(
             assert list(scratch.iterdir()) == []
 
 
-async def test_a_new_certificate_is_presented_without_a_new_session(
-    tmp_path: Path, authority: Authority
+@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}], ids=["kept", "closed"])
+async def test_a_new_certificate_is_presented_by_the_next_request(
+    tmp_path: Path, authority: Authority, headers: dict[str, str]
 ) -> None:
     client = authority.issue("before")
     async with ScriptedApi().serving(authority.server_context()) as api:
@@ -231,7 +232,7 @@ async def test_a_new_certificate_is_presented_without_a_new_session(
                 **{"client-certificate": str(client.cert), "client-key": str(client.key)}
             )
         )
-        api.then(json({}, Connection="close"), json({}))
+        api.then(json({}, **headers), json({}))
         async with await connect(str(file), user_agent="t") as kube:
             await kube.get(POD, "ns", "p")
             renewed = authority.issue("after")
