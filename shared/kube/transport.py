@@ -212,6 +212,10 @@ class Direct:
         self._credentials = credentials
         self._connections = Connections(limit=max_connections)
         self._access: Access | None = None
+        """Access that the next three are read from."""
+        self._address: Address
+        self._host: str
+        self._prefix: str
 
     async def send(self, request: Request, headers: Mapping[str, str]) -> Answer:
         """Send a request; return its answer, whatever it says. Raises OSError."""
