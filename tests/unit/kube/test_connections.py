@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shared.kube.connections import Address, ConnectionEndedError, Connections
+from tests.support.wait import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -158,13 +159,8 @@ async def test_a_server_that_closed_an_idle_connection_is_asked_over_a_new_one(
 ) -> None:
     async with Server(answering(OK, close=True), answering(OK)).serving() as address:
         assert await whole(pool, address) == b"ok"
-        await asyncio.wait_for(_closed(pool), 5)
+        await until(lambda: not pool._idle[0].is_open)
         assert await whole(pool, address, b"POST / HTTP/1.1\r\nHost: x\r\n\r\n") == b"ok"
-
-
-async def _closed(pool: Connections) -> None:
-    while pool._idle[0].is_open:
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("extra", [OK, b"HTTP/1.1 2", b"x"], ids=["answer", "part", "noise"])
@@ -237,10 +233,11 @@ async def test_a_stream_that_is_read_slowly_holds_its_server_back(pool: Connecti
 
     async with Server(pours).serving() as address:
         answer = await pool.begin(address, ASK, is_repeatable=True)
-        await asyncio.wait_for(_held(answer), 5)
+        assert answer._connection is not None
+        held = answer._connection
+        await until(lambda: held._is_paused)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(sent.wait(), 0.2)
-        assert answer._connection is not None
         assert answer._connection._held < 1 << 20
         assert len(await answer.read()) < 1 << 20
         left = 0
@@ -251,18 +248,12 @@ async def test_a_stream_that_is_read_slowly_holds_its_server_back(pool: Connecti
         assert sent.is_set()
 
 
-async def _held(answer: object) -> None:
-    while not answer._connection._is_paused:  # type: ignore[attr-defined]
-        await asyncio.sleep(0)
-
-
 async def test_a_pool_that_is_closed_fails_what_is_open_and_what_follows(
     pool: Connections,
 ) -> None:
     async with Server(answering()).serving() as address:
         waiting = asyncio.ensure_future(whole(pool, address))
-        while not pool._open:
-            await asyncio.sleep(0)
+        await until(lambda: pool._open)
         pool.close()
         for request in (waiting, whole(pool, address)):
             with pytest.raises(ConnectionEndedError):
