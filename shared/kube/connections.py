@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 import httptools
 from typing_extensions import override
 
-_CONNECT_S: Final = 10.0
-_KEEP_ALIVE_S: Final = 30.0
+CONNECT_S: Final = 10.0
+KEEP_ALIVE_S: Final = 30.0
 """Below the API server's own idle limit, so that we close an idle connection first."""
 _SECOND_FAMILY_S: Final = 0.25
 """How long IPv6 is tried alone where a name has both (RFC 8305)."""
-_READ_AHEAD: Final = 1 << 18
+READ_AHEAD: Final = 1 << 18
 """Bytes of a stream that are kept for a slow reader before the server has to wait."""
 _FINAL: Final = 200
 """Answers with a lower status announce another one."""
@@ -77,7 +77,7 @@ class Connections:
         connection.idle_since_s = loop.time()
         self._idle.append(connection)
         if self._sweep is None:
-            self._sweep = loop.call_later(_KEEP_ALIVE_S, self._sweep_idle)
+            self._sweep = loop.call_later(KEEP_ALIVE_S, self._sweep_idle)
 
     def renew(self) -> None:
         """Use new connections from now on; answers that are open may come to their end."""
@@ -115,7 +115,7 @@ class Connections:
     async def _connect(self, address: Address) -> "_Connection":
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(
                     _Connection,
                     address.host,
@@ -125,7 +125,7 @@ class Connections:
                     happy_eyeballs_delay=_SECOND_FAMILY_S,
                 )
         except TimeoutError as exc:
-            raise ConnectionEndedError(f"no connection in {_CONNECT_S:g} s") from exc
+            raise ConnectionEndedError(f"no connection in {CONNECT_S:g} s") from exc
         except OSError as exc:
             if exc.errno is None or isinstance(exc, ssl.SSLError | socket.gaierror):
                 raise  # several attempts, TLS, or a name: these say what was wrong
@@ -148,10 +148,10 @@ class Connections:
         self._open.discard(connection)
 
     def _sweep_idle(self) -> None:
-        self._close_idle(_KEEP_ALIVE_S)
+        self._close_idle(KEEP_ALIVE_S)
         self._sweep = None
         if self._idle:
-            due_s = self._idle[0].idle_since_s + _KEEP_ALIVE_S
+            due_s = self._idle[0].idle_since_s + KEEP_ALIVE_S
             self._sweep = asyncio.get_running_loop().call_at(due_s, self._sweep_idle)
 
     def _close_idle(self, kept_s: float) -> None:
@@ -321,7 +321,7 @@ class _Connection(asyncio.Protocol):
         self._held += len(body)
         if self._is_awaited_whole:
             return
-        if self._held > _READ_AHEAD and not self._is_paused:
+        if self._held > READ_AHEAD and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()

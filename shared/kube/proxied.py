@@ -11,14 +11,12 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
+from shared.kube.connections import CONNECT_S, KEEP_ALIVE_S, READ_AHEAD
 from shared.kube.credentials import Credentials
 from shared.kube.wire import Request
 from shared.runtime.errors import Broken
 
 _LARGE_BODY: Final = 1 << 20
-_READ_BUFFER: Final = 1 << 18
-_KEEP_ALIVE_S: Final = 30.0
-"""Below the API server's own idle limit, so that we close an idle connection first."""
 
 
 class Proxied:
@@ -29,11 +27,11 @@ class Proxied:
         self._proxy = proxy
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=credentials.tls
+                limit=max_connections, keepalive_timeout=KEEP_ALIVE_S, ssl=credentials.tls
             ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=_READ_BUFFER,
+            read_bufsize=READ_AHEAD,
         )
 
     async def send(self, request: Request, headers: Mapping[str, str]) -> "ProxiedAnswer":

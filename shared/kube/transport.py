@@ -163,9 +163,8 @@ class HttpTransport:
         self, request: Request, send: Callable[[Request, str | None], Awaitable[_T]]
     ) -> _T:
         """Send a request in time, once more if the credential had to be renewed for it."""
-        where = f"{request.doing} at {self.host}"
         if self._is_closed:
-            raise Unreachable(f"{where}: this client is closed")
+            raise self._unreachable(request, "this client is closed")
         try:
             async with asyncio.timeout(self._timeout_s):
                 authorization = await self._credentials.authorization()
@@ -178,9 +177,12 @@ class HttpTransport:
                         raise
                 return await send(request, await self._credentials.authorization())
         except TimeoutError as exc:
-            raise Unreachable(f"{where}: no answer in {self._timeout_s:g} s") from exc
+            raise self._unreachable(request, f"no answer in {self._timeout_s:g} s") from exc
         except OSError as exc:
-            raise Unreachable(f"{where}: {str(exc) or type(exc).__name__}") from exc
+            raise self._unreachable(request, str(exc) or type(exc).__name__) from exc
+
+    def _unreachable(self, request: Request, why: str) -> Unreachable:
+        return Unreachable(f"{request.doing} at {self.host}: {why}")
 
     async def _read(self, request: Request, authorization: str | None) -> bytes:
         answer = await self._send(request, authorization)
