@@ -39,6 +39,12 @@ _OPTIONS: Final = {
     "list": ("fieldSelector", "watch", "resourceVersion"),
     "post": ("dryRun", "fieldManager", "fieldValidation"),
 }
+_ONLY_IN_V3: Final = frozenset({"anyOf", "oneOf", "not", "nullable"})
+"""Keywords of a schema that OpenAPI v2 does not have.
+
+kube-apiserver merges our v2 document into its own, and cannot encode the merged one as protobuf
+when it holds such a keyword: then `/openapi/v2` of the whole cluster is a 503.
+"""
 _HEAD: Final = {
     "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
     "kind": {"type": "string", "description": "Kind of this object."},
@@ -114,14 +120,29 @@ def v3() -> Json:
 
 
 def v2() -> Json:
-    """Return the OpenAPI v2 document."""
+    """Return the OpenAPI v2 document; what v2 cannot say of a field is left out, as of CRDs."""
     root = "#/definitions/"
+    definitions = {name: _in_v2(schema_) for name, schema_ in _definitions(root).items()}
     return {
         "swagger": "2.0",
         "info": {"title": "Pumice visibility", "version": VERSION},
         "paths": _paths(root),
-        "definitions": _definitions(root),
+        "definitions": definitions,
     }
+
+
+def _in_v2(schema_: Schema) -> Schema:
+    made: Schema = {}
+    for word, value in schema_.items():
+        if word == "properties":
+            made[word] = {name: _in_v2(field) for name, field in value.items()}
+        elif word in ("items", "additionalProperties") and isinstance(value, dict):
+            made[word] = _in_v2(value)
+        elif word == "allOf":
+            made[word] = [_in_v2(item) for item in value]
+        elif word not in _ONLY_IN_V3:
+            made[word] = value
+    return made
 
 
 def _definitions(root: str) -> Json:

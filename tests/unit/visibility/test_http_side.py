@@ -194,6 +194,35 @@ def test_each_reference_of_a_document_leads_somewhere(made, root):
     assert found <= known.keys()
 
 
+SWAGGER_SCHEMA = {
+    *("$ref", "format", "title", "description", "default", "multipleOf", "maximum"),
+    *("exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern"),
+    *("maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties", "required", "enum"),
+    *("additionalProperties", "type", "items", "allOf", "properties", "discriminator", "readOnly"),
+    *("xml", "externalDocs", "example"),
+}
+"""What a Schema Object of OpenAPI 2.0 may have beside `x-…`."""
+
+
+def words_of_schema(schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the keywords of a schema and of those in it."""
+    yield from schema
+    inner = [*schema.get("properties", {}).values(), *schema.get("allOf", ())]
+    inner += [schema[word] for word in ("items", "additionalProperties") if word in schema]
+    for each in inner:
+        if isinstance(each, dict):
+            yield from words_of_schema(each)
+
+
+def test_the_document_of_v2_has_the_words_of_v2_alone():
+    """The API server merges it into its own, which it could not encode as protobuf any more."""
+    schemas = openapi.v2()["definitions"].values()
+    found = {word for schema in schemas for word in words_of_schema(schema)}
+    assert {word for word in found if not word.startswith("x-")} <= SWAGGER_SCHEMA
+    of_v3 = openapi.v3()["components"]["schemas"].values()
+    assert "anyOf" in {word for schema in of_v3 for word in words_of_schema(schema)}
+
+
 def fields_without_words(schema: dict[str, Any], path: str) -> Iterator[str]:
     """Yield fields that `kubectl explain` tells nothing of, but for those of Job and Queue."""
     for name, field in schema.get("properties", {}).items():
