@@ -14,6 +14,7 @@ when all have it in common (--log-level=debug), else with the service in front
 import argparse
 import asyncio
 import os
+import secrets
 import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,6 +105,7 @@ async def _serve(
             nats_url=bus.url,
             nats=bus.nats,
             cluster=args.cluster,
+            installation=f"{args.cluster}-{secrets.token_hex(4)}",
             logs=args.log_dir,
             log_format="json" if args.log_dir else "console",
         )

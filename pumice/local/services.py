@@ -53,6 +53,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     nats: NatsServer | None = None
     """Our own server, which gives each service its user; None: the environment has credentials."""
     cluster: str = "local"
+    installation: str = ""
+    """Written on the Leases of the cluster: what is registered there is that of their holder."""
     logs: Path | None = None
     """Directory of the logs; None: to our own stderr."""
     log_format: str = "json"
@@ -170,6 +172,7 @@ def flags_of(service: str, name: str, wiring: Wiring, flags: Iterable[str]) -> t
     common = [
         f"--nats={wiring.nats_url}",
         f"--cluster={wiring.cluster}",
+        f"--installation={wiring.installation}",
         f"--log-format={wiring.log_format}",
     ]
     if wiring.kubeconfig is not None:

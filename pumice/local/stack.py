@@ -61,6 +61,7 @@ class LocalStack:
             nats_url=self.plane.nats.url,
             nats=self.plane.nats,
             cluster=options.plane.cluster,
+            installation=f"{options.plane.cluster}-cluster",
             logs=self.plane.logs,
         )
         for service in options.services:

@@ -15,6 +15,7 @@ from services.admission.rules.catalogue import HOOKS, Hook
 from services.admission.rules.review import Terms
 from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
+from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.kube.service import kube_of
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
@@ -59,7 +60,10 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         clock=context.clock,
         log=context.log,
     )
-    registration = Registration(
+    lease = InstallationLease(
+        kube, installation=settings.installation, lease=settings.registration_lease
+    )
+    webhooks = Registration(
         kube,
         name=settings.configuration_name,
         address=address,
@@ -69,6 +73,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         timeout_s=round(settings.webhook_timeout),
         log=context.log,
     )
+    registration = HoldersRegistration(webhooks, lease, context.log)
     origin = _origin(settings, context, kube, address)
     certification = _certification(
         settings, context, origin, identity, registration, close=kube.close, check_now=check_now
@@ -99,7 +104,7 @@ def _certification(
     context: Context,
     origin: CertificateSource,
     identity: ServingCertificate,
-    registration: Registration,
+    registration: HoldersRegistration,
     *,
     close: Close,
     check_now: asyncio.Event,

@@ -10,6 +10,7 @@ from shared.runtime.common import (
     ApiQps,
     ApiTimeout,
     KlogSettings,
+    RegistrationLease,
     WakeupsPerSecond,
     inert,
 )
@@ -111,6 +112,7 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     register: Annotated[
         bool, Meta(description="create and keep the webhook configurations of the cluster")
     ] = True
+    registration_lease: RegistrationLease = "volcano-system/volcano"
     unregister: Annotated[
         bool, Meta(description="delete the webhook configurations at an orderly end")
     ] = False

@@ -160,6 +160,7 @@ class _Wiring:
                 name=name,
                 times=times,
                 instance=context.instance,
+                installation=settings.installation,
                 clock=context.clock,
                 log=context.log,
             )

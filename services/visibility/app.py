@@ -43,6 +43,7 @@ from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
+from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.kube.service import kube_of
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
@@ -268,7 +269,12 @@ def _certification(
         port=port if outside else settings.service_port,
         external_name=settings.external_name,
     )
-    registration = Registration(kube, address, clock=clock, log=log)
+    lease = InstallationLease(
+        kube, installation=settings.installation, lease=settings.registration_lease
+    )
+    registration = HoldersRegistration(
+        Registration(kube, address, clock=clock, log=log), lease, log
+    )
     life_s = settings.certificate_life
     return Certification(
         IssuedCertificates(

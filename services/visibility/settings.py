@@ -4,7 +4,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from shared.runtime.common import FEATURE_GATES, ApiBurst, ApiQps, ApiTimeout, CommonSettings
+from shared.runtime.common import (
+    FEATURE_GATES,
+    ApiBurst,
+    ApiQps,
+    ApiTimeout,
+    CommonSettings,
+    RegistrationLease,
+)
 from shared.runtime.values import Seconds
 
 
@@ -34,6 +41,7 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
     register: Annotated[
         bool, Meta(description="keep our authority and our place in the cluster's APIService")
     ] = True
+    registration_lease: RegistrationLease = "volcano-system/volcano"
     certificate_life: Annotated[
         Seconds,
         Meta(description="life of certificates that we make; renewed after two thirds of it", gt=0),

@@ -39,6 +39,14 @@ LeaderElect = Annotated[
 ]
 
 
+RegistrationLease = Annotated[
+    str,
+    Meta(
+        description="NAMESPACE/NAME of the Lease whose holder registers; see --installation",
+        min_length=1,
+    ),
+]
+
 WakeupsPerSecond = Annotated[
     float,
     Meta(
@@ -76,6 +84,14 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
             min_length=1,
         ),
     ] = "local"
+    installation: Annotated[
+        str,
+        Meta(
+            description="name of this installation, which the cache writes on the Leases in the "
+            "cluster: webhooks and the aggregated API are registered while no other installation "
+            "holds them; empty: always"
+        ),
+    ] = ""
     lease_renew: Annotated[
         Seconds, Meta(description="how often the holder of a lease on the bus renews it", gt=0)
     ] = Seconds(0.4)

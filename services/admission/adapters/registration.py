@@ -48,9 +48,18 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         place = {"namespace": self.namespace, "name": self.service, "port": self.port}
         return {**trusted, "service": {**place, "path": path}}
 
+    def is_called_by(self, webhook: Json) -> bool:
+        """Return whether a registered webhook leads here."""
+        found = webhook.get("clientConfig") or {}
+        if self.url:
+            return str(found.get("url", "")).startswith(f"{self.url.rstrip('/')}/")
+        service = found.get("service") or {}
+        return (service.get("namespace"), service.get("name")) == (self.namespace, self.service)
 
-class _Meta(msgspec.Struct, frozen=True):
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
+    resource_version: str = ""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -90,15 +99,19 @@ class Registration:
             await self._keep(kind, list(self._webhooks(hooks, bundle)))
 
     async def remove(self) -> None:
-        """Delete both objects, if they are there."""
+        """Delete both objects, if they are there and lead to us."""
         for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
                 found = await self._find(kind)
-                if found is not None:
-                    await self._kube.delete(kind, "", self._name, uid=found.metadata.uid)
-            except Gone:
+                if found is None or not all(map(self._address.is_called_by, found.webhooks)):
+                    continue
+                meta = found.metadata
+                await self._kube.delete(
+                    kind, "", self._name, uid=meta.uid, resource_version=meta.resource_version
+                )
+            except (Gone, Conflict):  # it went, or another has just written it
                 continue
-        self._log.info("webhooks_unregistered", name=self._name)
+            self._log.info("webhooks_unregistered", kind=kind.kind, name=self._name)
 
     async def _find(self, kind: Kind) -> _Found | None:
         try:

@@ -24,6 +24,7 @@ from shared.contracts.versions import ContractError
 from shared.kube import leases
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
+from shared.kube.installation import HOLDER_PREFIX, INSTALLATION
 from shared.kube.leases import Lease
 from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.clock import Clock
@@ -33,7 +34,6 @@ from shared.runtime.tasks import TaskGroup
 
 HELD_BY: Final = "pumice.dev/held-by"
 """Annotation of a Lease of ours: the process that renews it."""
-_OURS: Final = "pumice-"
 _RETRY_S: Final = 0.5
 """How long after a failure it is tried again."""
 _CONFLICT_RETRY_S: Final = 0.05
@@ -55,6 +55,7 @@ class Claim:
         name: str,
         times: LeaseTimes,
         instance: str,
+        installation: str,
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -62,7 +63,7 @@ class Claim:
         self._namespace = namespace
         self._name = name
         self._times = times
-        self._instance = instance
+        self._annotations = {HELD_BY: instance, INSTALLATION: installation or None}
         self._clock = clock
         self._key = f"{namespace}/{name}"
         self._log = log.bind(lease=self._key)
@@ -177,7 +178,9 @@ class Claim:
 
     async def _write(self, found: Lease | None, record: Record) -> Lease:
         """Write a record upon the version that was found. Raises Conflict when it has changed."""
-        annotations = {HELD_BY: self._instance if record.holder_identity else None}
+        annotations = (
+            self._annotations if record.holder_identity else dict.fromkeys(self._annotations)
+        )
         async with self._limit():
             if found is None:
                 return await self._create(record)
@@ -192,10 +195,11 @@ class Claim:
 
     async def _create(self, record: Record) -> Lease:
         """Make the Lease, and its namespace when there is none."""
+        annotations = {name: value for name, value in self._annotations.items() if value}
         body = {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
-            "metadata": {"name": self._name, "annotations": {HELD_BY: self._instance}},
+            "metadata": {"name": self._name, "annotations": annotations},
             "spec": record,
         }
         try:
@@ -215,7 +219,7 @@ class Claim:
 def _describe(rival: str, found: Lease | None) -> str:
     """Return a holder, of an installation of Pumice with the process that renews for it."""
     process = found.metadata.annotations.get(HELD_BY, "") if found else ""
-    return f"{rival} ({process})" if process and rival.startswith(_OURS) else rival
+    return f"{rival} ({process})" if process and rival.startswith(HOLDER_PREFIX) else rival
 
 
 class ClaimsBus(Protocol):
@@ -311,7 +315,7 @@ class Claims:
                 await self._clock.sleep(_POLL_S)
             else:
                 digest = hashlib.sha256(made.encode()).hexdigest()[:10]
-                name = f"{_OURS}{self._subjects.cluster}-{digest}"
+                name = f"{HOLDER_PREFIX}{self._subjects.cluster}-{digest}"
                 self._names.add(name)
                 return name
 

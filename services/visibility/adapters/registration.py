@@ -101,12 +101,14 @@ class Registration:
             await self._wait_until_reached(await self._keep_api_service(found, bundle))
 
     async def remove(self) -> None:
-        """Delete the objects, if they are there and lead to us."""
+        """Delete the objects that we made, if they are there and lead to us."""
+        if not self._address.external_name:
+            return  # the manifests brought them
         found = await self._find(APISERVICE, "", NAME)
         if found is not None and found.place == self._place:
             await self._delete(APISERVICE, "", NAME, found)
         service = await self._find(SERVICE, self._address.namespace, self._address.service)
-        if service is not None and service.spec.get("type") == "ExternalName":
+        if service is not None and _has(service.spec, self._service_spec):
             await self._delete(SERVICE, self._address.namespace, self._address.service, service)
 
     def _is_anothers(self, found: _Found) -> bool:
@@ -148,13 +150,16 @@ class Registration:
         order = {"groupPriorityMinimum": 1000, "versionPriority": 15}
         return {"group": GROUP, "version": VERSION, **order, **trusted}
 
-    async def _keep_service(self) -> None:
-        address = self._address
-        wanted: Json = {
+    @property
+    def _service_spec(self) -> Json:
+        return {
             "type": "ExternalName",
-            "externalName": address.external_name,
-            "ports": [{"name": "https", "port": address.port, "protocol": "TCP"}],
+            "externalName": self._address.external_name,
+            "ports": [{"name": "https", "port": self._address.port, "protocol": "TCP"}],
         }
+
+    async def _keep_service(self) -> None:
+        address, wanted = self._address, self._service_spec
         found = await self._find(SERVICE, address.namespace, address.service)
         if found is None:
             await self._make_namespace()

@@ -120,6 +120,24 @@ async def test_an_orderly_end_leaves_nothing_behind_by_flag_w01(own_door: Door) 
     assert await own_door.registered() != []
 
 
+async def test_nothing_is_registered_while_another_installation_holds_the_lease_w01(
+    own_door: Door, api: Api, space: str
+) -> None:
+    lease = {"metadata": {"name": "volcano"}, "spec": {"holderIdentity": "volcano-scheduler_6a9b"}}
+    await api.create("leases", lease, space)
+    replica = await own_door.start(
+        installation="of-this-test", registration_lease=f"{space}/volcano"
+    )
+    assert replica.process.pid, "it is ready, and not registered"
+    assert await own_door.registered() == []
+    await api.patch("leases", space, "volcano", {"spec": {"holderIdentity": None}})
+
+    async def is_there() -> bool:
+        return await own_door.registered() != []
+
+    await until(is_there, deadline_s=40, describe=own_door.services.logs)
+
+
 async def test_a_registration_that_somebody_changed_is_put_right_w01(
     own_door: Door, api: Api
 ) -> None:

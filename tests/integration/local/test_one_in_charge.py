@@ -117,6 +117,55 @@ async def test_the_second_waits_for_the_first_and_follows_its_death(
         assert "holderIdentity" not in (await lease(api))["spec"], "the last one gives it back"
 
 
+async def registered(api: Api) -> set[str]:
+    """Return where webhooks and the aggregated API lead to."""
+    found: set[str] = set()
+    for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        listed = await api.request("GET", f"/apis/admissionregistration.k8s.io/v1/{plural}")
+        for item in listed["items"]:
+            urls = (webhook["clientConfig"]["url"] for webhook in item["webhooks"])
+            found |= {url.rpartition(":")[2].partition("/")[0] for url in urls}
+    listed = await api.request("GET", "/apis/apiregistration.k8s.io/v1/apiservices")
+    services = (item["spec"].get("service") for item in listed["items"])
+    return found | {str(service["port"]) for service in services if service}
+
+
+async def test_what_is_registered_is_that_of_the_holder_whoever_else_comes_and_goes(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with connect(plane.kubeconfig) as api, AsyncExitStack() as all_three:
+        first = await all_three.enter_async_context(started(plane, tmp_path / "first"))
+        await first.run.ready()
+        of_the_first = await registered(api)
+        assert len(of_the_first) == 2, "one port of admission, one of visibility"
+
+        async def waits(run: Started) -> None:
+            for service in ("admission", "visibility"):
+                await until(
+                    lambda s=service: bool(run.logged(s, "registration_waits_for_the_lease")),
+                    deadline_s=60,
+                    describe=f"{service} waits for the Lease",
+                )
+
+        async with started(plane, tmp_path / "second") as second:
+            await waits(second)
+            assert await registered(api) == of_the_first
+            await second.run.stop()
+        assert await registered(api) == of_the_first
+        third = await all_three.enter_async_context(started(plane, tmp_path / "third"))
+        await waits(third)
+        first.run.process.kill()
+
+        async def is_followed() -> bool:
+            now = await registered(api)
+            return len(now) == 2 and not now & of_the_first
+
+        await until(is_followed, deadline_s=60, describe="the third registers")
+        await third.run.ready()
+        await third.run.stop()
+        assert await registered(api) == set()
+
+
 class Volcano:
     """The Lease of Volcano's scheduler as client-go keeps it; its clock is years off."""
 

@@ -24,7 +24,9 @@ API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"
 async def told(control_plane: ControlPlane) -> AsyncIterator[FixedAnswers]:
     """Answers that the aggregated API of this test serves, under the role of k8s/base."""
     answers, port = FixedAnswers(), free_port()
-    settings = VisibilitySettings(port=port, bind_address="127.0.0.1", service_port=port)
+    settings = VisibilitySettings(
+        port=port, bind_address="127.0.0.1", service_port=port, installation="of-a-test"
+    )
     account = roles.account(control_plane.kubeconfig, "visibility")
     async with connect(control_plane.kubeconfig) as api, manifests(api, port):
         kube = await connect_kube(str(account), user_agent="pumice-visibility")

@@ -101,7 +101,14 @@ class Installation:
         common = {"instance": f"cache-{name}", "clock": scene.clock, "log": structlog.get_logger()}
         kube = Kube(transport=self.way)
         claims = {
-            role: Claim(kube, namespace="volcano-system", name=lease, times=LeaseTimes(), **common)
+            role: Claim(
+                kube,
+                namespace="volcano-system",
+                name=lease,
+                times=LeaseTimes(),
+                installation=f"of-{name}",
+                **common,
+            )
             for role, lease in NAMES.items()
         }
         self.claims = Claims(claims, kube, bus, stream="LEASE", subjects=SUBJECTS, **common)
@@ -314,7 +321,8 @@ async def test_the_last_cache_to_end_gives_both_back(scene):
     for role in NAMES:
         lease = await scene.lease(role)
         assert "holderIdentity" not in lease["spec"]
-        assert "pumice.dev/held-by" not in lease["metadata"].get("annotations", {})
+        annotations = lease["metadata"].get("annotations", {})
+        assert not {"pumice.dev/held-by", "pumice.dev/installation"} & annotations.keys()
     assert ours.way.asked[-1] == "close"
     async with scene.installation("b").leading() as other:
         assert other.hold().left_s > 0
