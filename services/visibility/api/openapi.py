@@ -24,8 +24,10 @@ from shared.api.visibility import API_VERSION, GROUP, VERSION
 PLACE: Final = f"apis/{API_VERSION}"
 _JSON: Final = "application/json"
 _PREFIX: Final = ".".join((*reversed(GROUP.split(".")), VERSION))
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_META: Final = f"{_PREFIX}.ObjectMeta"
+_LIST_META: Final = f"{_PREFIX}.ListMeta"
+"""Not under Kubernetes' names: kube-apiserver would add ours, which have fewer fields, to its own
+document as `…ObjectMeta_v2`."""
 _ANY_OBJECT: Final = "x-kubernetes-preserve-unknown-fields"
 _ACTIONS: Final = {
     "get": ("get", "get"),
