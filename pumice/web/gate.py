@@ -19,7 +19,7 @@ _API: Final = f"/apis/{API_VERSION}/"
 _NAME: Final = r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?"
 _LISTS: Final = r"(?:pendingjobs|runningjobs)"
 _READ: Final = re.compile(
-    rf"{_LISTS}|queuetrees|nodeuses|changes"
+    rf"{_LISTS}|queuetrees|nodeuses|usagehistories|changes"
     rf"|namespaces/{_NAME}/(?:{_LISTS}|changes|(?:explanations|timelines)/{_NAME})"
 )
 _ASKED: Final = re.compile(rf"namespaces/{_NAME}/whatifs")

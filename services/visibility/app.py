@@ -19,7 +19,7 @@ from services.visibility.adapters.authentication import (
     in_flags,
 )
 from services.visibility.adapters.authorization import Authorization
-from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory
+from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory, UsageFeed
 from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.mirror_owner import MirrorOwner
@@ -169,6 +169,7 @@ class _Following:
             owner,
             self._policy,
             history=EventHistory(self._bus, stream=events.name, subjects=self._subjects),
+            usage=UsageFeed(self._bus, stream=events, clock=clock),
             decisions=decisions,
             starts=forecasts,
             clock=clock,

@@ -15,6 +15,7 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
+    UsageHistory,
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIfSpec
@@ -41,6 +42,9 @@ class Answers(Protocol):
 
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
         """Return the life of a Job, or of a PodGroup that no Job owns."""
+
+    async def usage_history(self) -> UsageHistory:
+        """Return waits and use of the cluster over the last hours, in steps."""
 
 
 class LiveAnswers(Protocol):

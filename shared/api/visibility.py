@@ -170,6 +170,7 @@ class QueueResource(View, frozen=True, kw_only=True):
     allocated: Annotated[str, doc("What its pods on nodes hold.")] = "0"
     inqueue: Annotated[str, doc("Asked for by admitted jobs whose pods are not all placed.")] = "0"
     pending: Annotated[str, doc("Asked for by jobs that are not admitted.")] = "0"
+    total: Annotated[str, doc("What all nodes of the cluster have.")] = ""
     overused: Annotated[bool, doc("Whether it holds more than it deserves.")] = False
 
 
@@ -325,6 +326,37 @@ class NodeUse(View, frozen=True, kw_only=True):
     allocated: Annotated[dict[str, str], doc("Resource name → quantity.")] = field(
         default_factory=dict
     )
+
+
+class UsagePoint(View, frozen=True, kw_only=True):
+    """The cluster at the end of one step of a UsageHistory."""
+
+    at: Annotated[Timestamp, doc("End of the step.")]
+    waiting: Annotated[int, doc("Jobs that had been created and not placed.")] = 0
+    started: Annotated[int, doc("Jobs that were placed for the first time in this step.")] = 0
+    waited_p50_seconds: Annotated[
+        float | None, doc("Median wait of these jobs, in seconds; empty if none started.")
+    ] = None
+    waited_p90_seconds: Annotated[
+        float | None, doc("Nine of ten of these jobs waited at most so many seconds.")
+    ] = None
+    in_use: Annotated[dict[str, str], doc("Resource name → quantity that jobs held.")] = field(
+        default_factory=dict
+    )
+
+
+class UsageHistory(View, frozen=True, kw_only=True):
+    """How many jobs waited, how long, and what was in use, over the last hours."""
+
+    metadata: ObjectMeta
+    step_seconds: Annotated[int, doc("Length of a step.")] = 0
+    total: Annotated[dict[str, str], doc("Resource name → quantity that all nodes have now.")] = (
+        field(default_factory=dict)
+    )
+    points: Annotated[tuple[UsagePoint, ...], doc("Steps, the oldest first.")] = ()
+    is_partial: Annotated[
+        bool, doc("Whether older events were dropped, so that early steps show too little.")
+    ] = False
 
 
 class Change(View, frozen=True, kw_only=True):

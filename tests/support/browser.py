@@ -16,7 +16,8 @@ from pumice.local.ports import free_port
 from pumice.web.gate import Gate
 from pumice.web.server import Context, PageServer
 from shared.api.visibility import Change
-from tests.support.page_world import World, WorldAnswers, WorldTransport
+from tests.support.page_transport import WorldTransport
+from tests.support.page_world import World, WorldAnswers
 
 KEY = "the-key"
 _DEADLINE_S = 20.0

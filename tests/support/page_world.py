@@ -5,15 +5,11 @@ and says over the stream of changes what a test has changed.
 """
 
 import asyncio
-import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from services.visibility.interface import Answers, LiveAnswers
-from shared.api.base import View
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
 from shared.api.visibility import (
@@ -33,21 +29,22 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
+    UsageHistory,
+    UsagePoint,
 )
-from shared.api.whatifs import WhatIf, WhatIfSpec
-from shared.kube.errors import Denied, Refused, Status, Vanished
-from shared.kube.wire import Request
+from shared.api.whatifs import WhatIfSpec
 from tests.support.page_what_ifs import imagined
 
 GATES = ("enqueue", "quota", "gang", "predicate")
 TEAMS = 12
 GPU = "nvidia.com/gpu"
-_BASE = f"/apis/{API_VERSION}/"
-_LISTS = {
+BASE = f"/apis/{API_VERSION}/"
+LISTS = {
     "pendingjobs": "PendingJob",
     "runningjobs": "RunningJob",
     "queuetrees": "QueueTree",
     "nodeuses": "NodeUse",
+    "usagehistories": "UsageHistory",
 }
 
 
@@ -195,6 +192,8 @@ class WorldAnswers(Answers, LiveAnswers):
         self._recent: list[Change] = []
         self.waits_on = False  # the last wait of a life goes on
         self.gone = False
+        self.decided = True
+        self.pods = 0  # of the job whose life is told
 
     async def pending_jobs(self, namespace="", *, queue=""):
         """Return jobs that wait."""
@@ -211,6 +210,23 @@ class WorldAnswers(Answers, LiveAnswers):
     async def node_uses(self):
         """Return the nodes."""
         return self.world.nodes
+
+    async def usage_history(self):
+        """Return six hours in which the load grows."""
+        points = tuple(
+            UsagePoint(
+                at=self.world.at(300.0 * (step - 71)),
+                waiting=step,
+                started=step % 7,
+                waited_p50_seconds=30.0 * step if step % 7 else None,
+                waited_p90_seconds=90.0 * step if step % 7 else None,
+                in_use={"cpu": str(4000 * step), GPU: str(500 * step)},
+            )
+            for step in range(72)
+        )
+        total = {"cpu": "320000", "memory": "1280000Gi", GPU: "40000"}
+        meta = self.world.meta("cluster")
+        return UsageHistory(metadata=meta, step_seconds=300, total=total, points=points)
 
     async def explanation(self, namespace, name):
         """Return the answer for one job that waits or runs."""
@@ -244,7 +260,7 @@ class WorldAnswers(Answers, LiveAnswers):
             hidden_holders=3,
             would_help=(f"64 more {GPU} in queue {found.queue}", "the end of serve-00001"),
             next_event="the expected end of serve-00001",
-            decided_at=at(-2),
+            decided_at=at(-2) if self.decided else None,
             expected_start=found.expected_start,
         )
 
@@ -279,8 +295,17 @@ class WorldAnswers(Answers, LiveAnswers):
             queue=found.queue,
             phase="Pending",
             gone=self.gone,
-            entries=entries,
+            entries=(*entries, *self._lives(about, begun + 3600)),
         )
+
+    def _lives(self, job: ObjectRef, begun: float) -> Iterable[TimelineEntry]:
+        """Yield for each pod a wait and a run."""
+        for number in range(self.pods):
+            name = f"{job.name}-worker-{number}"
+            pod = ObjectRef(kind="Pod", namespace=job.namespace, name=name)
+            at = begun - 1200 + 10 * number
+            yield TimelineEntry(at=self.world.at(at), seconds=300, what="Waits", about=pod)
+            yield TimelineEntry(at=self.world.at(at + 300), seconds=600, what="Running", about=pod)
 
     async def what_if(self, namespace, spec: WhatIfSpec):
         """Return what depends on the question alone."""
@@ -342,102 +367,3 @@ def _chosen(jobs: Sequence[Any], namespace: str, queue: str = "") -> list[Any]:
 
 def _named(jobs: Sequence[Any], namespace: str, name: str) -> list[Any]:
     return [job for job in _chosen(jobs, namespace, "") if job.metadata.name == name]
-
-
-class WorldTransport:
-    """The way to an API server that has such answers; `may` is what its user may see."""
-
-    def __init__(self, answers: WorldAnswers, *, may: Callable[[str], bool] = lambda _: True):
-        self.answers = answers
-        self._may = may
-        self._versions = itertools.count(1)
-        self.asked: list[Request] = []
-        self.asked_what_ifs: list[WhatIfSpec] = []
-        self.failure: Exception | None = None
-        """Takes the place of each answer."""
-
-    async def exchange(self, request: Request) -> bytes:
-        """Return the answer to one request."""
-        self.asked.append(request)
-        if self.failure is not None:
-            raise self.failure
-        namespace, resource, name = self._read(request)
-        answers = self.answers
-        if resource in _LISTS:
-            return self._list(resource, await self._listing(resource, namespace))
-        if resource == "whatifs":
-            return await self._imagined(request, namespace)
-        ask = answers.explanation if resource == "explanations" else answers.timeline
-        found: View | None = await ask(namespace, name)
-        if found is None:
-            status = Status(code=404, message=f'{resource} "{name}" not found')
-            raise Vanished(request.doing, status)
-        return msgspec.json.encode(found)
-
-    async def _imagined(self, request: Request, namespace: str) -> bytes:
-        try:
-            asked = msgspec.json.decode(request.body or b"", type=WhatIf)
-        except msgspec.ValidationError as error:
-            raise Refused(request.doing, Status(code=422, message=str(error))) from error
-        self.asked_what_ifs.append(asked.spec)
-        status = await self.answers.what_if(namespace, asked.spec)
-        return msgspec.json.encode(msgspec.structs.replace(asked, status=status))
-
-    async def open(self, request: Request) -> "WorldStream":
-        """Return the stream of changes."""
-        namespace, _, _ = self._read(request)
-        return WorldStream(self.answers, namespace)
-
-    def _read(self, request: Request) -> tuple[str, str, str]:
-        parts = request.path.removeprefix(_BASE).split("/")
-        namespace, parts = (parts[1], parts[2:]) if parts[0] == "namespaces" else ("", parts)
-        if not self._may(namespace):
-            words = f'{parts[0]} is forbidden: User "ann" cannot list resource "{parts[0]}"'
-            raise Denied(request.doing, Status(code=403, reason="Forbidden", message=words))
-        return namespace, parts[0], parts[1] if len(parts) > 1 else ""
-
-    async def _listing(self, resource: str, namespace: str) -> Sequence[View]:
-        match resource:
-            case "pendingjobs":
-                return await self.answers.pending_jobs(namespace)
-            case "runningjobs":
-                return await self.answers.running_jobs(namespace)
-            case "queuetrees":
-                return await self.answers.queue_trees()
-        return await self.answers.node_uses()
-
-    def _list(self, resource: str, objects: Sequence[View]) -> bytes:
-        version = str(next(self._versions))
-        items = [msgspec.to_builtins(each) for each in objects]
-        for item in items:
-            item["metadata"]["resourceVersion"] = version
-        head = {"kind": f"{_LISTS[resource]}List", "apiVersion": API_VERSION}
-        return msgspec.json.encode(
-            {**head, "metadata": {"resourceVersion": version}, "items": items}
-        )
-
-
-class WorldStream:
-    """The stream of changes as the service writes it."""
-
-    def __init__(self, answers: WorldAnswers, namespace: str) -> None:
-        self._answers, self._namespace = answers, namespace
-        # From now on: the page says that it is live before it has read anything.
-        self._changes = answers.follow(namespace)
-        self._begun = False
-
-    async def read(self, *, silence_s: float) -> bytes:
-        """Return the next event."""
-        if not self._begun:
-            self._begun = True
-            return b": follows\n\n"
-        async with asyncio.timeout(silence_s):
-            change = await self._changes.get()
-        if change is None:
-            return b""
-        name = "happened" if change.entry else "changed"
-        return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(change))
-
-    def close(self) -> None:
-        """Follow no longer."""
-        self._answers.leave(self._namespace, self._changes)

@@ -27,6 +27,7 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
+    UsageHistory,
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIfSpec
@@ -52,6 +53,9 @@ class FixedAnswers:
     verdict: WhatIfStatus = field(default_factory=lambda: WhatIfStatus(starts_now=True))
     running: list[RunningJob] = field(default_factory=list)
     nodes: list[NodeUse] = field(default_factory=list)
+    history: UsageHistory = field(
+        default_factory=lambda: UsageHistory(metadata=ObjectMeta(name="cluster"))
+    )
     failure: Exception | None = None
     asked: list[tuple[str, WhatIfSpec]] = field(default_factory=list)
 
@@ -84,6 +88,11 @@ class FixedAnswers:
         """Return what was written down."""
         self._fail()
         return self.timelines.get((namespace, name))
+
+    async def usage_history(self) -> UsageHistory:
+        """Return what was written down."""
+        self._fail()
+        return self.history
 
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         """Return the running jobs of a namespace."""

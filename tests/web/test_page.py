@@ -1,10 +1,14 @@
 """The live page in a real browser: each view, what is alive in it, keys, links, themes."""
 
+import re
+import time
+
 import pytest
 
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
-from tests.support.browser import Keys, Page, chromium, until
+from tests.support.browser import Keys, Page, Served, chromium, until
+from tests.support.page_world import GPU, World
 
 
 def rows(page):
@@ -33,7 +37,7 @@ def is_cut(page, served):
 def test_the_tree_of_queues_shows_shares_and_closes_its_branches(page):
     page.go("queues")
     page.shows("team-00")
-    assert page.run("return document.querySelector('[aria-label^=\"cpu: allocated\"]') !== null")
+    assert page.run("return document.querySelector('[aria-label^=\"cpu: in use\"]') !== null")
     page.shows("production")
     page.run("document.querySelector('[aria-label=\"Close research\"]').click()")
     until(lambda: "team-00" not in page.text("main"), "the branch is closed")
@@ -93,7 +97,8 @@ def test_a_node_is_chosen_on_the_map_with_the_arrows(page, small):
     until(lambda: page.run("return document.querySelector('canvas')?.width > 300"), "the map")
     page.run("document.querySelector('canvas').focus()")
     page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
-    page.shows(small.world.nodes[1].metadata.name, ".told")
+    with_gpus = [node for node in small.world.nodes if GPU in node.allocatable]
+    page.shows(with_gpus[1].metadata.name, ".told")
     colours = page.run("""
         const canvas = document.querySelector('canvas');
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -114,6 +119,52 @@ def test_the_map_shows_another_resource_when_it_is_chosen(page):
         select.dispatchEvent(new Event('change'));
     """)
     until(lambda: page.text(".legend.steps") != before, "other counts")
+
+
+def test_the_legend_of_the_map_adds_up_to_the_number_of_nodes(page):
+    page.go("nodes")
+    page.shows("200 nodes:", ".legend.steps")
+    parts = page.text(".legend.steps").replace("200 nodes:", "").split("of these")[0]
+    counts = [int(part) for part in re.findall(r": (\d+)", parts)]
+    assert sum(counts) == 200
+    assert "without gpu: 40" in parts
+
+
+def test_a_few_nodes_are_drawn_with_their_names_in_groups_of_equal_ones(browser):
+    tall = "return document.querySelector('canvas').getBoundingClientRect().height"
+    with Served(World(nodes=20, waiting=1, running=1, now_s=time.time(), seed=1)) as served:
+        page = Page(browser, served, "nodes")
+        # Two groups with headings, and more than one row of named cells.
+        until(lambda: page.run(tall) > 3 * 38, "the map is laid out")
+        height = page.run(tall)
+        page.run("""
+            const select = document.querySelector('[aria-label="Groups"]');
+            select.value = '';
+            select.dispatchEvent(new Event('change'));
+        """)
+        until(lambda: page.run(tall) < height, "one group without a heading")
+
+
+def test_a_row_has_the_short_reason_and_its_title_the_whole_message(page, small):
+    job = small.world.waiting[0]
+    page.go("waiting")
+    page.shows("60 of 60")
+    [short] = job.shortages
+    why = '.rows .row[aria-rowindex="2"] .why'
+    page.shows(f"gpu: {short.requested} wanted, {short.free} free", why)
+    assert page.run(f"return document.querySelector('{why}').title") == job.message
+    is_cut = "(cell) => cell.scrollHeight > cell.clientHeight + 1"
+    assert not page.run(f"return [...document.querySelectorAll('.why')].some({is_cut})")
+
+
+def test_the_history_shows_curves_with_their_last_values(page):
+    page.go("history")
+    page.shows("waiting: 71")
+    page.shows("nine of ten at most: 1 h 46 min")
+    drawn = page.all(".chart path")
+    assert len(drawn) == 6
+    label = page.run("return document.querySelector('.chart').getAttribute('aria-label')")
+    assert label.endswith("now cpu 89 %, gpu 89 %")
 
 
 def test_a_change_is_shown_without_a_click(page, small):
@@ -166,7 +217,8 @@ def test_a_search_finds_jobs_queues_and_nodes(page, small):
 
 
 def test_keys_lead_to_every_view_and_back(page):
-    for key, title in (("2", "Waiting"), ("3", "Running"), ("4", "Nodes"), ("1", "Queues")):
+    views = (("2", "Waiting"), ("3", "Running"), ("4", "Nodes"), ("5", "History"), ("1", "Queues"))
+    for key, title in views:
         page.press(key)
         page.shows(title, "h1")
     page.press("2")
@@ -202,7 +254,9 @@ def test_a_dark_system_gets_a_dark_page(small):
         )
 
 
-@pytest.mark.parametrize("place", ["queues", "waiting", "running", "nodes", "what-if", "events"])
+@pytest.mark.parametrize(
+    "place", ["queues", "waiting", "running", "nodes", "history", "what-if", "events"]
+)
 def test_nothing_is_wider_than_a_phone(small, place):
     with chromium(width=390, height=844) as driver:
         page = Page(driver, small, place)

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from shared.api.visibility import ExpectedStart
-from tests.support.browser import Page
+from shared.api.visibility import Change, ExpectedStart
+from tests.support.browser import Page, until
 
 LATE = "more than one of ten draws is not within 4h"
 
@@ -50,3 +50,28 @@ def test_a_job_that_was_deleted_is_gone(page, small):
     small.answers.gone = True
     opened(page, small)
     page.shows("gone, deleted while Pending")
+
+
+def test_pods_are_rows_of_one_chart_and_many_are_shown_when_asked_for(page, small):
+    small.answers.pods = 50
+    opened(page, small)
+    until(lambda: len(page.all(".gantt li")) == 40, "the first pods")
+    first = page.run("return document.querySelector('.gantt li').getAttribute('aria-label')")
+    assert "worker-0: Waits 5 min, Running 10 min" in first
+    lefts = page.run("""
+        return [...document.querySelectorAll('.gantt li:nth-child(3) .life i')]
+            .map((span) => span.getBoundingClientRect().left);
+    """)
+    assert lefts == sorted(lefts)
+    assert lefts[0] < lefts[1]
+    page.run("document.querySelector('.gantt ~ button').click()")
+    until(lambda: len(page.all(".gantt li")) == 50, "all pods")
+
+
+def test_a_job_without_a_decision_says_nothing_of_one(page, small):
+    opened(page, small)
+    page.shows("Decided")
+    small.answers.decided = False
+    small.tell(Change(resources=("pendingjobs",)))
+    until(lambda: "Decided" not in page.text("main"), "no decision is claimed")
+    assert "no decision heard" not in page.text("main")

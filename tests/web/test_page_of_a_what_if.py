@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from shared.api.visibility import QueueResource
 from shared.api.whatifs import QueueChange
-from tests.support.browser import Keys, Page, until
+from tests.support.browser import Keys, Page, chromium, until
 from tests.support.page_world import GPU
 
 
@@ -178,3 +178,13 @@ def test_what_is_no_job_is_refused_in_words(browser, small):
     page.fill("textarea", "kind: Pod")
     ask(page)
     page.shows("a Job of batch.volcano.sh is wanted, and here is Pod")
+
+
+def test_the_answer_is_in_sight_on_a_phone(small):
+    with chromium(width=390, height=844) as driver:
+        page = Page(driver, small, "what-if")
+        page.shows("Nothing is created.")
+        ask(page)
+        page.shows("It starts now.")
+        top = "return document.querySelector('.verdict').getBoundingClientRect().top"
+        until(lambda: 0 <= page.run(top) < 844, "the answer is in sight")

@@ -54,3 +54,11 @@ export function section(title, ...children) {
   const shown = children.flat().filter((child) => !ABSENT.has(child));
   return shown.length ? h("section", { class: "card" }, h("h2", {}, title), ...shown) : null;
 }
+
+/** Return an element of an SVG drawing. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  element.append(...children.flat(Infinity).filter((child) => !ABSENT.has(child)).map(node));
+  return element;
+}

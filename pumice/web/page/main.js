@@ -5,6 +5,7 @@ import { Search } from "./search.js";
 import { get } from "./server.js";
 import { Store } from "./store.js";
 import { Events } from "./views/events.js";
+import { History } from "./views/history.js";
 import { Job } from "./views/job.js";
 import { pending, running } from "./views/jobs.js";
 import { Nodes } from "./views/nodes.js";
@@ -13,7 +14,8 @@ import { WhatIf } from "./views/whatif.js";
 
 const TICK_MS = 10000;
 const VIEWS = [
-  ["queues", "Queues"], ["waiting", "Waiting"], ["running", "Running"], ["nodes", "Nodes"], ["what-if", "What if"], ["events", "Events"],
+  ["queues", "Queues"], ["waiting", "Waiting"], ["running", "Running"], ["nodes", "Nodes"], ["history", "History"], ["what-if", "What if"],
+  ["events", "Events"],
 ];
 const PLACES = {
   queues: (parts) => (parts.length ? new Queue(store, parts) : new Queues(store)),
@@ -22,10 +24,11 @@ const PLACES = {
   nodes: (parts, query) => new Nodes(store, parts, query),
   jobs: (parts) => new Job(store, parts),
   "what-if": (parts, query) => new WhatIf(store, parts, query),
+  history: () => new History(store),
   events: () => new Events(store),
 };
 const KEYS = [
-  ["/", "search"], ["1 – 6", "the views, in their order"], ["↑ ↓", "move in a list, a map or what was found"],
+  ["/", "search"], ["1 – 7", "the views, in their order"], ["↑ ↓", "move in a list, a map or what was found"],
   ["← →", "close and open a branch of the tree"], ["Enter", "open"], ["Esc", "leave the search, a dialog; else go back"],
   ["t", "light, dark or as the system has it"], ["?", "these keys"],
 ];

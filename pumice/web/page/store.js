@@ -5,7 +5,7 @@ import { Changes, get, path } from "./server.js";
 const REST_MS = 1000;
 const POLL_MS = 5000;
 const ENTRIES_MOST = 1000;
-const CLUSTER_WIDE = new Set(["queuetrees", "nodeuses"]);
+const CLUSTER_WIDE = new Set(["queuetrees", "nodeuses", "usagehistories"]);
 /** A list rests this many times as long as it took, so that a slow line is not kept busy. */
 const REST_TIMES = 4;
 

@@ -15,22 +15,25 @@ from typing_extensions import override
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.adapters.feeds import EventHistory
+from services.visibility.adapters.feeds import EventHistory, UsageFeed
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
+from services.visibility.answers.live import running_jobs, total_of
 from services.visibility.answers.pending import Decisions, as_decided
 from services.visibility.answers.survey import Policy, Survey, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
 from services.visibility.timelines import known_of, timeline
+from services.visibility.usage_history import usage_history
 from shared.api.visibility import (
     ExpectedStart,
     Explanation,
     PendingJob,
     QueueTree,
     Timeline,
+    UsageHistory,
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIfSpec
@@ -83,6 +86,7 @@ class Answering(Answers):
         policy: Callable[[], Policy],
         *,
         history: EventHistory,
+        usage: UsageFeed,
         decisions: Decisions,
         starts: Starts,
         clock: Clock,
@@ -90,6 +94,7 @@ class Answering(Answers):
         self._owner = owner
         self._policy = policy
         self._history = history
+        self._usage = usage
         self._decisions = decisions
         self._starts = starts
         self._clock = clock
@@ -140,6 +145,20 @@ class Answering(Answers):
         known = await self._owner.ask(lambda mirror: known_of(mirror, namespace, name))
         events = await self._history.of(namespace, name)
         return timeline(namespace, name, events, known, self._clock.now())
+
+    @override
+    async def usage_history(self) -> UsageHistory:
+        runs = await self._usage.read()
+        now_s = self._clock.now()
+        return await self._owner.ask(
+            lambda mirror: usage_history(
+                runs,
+                waiting=self._make_survey(mirror).pending,
+                running=running_jobs(mirror.state),
+                total=total_of(mirror.state),
+                now_s=now_s,
+            )
+        )
 
     # --- in the mirror's thread -------------------------------------------------------------
 

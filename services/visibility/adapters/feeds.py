@@ -8,6 +8,7 @@ from pumice.events import CloudEvent
 from pumice.events.envelope import decode_any
 from services.visibility.adapters.live import Live
 from services.visibility.answers.pending import Decisions
+from services.visibility.usage_history import HOURS, GangRuns
 from shared.bus.pace import Pace
 from shared.bus.port import Batch, CaughtUp, FromSequence, FromTime, Message, Reading, Reset
 from shared.contracts import codec
@@ -123,3 +124,50 @@ class EventHistory:
                     case _:
                         pass
         return found
+
+
+class UsageFeed:
+    """Reads the events of the last hours when they are asked for, each event once."""
+
+    def __init__(self, bus: Reading, *, stream: StreamSpec, clock: Clock) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._clock = clock
+        self._runs = GangRuns()
+        self._last_sequence = 0
+        self._one = asyncio.Lock()
+
+    async def read(self) -> GangRuns:
+        """Return the gangs of the last hours. Raises Retryable if reading takes too long."""
+        async with self._one:
+            try:
+                async with asyncio.timeout(READ_S):
+                    await self._read()
+            except TimeoutError as error:
+                # What was read is kept: the next question goes on behind it.
+                raise Retryable(
+                    f"the events of the last {HOURS} hours could not be read in {READ_S:.0f} s"
+                ) from error
+            self._runs.forget_before(self._clock.now() - HOURS * 3600)
+            return self._runs
+
+    async def _read(self) -> None:
+        start = (
+            FromSequence(self._last_sequence + 1)
+            if self._last_sequence
+            else FromTime(self._clock.now() - HOURS * 3600)
+        )
+        subjects = list(self._stream.subjects)
+        async with aclosing(self._bus.follow(self._stream.name, subjects, start=start)) as items:
+            async for item in items:
+                match item:
+                    case Batch(messages):
+                        for message in messages:
+                            self._runs.fold(decode_any(message.payload))
+                        self._last_sequence = messages[-1].sequence
+                    case CaughtUp():
+                        break
+                    case Reset():
+                        self._runs, self._last_sequence = GangRuns(), 0
+                    case _:
+                        pass

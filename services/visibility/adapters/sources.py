@@ -30,13 +30,20 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
+    UsageHistory,
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIf
 from shared.runtime.clock import Clock
 
 Objects = Sequence[View]
-Listed = Sequence[PendingJob] | Sequence[QueueTree] | Sequence[RunningJob] | Sequence[NodeUse]
+Listed = (
+    Sequence[PendingJob]
+    | Sequence[QueueTree]
+    | Sequence[RunningJob]
+    | Sequence[NodeUse]
+    | Sequence[UsageHistory]
+)
 """Lists of objects that have a name."""
 
 
@@ -115,6 +122,8 @@ class Sources:
                 return await self._live.running_jobs(target.namespace)
             case "nodeuses":
                 return await self._live.node_uses()
+            case "usagehistories":
+                return [await self._answers.usage_history()]
             case _:
                 raise wrong_method()
 

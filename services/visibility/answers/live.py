@@ -103,6 +103,14 @@ def node_uses(state: ClusterState) -> tuple[NodeUse, ...]:
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 
+def total_of(state: ClusterState) -> dict[str, str]:
+    """Return what all nodes have together: resource name → quantity."""
+    names, ledger = state.dimensions.names, state.nodes.ledger
+    alive = ledger.alive[: ledger.size]
+    sums = ledger.allocatable[: len(names), : ledger.size][:, alive].sum(axis=1).tolist()
+    return {name: quantity(name, has) for name, has in zip(names, sums, strict=True) if has > 0}
+
+
 def _is_away(taints: Sequence[Taint]) -> int:
     return int(any(taint.key in _AWAY for taint in taints))
 

@@ -180,6 +180,7 @@ class _Trees:
                 allocated=amount(name, sums.allocated[dim]),
                 inqueue=amount(name, sums.inqueue[dim]),
                 pending=amount(name, sums.pending[dim]),
+                total=amount(name, self._session.total[dim]),
                 overused=judged and states and bool(sums.allocated[dim] - deserved[dim] >= EPSILON),
             )
 

@@ -17,6 +17,7 @@ from shared.api.visibility import (
     QueueTree,
     RunningJob,
     Timeline,
+    UsageHistory,
 )
 from shared.api.whatifs import WhatIf
 
@@ -100,6 +101,14 @@ RESOURCES: Final = (
         namespaced=False,
         verbs=("get", "list", "watch"),
         short_names=("nu",),
+    ),
+    Resource(
+        plural="usagehistories",
+        kind="UsageHistory",
+        type=UsageHistory,
+        namespaced=False,
+        verbs=("get", "list"),
+        short_names=("uh",),
     ),
     Resource(plural=CHANGES, kind="Change", type=Change, verbs=("watch",)),
 )

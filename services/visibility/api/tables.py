@@ -23,6 +23,8 @@ from shared.api.visibility import (
     RunningJob,
     Timeline,
     TimelineEntry,
+    UsageHistory,
+    UsagePoint,
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIf
@@ -193,6 +195,19 @@ def _entries(timeline: Timeline) -> Iterable[_EntryRow]:
     return (_EntryRow(timeline, entry) for entry in timeline.entries)
 
 
+class _PointRow(msgspec.Struct, frozen=True):
+    of: UsageHistory
+    point: UsagePoint
+
+
+def _points(history: UsageHistory) -> Iterable[_PointRow]:
+    return (_PointRow(history, point) for point in history.points)
+
+
+def _span(seconds: float | None) -> str:
+    return "" if seconds is None else age(seconds)
+
+
 def _lasted(row: _EntryRow, now: float) -> str:
     if row.entry.goes_on:
         return f">{_since(row.entry.at, now)}"
@@ -293,6 +308,18 @@ _FORMS: Final[Mapping[str, _Form]] = {
             Column("Allocated", lambda node, _: _listed(node.allocated)),
             Column("Allocatable", lambda node, _: _listed(node.allocatable), is_wide=True),
         )
+    ),
+    "UsageHistory": _Form(
+        (
+            Column("Name", lambda row, _: row.of.metadata.name),
+            Column("When", lambda row, now: f"{_since(row.point.at, now)} ago"),
+            Column("Waiting", lambda row, _: row.point.waiting, "integer"),
+            Column("Started", lambda row, _: row.point.started, "integer"),
+            Column("Waited-p50", lambda row, _: _span(row.point.waited_p50_seconds)),
+            Column("Waited-p90", lambda row, _: _span(row.point.waited_p90_seconds)),
+            Column("In-use", lambda row, _: _listed(row.point.in_use)),
+        ),
+        _points,
     ),
     "WhatIf": _Form(
         (

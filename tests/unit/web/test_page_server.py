@@ -13,7 +13,8 @@ from pumice.web.gate import Gate
 from pumice.web.server import Context, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
-from tests.support.page_world import World, WorldAnswers, WorldTransport
+from tests.support.page_transport import WorldTransport
+from tests.support.page_world import World, WorldAnswers
 from tests.support.wait import until
 
 API = "/apis/visibility.pumice.dev/v1alpha1"

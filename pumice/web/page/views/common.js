@@ -2,7 +2,7 @@
 
 import { h, jobLink, link, route } from "../dom.js";
 import { VirtualList } from "../list.js";
-import { amount, show, showAll, short, since, until } from "../quantity.js";
+import { amount, expected, show, showAll, short, since, until } from "../quantity.js";
 
 /** A line that says that a list is on its way, is empty, or is refused; hidden else. */
 export class Notice {
@@ -40,11 +40,15 @@ const openJob = (job) => {
 export const shortage = (short_) =>
   `${short(short_.resource)}: ${show(short_.resource, amount(short_.requested))} wanted, ${show(short_.resource, amount(short_.free))} free`;
 
+/** Return why a job waits in the few words that a row has room for; its title has the whole message. */
+const briefly = (job) => job.shortages?.map(shortage).join("; ") || job.message || "–";
+
 const badge = (text) => h("span", { class: "badge", "data-gate": text }, text || "–");
 const queueLink = (name) => link(["queues", name], name);
-const plain = (kind, text) => h("span", { class: kind, title: text }, text);
+const plain = (kind, text, title = text) => h("span", { class: kind, title }, text);
 
 const startOf = (start) => (start?.median ? until(start.median) : start?.unknown || "–");
+const whenTitle = (start) => [expected(start), start?.basis].filter(Boolean).join("; ");
 
 /** Return a list of jobs that wait. */
 export const pendingList = (label) => new VirtualList({
@@ -52,8 +56,8 @@ export const pendingList = (label) => new VirtualList({
   heads: ["#", "Job", "Queue", "Gate", "Why", "Waits", "Expected start", "90 % by"],
   fill: (job) => [
     job.position || "–", jobLink(job), queueLink(job.queue), badge(job.gate),
-    plain("why", job.message || job.shortages?.map(shortage).join("; ") || "–"),
-    since(job.waitingSince), plain("start", startOf(job.expectedStart)),
+    plain("why", briefly(job), job.message || briefly(job)),
+    since(job.waitingSince), plain("start", startOf(job.expectedStart), whenTitle(job.expectedStart)),
     until(job.expectedStart?.latest),
   ],
 });
@@ -63,7 +67,7 @@ export const runningList = (label) => new VirtualList({
   label, kind: "running", key: keyOf, open: openJob,
   heads: ["Job", "Queue", "Pods", "Nodes", "Holds", "Runs", "Expected end"],
   fill: (job) => [
-    jobLink(job), queueLink(job.queue), `${job.pods ?? 0} / ${job.minAvailable ?? 0}`, job.nodes ?? 0,
+    jobLink(job), queueLink(job.queue), `${job.pods ?? 0} (min ${job.minAvailable ?? 0})`, job.nodes ?? 0,
     plain("why", showAll(job.allocated) || "–"), since(job.runningSince), until(job.expectedEnd),
   ],
 });

@@ -2,6 +2,7 @@
 
 import { h, jobLink, link, section, table } from "../dom.js";
 import { amount, clock, duration, expected, moment, short, show, showAll, until } from "../quantity.js";
+import { gantt, kindOf, lasted } from "../gantt.js";
 import { get, path } from "../server.js";
 
 const SIGNS = { Passed: "✓", Failed: "✕", NotReached: "·" };
@@ -79,16 +80,21 @@ function explained(said) {
 function summary(said) {
   const facts = [
     ["Queue", said.queue ? link(["queues", said.queue], said.queue) : "–"],
-    ["Phase", said.phase || "–"],
-    ["Place in line", said.position || "–"],
-    ["Expected start", expected(said.expectedStart)],
-    ["From", said.expectedStart?.basis || "–"],
-    ["Decided", said.decidedAt ? clock(said.decidedAt) : "no decision heard"],
+    ["Phase", phase(said.phase)],
+    ["Place in line", said.position],
+    ["Expected start", said.expectedStart && expected(said.expectedStart)],
+    ["From", said.expectedStart?.basis],
+    ["Decided", said.decidedAt && clock(said.decidedAt)],
     ...(said.latest ? [["Since", `${said.latest.gate ? `stopped at ${said.latest.gate}` : "nothing stops it"} (${clock(said.latest.at)})`]] : []),
   ];
   return section(`${said.about?.kind ?? "Job"} at a glance`,
-    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+    h("dl", { class: "facts" }, facts.filter(([, value]) => value)
+      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
 }
+
+/** The phases of a PodGroup that this page has other words for. */
+const PHASES = { Pending: "Pending (waiting)", Inqueue: "Inqueue (admitted)" };
+const phase = (name) => PHASES[name] ?? (name || "–");
 
 function gates(said) {
   const each = (gate) => h("li", { class: `gate ${gate.state}` },
@@ -128,17 +134,33 @@ function help(said) {
 function lived(life) {
   const entries = life.entries ?? [];
   const begin = moment(entries[0]?.at);
-  const lasted = (entry) => (entry.goesOn ? (Date.now() - moment(entry.at)) / 1000 : entry.seconds);
   const ends = entries.map((entry) => moment(entry.at) + 1000 * (lasted(entry) ?? 0));
   const whole = Math.max(1, Math.max(...ends) - begin);
-  const each = (entry) => h("li", { class: `entry ${entry.what.toLowerCase().replace(/[^a-z]/g, "")}` },
+  const own = entries.filter((entry) => entry.about?.kind !== "Pod");
+  const pods = entries.filter((entry) => entry.about?.kind === "Pod");
+  const list = (some) => h("ol", { class: "timeline" }, some.map((entry) => line(entry, begin, whole)));
+  const hidden = life.hiddenPods ? h("p", { class: "quiet" }, `${life.hiddenPods} pods are left out`) : null;
+  return [
+    section(`Timeline${life.phase ? ` · ${life.gone ? "gone, deleted while " : ""}${life.phase}` : ""}`, own.length ? list(own) : null),
+    wide(section("Pods", ...gantt(pods, life.metadata.name), hidden,
+      pods.length ? h("details", {}, h("summary", {}, `What happened to them, ${pods.length} entries`), list(pods)) : null)),
+  ];
+}
+
+/** Give a card the whole width of the page. */
+function wide(card) {
+  card?.classList.add("wide");
+  return card;
+}
+
+function line(entry, begin, whole) {
+  const seconds = lasted(entry);
+  return h("li", { class: `entry ${kindOf(entry)}` },
     h("time", { datetime: entry.at, title: entry.at }, `${entry.approximate ? "~" : ""}${clock(entry.at)}`),
     h("strong", {}, entry.what),
     h("span", { class: "span", "aria-hidden": "true" }, h("i", { vars: {
-      left: `${(100 * (moment(entry.at) - begin)) / whole}%`, width: `${(100000 * (lasted(entry) ?? 0)) / whole}%`,
+      left: `${(100 * (moment(entry.at) - begin)) / whole}%`, width: `${(100000 * (seconds ?? 0)) / whole}%`,
     } })),
-    h("span", { class: "lasted" }, lasted(entry) == null ? "" : `${entry.goesOn ? "> " : ""}${duration(lasted(entry))}`),
+    h("span", { class: "lasted" }, seconds == null ? "" : `${entry.goesOn ? "> " : ""}${duration(seconds)}`),
     h("span", { class: "said" }, entry.about?.kind === "Pod" ? `${entry.about.name} ` : "", entry.message ?? ""));
-  const hidden = life.hiddenPods ? h("p", { class: "quiet" }, `${life.hiddenPods} pods are left out`) : null;
-  return [section(`Timeline${life.phase ? ` · ${life.gone ? "gone, deleted while " : ""}${life.phase}` : ""}`, entries.length ? h("ol", { class: "timeline" }, entries.map(each)) : null, hidden)];
 }

@@ -1,4 +1,4 @@
-/** All nodes as a heat map: one square per node, its colour says how full it is. */
+/** All nodes as a heat map, grouped by what they have: a colour says how full a node is. */
 
 import { h, note } from "../dom.js";
 import { amount, byResource, short, show } from "../quantity.js";
@@ -7,12 +7,23 @@ import { Notice, filter } from "./common.js";
 const STEPS = 6;
 const GAP = 2;
 const [SMALLEST, LARGEST] = [8, 34];
+/** So many nodes are drawn with their names, and the size of such a cell. */
+const NAMED = 80;
+const NAMED_CELL = { width: 132, height: 38 };
+const HEADING = 24;
 const used = (node, resource) => amount(node.allocated?.[resource] ?? "0") / amount(node.allocatable?.[resource]);
 
 /** Return the step of a share: 0 for an empty node, the last for a full one, -1 where there is none. */
 export function step(share) {
   if (!Number.isFinite(share)) return -1;
   return share <= 0 ? 0 : Math.min(STEPS - 1, 1 + Math.floor(Math.min(share, 0.9999) * (STEPS - 1)));
+}
+
+/** Return what a node has, in the words of a heading: nodes with the same words stand together. */
+function shape(node) {
+  const names = byResource(Object.keys(node.allocatable ?? {}), (name) => name).filter((name) => name !== "pods");
+  const gpusFirst = names.toSorted((a, b) => /gpu|npu/i.test(b) - /gpu|npu/i.test(a)).slice(0, 3);
+  return gpusFirst.map((name) => `${show(name, amount(node.allocatable[name]))} ${short(name)}`).join(" · ") || "nothing allocatable";
 }
 
 /** The map, and what it says of the chosen node. */
@@ -24,6 +35,7 @@ export class Nodes {
   #resource = "";
   #text = "";
   #order = "name";
+  #group = "shape";
   #frame = 0;
   #colours = null;
 
@@ -33,6 +45,8 @@ export class Nodes {
     this.#chosen = query.get("node") ?? "";
     this.notice = new Notice();
     this.select = h("select", { "aria-label": "Resource", onchange: () => this.#set({ resource: this.select.value }) });
+    this.groups = h("select", { "aria-label": "Groups", onchange: (event) => this.#set({ group: event.target.value }) },
+      h("option", { value: "shape" }, "by capacity"), h("option", { value: "" }, "in one group"));
     const order = h("select", { "aria-label": "Order", onchange: (event) => this.#set({ order: event.target.value }) },
       h("option", { value: "name" }, "by name"), h("option", { value: "use" }, "fullest first"));
     this.legend = h("div", { class: "legend steps" });
@@ -41,7 +55,7 @@ export class Nodes {
     this.probe = h("i", { hidden: true });
     this.told = h("div", { id: "node-told", class: "card told", "aria-live": "polite" }, note("Choose a node."));
     this.element = h("div", { class: "fill" },
-      h("div", { class: "bar-of-view" }, h("h1", {}, "Nodes"), this.select, order,
+      h("div", { class: "bar-of-view" }, h("h1", {}, "Nodes"), this.select, this.groups, order,
         filter("Filter by name", (text) => this.#set({ text })), this.legend, this.probe),
       this.notice.element, h("div", { class: "heat-and-node" }, this.frame, this.told));
     this.focus = this.canvas;
@@ -75,30 +89,42 @@ export class Nodes {
     this.#arrange();
   }
 
-  #set({ resource = this.#resource, order = this.#order, text = this.#text }) {
-    [this.#resource, this.#order, this.#text] = [resource, order, text];
+  #set({ resource = this.#resource, group = this.#group, order = this.#order, text = this.#text }) {
+    [this.#resource, this.#group, this.#order, this.#text] = [resource, group, order, text];
     this.#arrange();
   }
 
   #arrange() {
     const list = this.store.list("nodeuses");
     const found = list.items.filter((node) => node.metadata.name.toLowerCase().includes(this.#text));
-    this.#cells = found.map((node) => ({ node, share: used(node, this.#resource) }));
-    if (this.#order === "use") {
-      this.#cells.sort((a, b) => (b.share || -1) - (a.share || -1) || (a.node.metadata.name < b.node.metadata.name ? -1 : 1));
-    }
+    this.#cells = found.map((node) => ({ node, share: used(node, this.#resource), group: this.#group ? shape(node) : "" }));
+    const byName = (a, b) => (a.node.metadata.name < b.node.metadata.name ? -1 : 1);
+    const byUse = (a, b) => (b.share || -1) - (a.share || -1) || byName(a, b);
+    const within = this.#order === "use" ? byUse : byName;
+    const sizes = new Map();
+    for (const { group } of this.#cells) sizes.set(group, (sizes.get(group) ?? 0) + 1);
+    const byGroup = (a, b) => sizes.get(b.group) - sizes.get(a.group) || (a.group < b.group ? -1 : 1);
+    this.#cells.sort((a, b) => (a.group === b.group ? within(a, b) : byGroup(a, b)));
     this.notice.tell(list, found.length, "No node.");
     this.#count();
     this.#tell();
     this.#draw();
   }
 
+  /** Write the legend: its counts add up to the number of nodes. */
   #count() {
     const counts = new Array(STEPS).fill(0);
-    this.#cells.forEach((cell) => { if (step(cell.share) >= 0) counts[step(cell.share)] += 1; });
+    let without = 0;
+    for (const { share } of this.#cells) {
+      if (step(share) < 0) without += 1;
+      else counts[step(share)] += 1;
+    }
     const bound = (at) => `${Math.round((100 * (at - 1)) / (STEPS - 1))}–${Math.round((100 * at) / (STEPS - 1))} %`;
-    this.legend.replaceChildren(...counts.map((count, at) =>
-      h("span", {}, h("i", { class: `step-${at}` }), `${at ? bound(at) : "empty"}: ${count}`)));
+    const away = this.#cells.filter(({ node }) => node.ready === false || node.unschedulable).length;
+    this.legend.replaceChildren(h("strong", {}, `${this.#cells.length} nodes:`),
+      ...counts.map((count, at) => h("span", {}, h("i", { class: `step-${at}` }), `${at ? bound(at) : "empty"}: ${count}`)),
+      without ? h("span", {}, h("i", { class: "step-none" }), `without ${short(this.#resource)}: ${without}`) : "",
+      away ? h("span", {}, h("i", { class: "struck" }), `of these not ready or cordoned: ${away}`) : "");
   }
 
   #draw() {
@@ -108,18 +134,45 @@ export class Nodes {
 
   #paint() {
     const width = this.frame.clientWidth - 4;
-    const count = Math.max(1, this.#cells.length);
-    const fitting = Math.floor(Math.sqrt((width * Math.max(120, this.frame.clientHeight - 4)) / count));
-    this.size = Math.min(LARGEST, Math.max(SMALLEST, fitting));
-    this.across = Math.max(1, Math.floor(width / this.size));
-    const height = Math.ceil(count / this.across) * this.size;
+    const height = this.#layOut(width);
     const ratio = devicePixelRatio || 1;
-    Object.assign(this.canvas, { width: this.across * this.size * ratio, height: height * ratio });
-    Object.assign(this.canvas.style, { width: `${this.across * this.size}px`, height: `${height}px` });
+    Object.assign(this.canvas, { width: width * ratio, height: height * ratio });
+    Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
     const pen = this.canvas.getContext("2d");
     pen.scale(ratio, ratio);
+    pen.font = `12px ${getComputedStyle(this.frame).fontFamily}`;
+    pen.textBaseline = "middle";
     this.#colours ??= this.#resolved();
-    this.#cells.forEach((cell, at) => this.#square(pen, cell, at, this.#colours));
+    pen.fillStyle = this.#colours.quiet;
+    for (const { group, y, count } of this.headings) pen.fillText(`${count} × ${group}`, 1, y + HEADING / 2, width);
+    this.#cells.forEach((cell) => this.#square(pen, cell, this.#colours));
+  }
+
+  /** Give each cell its place, and each group its heading; return the height of the map. */
+  #layOut(width) {
+    const count = Math.max(1, this.#cells.length);
+    const fitting = Math.floor(Math.sqrt((width * Math.max(120, this.frame.clientHeight - 4)) / count));
+    const side = Math.min(LARGEST, Math.max(SMALLEST, fitting));
+    this.isNamed = count <= NAMED;
+    this.size = this.isNamed ? NAMED_CELL : { width: side, height: side };
+    const across = Math.max(1, Math.floor(width / this.size.width));
+    this.headings = [];
+    let [top, column, group] = [0, 0, null];
+    for (const cell of this.#cells) {
+      if (cell.group !== group) {
+        if (column) top += this.size.height;
+        [column, group] = [0, cell.group];
+        if (group) {
+          this.headings.push({ group, y: top, count: 0 });
+          top += HEADING;
+        }
+      }
+      if (column === across) [column, top] = [0, top + this.size.height];
+      Object.assign(cell, { x: column * this.size.width, y: top });
+      if (group) this.headings.at(-1).count += 1;
+      column += 1;
+    }
+    return top + this.size.height;
   }
 
   /** Return the theme's colours as a canvas takes them: it knows no variables. */
@@ -129,36 +182,55 @@ export class Nodes {
       return getComputedStyle(this.probe).color;
     };
     const steps = Array.from({ length: STEPS }, (_, at) => colour(`--heat-${at}`));
-    return { steps, none: colour("--line"), line: colour("--bad"), mark: colour("--text") };
+    const none = colour("--line");
+    return { steps, none, line: colour("--bad"), mark: colour("--text"), quiet: colour("--quiet"), ink: [...steps, none].map(ink) };
   }
 
-  #square(pen, { node, share }, at, { steps, none, line, mark }) {
-    const [x, y] = [(at % this.across) * this.size, Math.floor(at / this.across) * this.size];
-    const side = this.size - GAP;
-    pen.fillStyle = step(share) < 0 ? none : steps[step(share)];
-    pen.fillRect(x + 1, y + 1, side, side);
+  #square(pen, { node, share, x, y }, { steps, none, line, mark, ink: inks }) {
+    const [width, height] = [this.size.width - GAP, this.size.height - GAP];
+    const at = step(share);
+    pen.fillStyle = at < 0 ? none : steps[at];
+    pen.fillRect(x + 1, y + 1, width, height);
+    if (this.isNamed) {
+      pen.fillStyle = inks.at(at);
+      pen.fillText(node.metadata.name, x + 6, y + 12, width - 10);
+      pen.fillText(at < 0 ? "–" : `${Math.round(100 * share)} %`, x + 6, y + 27, width - 10);
+    }
     if (node.ready === false || node.unschedulable) {
       pen.strokeStyle = line;
       pen.lineWidth = 2;
       pen.beginPath();
       pen.moveTo(x + 1, y + 1);
-      pen.lineTo(x + 1 + side, y + 1 + side);
+      pen.lineTo(x + 1 + width, y + 1 + height);
       if (node.ready === false) {
-        pen.moveTo(x + 1 + side, y + 1);
-        pen.lineTo(x + 1, y + 1 + side);
+        pen.moveTo(x + 1 + width, y + 1);
+        pen.lineTo(x + 1, y + 1 + height);
       }
       pen.stroke();
     }
     if (node.metadata.name !== this.#chosen) return;
     pen.strokeStyle = mark;
     pen.lineWidth = 2;
-    pen.strokeRect(x + 1, y + 1, side, side);
+    pen.strokeRect(x + 1, y + 1, width, height);
   }
 
   #at(event) {
     const box = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top].map((part) => Math.floor(part / this.size));
-    return x < this.across ? x + y * this.across : -1;
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    return this.#cells.findIndex((cell) => x >= cell.x && x < cell.x + this.size.width && y >= cell.y && y < cell.y + this.size.height);
+  }
+
+  /** Return the cell above or below another one: the nearest of the next row. */
+  #beside(at, sign) {
+    const from = this.#cells[at];
+    let best = at;
+    this.#cells.forEach((cell, index) => {
+      const down = sign * (cell.y - from.y);
+      if (down <= 0) return;
+      const [bestDown, bestAside] = best === at ? [Infinity, 0] : [sign * (this.#cells[best].y - from.y), Math.abs(this.#cells[best].x - from.x)];
+      if (down < bestDown || (down === bestDown && Math.abs(cell.x - from.x) < bestAside)) best = index;
+    });
+    return best;
   }
 
   #hover(event) {
@@ -168,11 +240,15 @@ export class Nodes {
   }
 
   #key(event) {
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.across, ArrowUp: -this.across, Home: -Infinity, End: Infinity };
-    if (!(event.key in steps)) return;
-    event.preventDefault();
     const now = this.#cells.findIndex((cell) => cell.node.metadata.name === this.#chosen);
-    this.#choose(Math.min(this.#cells.length - 1, Math.max(0, now < 0 ? 0 : now + steps[event.key])), { scroll: true });
+    const steps = {
+      ArrowRight: () => now + 1, ArrowLeft: () => now - 1, ArrowDown: () => this.#beside(now, 1),
+      ArrowUp: () => this.#beside(now, -1), Home: () => 0, End: () => this.#cells.length - 1,
+    };
+    if (!Object.hasOwn(steps, event.key)) return;
+    event.preventDefault();
+    const next = now < 0 ? 0 : steps[event.key]();
+    this.#choose(Math.min(this.#cells.length - 1, Math.max(0, next)), { scroll: true });
   }
 
   #choose(at, { scroll = false } = {}) {
@@ -180,9 +256,9 @@ export class Nodes {
     if (!cell) return;
     this.#chosen = cell.node.metadata.name;
     if (scroll) {
-      const top = Math.floor(at / this.across) * this.size;
+      const top = cell.y;
       const { scrollTop, clientHeight } = this.frame;
-      if (top < scrollTop || top + this.size > scrollTop + clientHeight) this.frame.scrollTop = top - clientHeight / 2;
+      if (top < scrollTop || top + this.size.height > scrollTop + clientHeight) this.frame.scrollTop = top - clientHeight / 2;
     }
     this.#tell();
     this.#draw();
@@ -204,4 +280,10 @@ export class Nodes {
         h("dd", {}, `${show(name, amount(node.allocated?.[name] ?? "0"))} of ${show(name, amount(node.allocatable[name]))}`),
       ])));
   }
+}
+
+/** Return black or white, whichever can be read on a colour. */
+function ink(colour) {
+  const [red, green, blue] = colour.match(/[\d.]+/g).map(Number);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
 }

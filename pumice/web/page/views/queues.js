@@ -1,6 +1,6 @@
 /** The tree of queues with their shares, and one queue with its line. */
 
-import { MARKS, PARTS, bar } from "../bars.js";
+import { MARKS, PARTS, WORDS, bar } from "../bars.js";
 import { h, link, route } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { byResource } from "../quantity.js";
@@ -22,7 +22,7 @@ export class Queues {
     this.notice = new Notice();
     this.list = new VirtualList({
       label: "Queues", kind: "queues", role: "treegrid", key: nameOf,
-      heads: ["Queue", "Running", "Admitted", "Waiting", "Shares: allocated of what the queue may have"],
+      heads: ["Queue", "Running", "Admitted", "Waiting", "In use, of the limit or the deserved share"],
       fill: (queue) => this.#cells(queue),
       row: (queue) => ({
         "aria-level": (queue.depth ?? 0) + 1,
@@ -92,7 +92,7 @@ export class Queues {
 }
 
 function legend() {
-  const parts = PARTS.map((name) => h("span", {}, h("i", { class: name }), name));
+  const parts = PARTS.map((name) => h("span", {}, h("i", { class: name }), WORDS[name]));
   const marks = MARKS.map((name) => h("span", {}, h("b", { class: name }), name));
   return h("div", { class: "legend", "aria-hidden": "true" }, parts, marks);
 }

@@ -43,7 +43,8 @@ export class WhatIf {
     const form = h("form", { onsubmit: (event) => this.#ask(event) }, job, this.change.element, nodes,
       h("details", {}, h("summary", {}, "Or paste a Job, YAML or JSON; it takes the place of the fields above"), this.text), this.button);
     this.element = h("div", { class: "page" }, h("h1", {}, "What if"),
-      note("The scheduler's engine decides on a copy of the cluster. Nothing is created."), this.queues, form, this.answer);
+      note("The scheduler's engine decides on a copy of the cluster. Nothing is created."), this.queues,
+      h("div", { class: "asking" }, form, this.answer));
     this.focus = this.inputs.get("pods");
     this.update("queuetrees");
   }
@@ -83,6 +84,9 @@ export class WhatIf {
       this.answer.replaceChildren(h("p", { class: "note bad" }, error.message));
     }
     this.button.disabled = false;
+    // On a phone the answer is below the form: show it without a search for it.
+    this.answer.scrollIntoView({ block: "nearest" });
+    if (this.answer.getBoundingClientRect().top > innerHeight / 2) this.answer.scrollIntoView({ block: "start" });
   }
 
   /** Put the fields into the address, so that the question can be shared. */
