@@ -24,6 +24,8 @@ _SECOND_FAMILY_S: Final = 0.25
 """How long IPv6 is tried alone where a name has both (RFC 8305)."""
 READ_AHEAD: Final = 1 << 18
 """Bytes of a stream that are kept for a slow reader before the server has to wait."""
+HEAD_MAX: Final = 1 << 18
+"""Bytes of an answer that may come without a body: its head, a trailer, a chunk's extension."""
 _FINAL: Final = 200
 """Answers with a lower status announce another one."""
 
@@ -171,6 +173,11 @@ class Answer:
         self._pool = pool
         self._connection: _Connection | None = connection
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer has come to its end, read or not."""
+        return self._connection is None or self._connection.is_whole
+
     async def read(self) -> bytes:
         """Return the next bytes, b"" at the end. Raises OSError when the connection breaks."""
         return b"" if self._connection is None else await self._connection.piece()
@@ -208,8 +215,10 @@ class _Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._held = 0
         """Bytes in `_pieces`."""
+        self._without_body = 0
+        """Bytes that came since the last piece of a body, or the last end of a head."""
         self._is_paused = False
-        self._is_whole = False
+        self.is_whole = False
         self._is_awaited_whole = False
         self._ends_with_connection = False
         self._failure = ""
@@ -227,7 +236,7 @@ class _Connection(asyncio.Protocol):
 
     async def piece(self) -> bytes:
         """Return what has come of the body since the last call, b"" at its end."""
-        while not self._pieces and not self._is_whole:
+        while not self._pieces and not self.is_whole:
             await self._news()
         pieces, self._pieces, self._held = self._pieces, [], 0
         self._resume()
@@ -237,7 +246,7 @@ class _Connection(asyncio.Protocol):
         """Return the rest of the body."""
         self._is_awaited_whole = True
         self._resume()
-        while not self._is_whole:
+        while not self.is_whole:
             await self._news()
         return await self.piece()
 
@@ -272,23 +281,27 @@ class _Connection(asyncio.Protocol):
             self.abort()
             return
         self.has_answered = True
+        self._without_body += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self._fail(f"the answer is not HTTP/1.1: {exc}")
+            self.abort()
+        if self._without_body > HEAD_MAX and not self.is_whole:
+            self._fail(f"the head of the answer is larger than {HEAD_MAX} bytes")
             self.abort()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = self.is_reusable = False
         if exc is None and self.status and self._ends_with_connection:
-            self._is_whole = True
+            self.is_whole = True
             self._wake()
         else:
             self._fail(str(exc) if exc else "the server closed the connection before its answer")
 
     def _fail(self, why: str) -> None:
-        if not self._is_whole:
+        if not self.is_whole:
             self._failure = why
             self._wake()
 
@@ -299,15 +312,16 @@ class _Connection(asyncio.Protocol):
         self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
-        if self._is_whole:
+        """Keep a header of the head; a trailer is of no use here."""
+        if self.status or self.is_whole:
             return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Let the reader go on with the body, unless another answer is to follow."""
+        self._without_body = 0
         status = self._parser.get_status_code()
-        if status >= _FINAL and not self._is_whole:
+        if status >= _FINAL and not self.is_whole:
             frames = self.headers.keys() & {"content-length", "transfer-encoding"}
             self._ends_with_connection = not frames
             self.status = status
@@ -315,7 +329,8 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body, and let the server wait for a reader that is far behind."""
-        if self._is_whole:
+        self._without_body = 0
+        if self.is_whole:
             return
         self._pieces.append(body)
         self._held += len(body)
@@ -330,7 +345,9 @@ class _Connection(asyncio.Protocol):
         """Note the end of the answer."""
         if not self.status:
             self.headers = {}
-        elif not self._is_whole:
-            self._is_whole = True
+        elif not self.is_whole:
+            self.is_whole = True
             self.is_reusable = self._parser.should_keep_alive()
+            # The next answer has to be read, even if nobody reads the rest of this one.
+            self._resume()
             self._wake()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shared.kube.connections import Address, ConnectionEndedError, Connections
+from shared.kube.connections import READ_AHEAD, Address, ConnectionEndedError, Connections
 from tests.support.wait import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -258,3 +258,46 @@ async def test_a_pool_that_is_closed_fails_what_is_open_and_what_follows(
         for request in (waiting, whole(pool, address)):
             with pytest.raises(ConnectionEndedError):
                 await request
+
+
+def sized(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_a_connection_whose_answer_came_whole_and_was_not_read_serves_the_next_request(
+    pool: Connections,
+) -> None:
+    server = Server(answering(sized(bytes(READ_AHEAD + 1)), OK))
+    async with server.serving() as address:
+        unread = await pool.begin(address, ASK, is_repeatable=True)
+        await until(lambda: unread.is_whole, describe="the answer came whole")
+        unread.close()
+        assert await asyncio.wait_for(whole(pool, address), 5) == b"ok"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * (2 * READ_AHEAD),
+        b"HTTP/1.1 200 OK\r\n" + b"X: x\r\n" * READ_AHEAD,
+        b"HTTP/1.1 200 " + b"O" * (2 * READ_AHEAD),
+        b"HTTP/1.1 103 Early\r\n" + b"X: x\r\n" * READ_AHEAD,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+        + b"X: x\r\n" * READ_AHEAD,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;" + b"x" * (2 * READ_AHEAD),
+    ],
+    ids=["one-header", "many-headers", "reason", "announcement", "trailer", "chunk-extension"],
+)
+async def test_a_head_without_end_is_refused(pool: Connections, head: bytes) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for at in range(0, len(head), 1 << 14):
+            writer.write(head[at : at + (1 << 14)])
+            await writer.drain()
+
+    server = Server(pour)
+    async with server.serving() as address:
+        with pytest.raises(ConnectionEndedError, match="larger than"):
+            await asyncio.wait_for(whole(pool, address), 5)
+        await asyncio.wait_for(server.ended.wait(), 5)
