@@ -23,6 +23,7 @@ from pumice.web.gate import Gate, is_proxied
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.errors import PumiceError
+from shared.serving.bodies import BodyTooLargeError, read_body
 
 MOST_BYTES: Final = 1 << 20
 
@@ -191,19 +192,21 @@ class PageServer:
         return _answer(*found) if found else _missing()
 
     async def _pasted(self, request: web.BaseRequest) -> web.Response:
-        body = await _body(request)
-        if body is None:
-            return _too_large()
         try:
+            body = await read_body(request, most=MOST_BYTES)
             return _answer(job_in(body.decode()), _JSON)
+        except BodyTooLargeError:
+            return _too_large()
         except PastedError as error:
             return _status(HTTPStatus.BAD_REQUEST, str(error))
         except UnicodeDecodeError:
             return _status(HTTPStatus.BAD_REQUEST, "the text is not UTF-8")
 
     async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await _body(request) if request.method == "POST" else None
-        if request.method == "POST" and body is None:
+        try:
+            is_post = request.method == "POST"
+            body = await read_body(request, most=MOST_BYTES) if is_post else None
+        except BodyTooLargeError:
             return _too_large()
         asked = Request(
             method=request.method,
@@ -231,16 +234,6 @@ class PageServer:
         finally:
             stream.close()
         return response
-
-
-async def _body(request: web.BaseRequest) -> bytes | None:
-    """Return the body, None when it is too large."""
-    body = bytearray()
-    while chunk := await request.content.readany():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            return None
-    return bytes(body)
 
 
 def _refused(error: Refusal) -> web.Response:

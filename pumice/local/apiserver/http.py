@@ -25,6 +25,7 @@ from pumice.local.apiserver.front_proxy import FrontProxy
 from pumice.local.apiserver.journal import Journal
 from pumice.local.apiserver.watching import Watch
 from shared.runtime.tasks import TaskGroup
+from shared.serving.bodies import BodyTooLargeError, read_body
 
 LARGEST_BODY: Final = 3 << 20
 """Bytes of a request, as kube-apiserver limits it."""
@@ -90,12 +91,15 @@ class HttpFrontend:
             self._wake.set()
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        if not (request.path in _ANONYMOUS_PATHS or self._is_authenticated(request)):
-            return _plain(Failure(401, "Unauthorized", "Unauthorized").response())
-        body = await request.content.read()
-        if len(body) > LARGEST_BODY:
+        is_authenticated = self._is_authenticated(request)
+        if not (request.path in _ANONYMOUS_PATHS or is_authenticated):
+            return _last(Failure(401, "Unauthorized", "Unauthorized").response())
+        try:
+            # Nobody but a known client makes the server hold a body.
+            body = await read_body(request, most=LARGEST_BODY) if is_authenticated else b""
+        except BodyTooLargeError:
             message = f"the body is larger than {LARGEST_BODY} bytes"
-            return _plain(Failure(413, "RequestEntityTooLarge", message).response())
+            return _last(Failure(413, "RequestEntityTooLarge", message).response())
         outcome = await self._execute(
             Request(
                 method=request.method,
@@ -200,6 +204,13 @@ class _Headers(Mapping[str, str]):
 
 def _plain(response: Response) -> web.Response:
     return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
+
+
+def _last(response: Response) -> web.Response:
+    """Return an answer to a request whose body is not read, and close its connection."""
+    answer = _plain(response)
+    answer.force_close()
+    return answer
 
 
 def tls_of(*, cert: str, key: str, client_ca: str) -> ssl.SSLContext:
