@@ -14,6 +14,7 @@ from aiohttp import ClientConnectionError, web
 
 from services.visibility.adapters.authentication import Authentication
 from services.visibility.adapters.authorization import Authorization
+from services.visibility.adapters.shares import Displaced, FairShares
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.adapters.watching import Watching, versioned
 from services.visibility.api import discovery, requests, rights, tables
@@ -23,7 +24,6 @@ from services.visibility.api.statuses import (
     BAD_REQUEST,
     INTERNAL,
     TOO_LARGE,
-    TOO_MANY,
     TOO_SLOW,
     UNSUPPORTED,
     Failure,
@@ -44,11 +44,13 @@ from shared.serving.server import BODY_MAX, HttpsServer
 
 _ANSWER_S: Final = 50.0
 """The API server itself gives up after a minute."""
+_ANY_PATH: Final = r"/{path:[\s\S]*}"
+"""A dot would leave paths with a line end to aiohttp, whose refusals are no Status."""
 _JSON: Final = "application/json"
 _BODIES: Final = (_JSON, "application/octet-stream", "")
 _OK, _CREATED = 200, 201
-_MAX: Final = 200
-"""Streams of changes that may be open."""
+_MAX: Final = 100
+"""Streams of changes that may be open: with as many watches, ordinary requests have connections."""
 _LONGEST_S: Final = 600.0
 """Rights are looked at anew when the reader comes again."""
 _WRITE_S: Final = 30.0
@@ -66,22 +68,21 @@ class Changes:
 
     def __init__(self, live: LiveAnswers) -> None:
         self._live = live
-        self._open = 0
+        self._places = FairShares(_MAX, "streams of changes")
 
-    async def stream(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def stream(self, request: web.Request, user: User, target: Target) -> web.StreamResponse:
         """Send what changes until the reader goes or the time is over. Raises Failure."""
-        if self._open >= _MAX:
-            raise Failure(TOO_MANY, f"{_MAX} streams are open", retry_after_s=5)
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
-        self._open += 1
         try:
-            with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
-                await response.prepare(request)
-                async with contextlib.aclosing(self._live.changes(target.namespace)) as changes:
-                    await self._send(response, changes)
-        finally:
-            self._open -= 1
+            async with self._places.place(user):
+                with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
+                    await response.prepare(request)
+                    async with contextlib.aclosing(self._live.changes(target.namespace)) as changes:
+                        await self._send(response, changes)
+        except Displaced:
+            if not response.prepared:
+                raise
         return response
 
     async def _send(
@@ -127,7 +128,7 @@ class VisibilityServer:
         self._contain = contain
         self._clock = clock
         self._metrics = metrics
-        https.router.add_route("*", "/{path:.*}", self._handle)
+        https.router.add_route("*", _ANY_PATH, self._handle)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         begun_s = self._clock.monotonic()
@@ -183,11 +184,12 @@ class VisibilityServer:
         if target.verb not in target.resource.verbs:
             raise wrong_method()
         if target.resource.plural == CHANGES:
-            return await self._changes.stream(request, target)
+            return await self._changes.stream(request, user, target)
         form = form_of(request.headers.get("Accept", ""))
         try:
             if target.verb == "watch":
-                return await self._watching.stream(request, target, is_table=form is Form.TABLE)
+                is_table = form is Form.TABLE
+                return await self._watching.stream(request, user, target, is_table=is_table)
             async with asyncio.timeout(_ANSWER_S):
                 return await self._answer(request, user, target, form)
         except TimeoutError as error:

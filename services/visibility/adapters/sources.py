@@ -1,11 +1,13 @@
 """The sources of the objects of each resource: the answers, with what must be hidden left out."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from services.visibility.adapters.authorization import Authorization
-from services.visibility.api import hiding, openapi
+from services.visibility.adapters.shares import QuestionTurns
+from services.visibility.api import hiding, questions
 from services.visibility.api.requests import Target
 from services.visibility.api.rights import IMAGINE_CLUSTER
 from services.visibility.api.statuses import (
@@ -18,12 +20,10 @@ from services.visibility.api.statuses import (
 )
 from services.visibility.api.users import User
 from services.visibility.interface import Answers, LiveAnswers
-from shared.api.base import View, describe_decode_error, without_nulls
+from shared.api.base import View
 from shared.api.meta import ObjectMeta
-from shared.api.nesting import is_too_deep
 from shared.api.time import format_seconds
 from shared.api.visibility import (
-    API_VERSION,
     Explanation,
     NodeUse,
     PendingJob,
@@ -47,6 +47,10 @@ Listed = (
 """Lists of objects that have a name."""
 
 
+QUESTIONS_MAX: Final = 8
+"""Explanations and what-ifs that are answered or wait for it; users share them."""
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """A what-if with its answer, and what its author should know about it."""
 
@@ -66,6 +70,7 @@ class Sources:
         self._live = live
         self._authorization = authorization
         self._clock = clock
+        self._turns = QuestionTurns(QUESTIONS_MAX)
 
     async def listing(self, target: Target) -> Objects:
         """Return the objects of a collection. Raises Failure (405), Retryable."""
@@ -88,8 +93,8 @@ class Sources:
                 return _named(await self._collection(target), target.name, plural=plural)
 
     async def what_if(self, user: User, target: Target, body: bytes) -> Asked:
-        """Return the answer to a what-if. Raises Failure (400, 403, 422), Retryable, Rejected."""
-        raw, question = _read(body)
+        """Return the answer to a what-if. Raises Failure, Retryable, Rejected."""
+        raw, question = questions.read(body)
         namespace, spec = target.namespace, question.spec
         if not namespace:
             raise wrong_method()
@@ -100,8 +105,9 @@ class Sources:
             raise invalid("WhatIf", "spec", "imagine at least a job, a queue or nodes")
         if spec.changes_cluster:
             await self._authorization.check(user, IMAGINE_CLUSTER)
-        warnings = _unknown(raw, target)
-        status = await self._answers.what_if(namespace, spec)
+        warnings = questions.unknown_fields(raw, target)
+        async with self._turns.turn(user):
+            status = await self._answers.what_if(namespace, spec)
         seen = await self._seen(user, namespace, status)
         metadata = msgspec.structs.replace(
             question.metadata,
@@ -128,7 +134,8 @@ class Sources:
                 raise wrong_method()
 
     async def _explanation(self, user: User, target: Target) -> Explanation:
-        found = await self._answers.explanation(target.namespace, target.name)
+        async with self._turns.turn(user):
+            found = await self._answers.explanation(target.namespace, target.name)
         if found is None:
             raise not_found("explanations", target.name)
         return hiding.hide(found, await self._seen(user, target.namespace, found))
@@ -161,32 +168,3 @@ def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> Non
             BAD_REQUEST,
             f"{field}: {metadata.namespace!r} is not the namespace of the request, {namespace!r}",
         )
-
-
-def _read(body: bytes) -> tuple[Json, WhatIf]:
-    """Return a what-if as it was sent, and as its type. Raises Failure (400)."""
-    if is_too_deep(body):
-        raise Failure(BAD_REQUEST, "the object is nested too deeply")
-    try:
-        raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
-        question = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
-    except msgspec.DecodeError as error:
-        raise Failure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
-    head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))
-    if head != (API_VERSION, "WhatIf"):
-        raise Failure(
-            BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} WhatIf"
-        )
-    return raw, question
-
-
-def _unknown(raw: Json, target: Target) -> tuple[str, ...]:
-    """Return warnings about fields that are not known. Raises Failure (400) if that is asked."""
-    wanted = target.query.get("fieldValidation", "Warn")
-    if wanted == "Ignore":
-        return ()
-    known = openapi.schema(target.resource)
-    found = [f'unknown field "{path}"' for path in openapi.unknown_fields(raw, known)]
-    if found and wanted == "Strict":
-        raise Failure(BAD_REQUEST, f"strict decoding error: {', '.join(found)}")
-    return tuple(found)

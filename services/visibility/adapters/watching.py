@@ -2,7 +2,7 @@
 
 Watches of one collection share these questions. A watch goes on from a list that was given a
 moment ago; an older version is refused with 410, and the client lists again. Watches are bounded
-in number and time.
+in number and time, and users share them.
 """
 
 import asyncio
@@ -16,10 +16,12 @@ from typing import Final
 import msgspec
 from aiohttp import ClientConnectionError, web
 
+from services.visibility.adapters.shares import Displaced, FairShares
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.api import tables
 from services.visibility.api.requests import Target
-from services.visibility.api.statuses import EXPIRED, TOO_MANY, Failure, Json
+from services.visibility.api.statuses import EXPIRED, Failure, Json
+from services.visibility.api.users import User
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View
 from shared.model.numbers import parse_bool
@@ -60,7 +62,7 @@ class Watching:
         self._metrics = metrics
         self._kept: OrderedDict[tuple[str, ...], Snapshot] = OrderedDict()
         self._feeds: dict[tuple[str, ...], _Feed] = {}
-        self._open = 0
+        self._places = FairShares(_MAX, "watches")
 
     def remember(self, target: Target, objects: Objects) -> str:
         """Return the version of a list; a watch may start from it for a while."""
@@ -74,21 +76,23 @@ class Watching:
         return version
 
     async def stream(
-        self, request: web.Request, target: Target, *, is_table: bool
+        self, request: web.Request, user: User, target: Target, *, is_table: bool
     ) -> web.StreamResponse:
         """Send changes until the client goes or the time is over. Raises Failure, Retryable."""
-        if self._open >= _MAX:
-            raise Failure(TOO_MANY, f"{_MAX} watches are open", retry_after_s=5)
-        async with self._feed(target) as feed:
-            await self._fresh(feed, target)
-            begun = self._begin(target)
-            response = web.StreamResponse(headers={"Content-Type": "application/json"})
-            response.enable_chunked_encoding()
-            lines = _Lines(target, is_table=is_table)
-            with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
-                await response.prepare(request)
-                async with asyncio.timeout(_time_limit_s(target)):
-                    await self._send(response, feed, target, lines, begun)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        try:
+            async with self._places.place(user), self._feed(target) as feed:
+                await self._fresh(feed, target)
+                begun = self._begin(target)
+                lines = _Lines(target, is_table=is_table)
+                with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
+                    await response.prepare(request)
+                    async with asyncio.timeout(_time_limit_s(target)):
+                        await self._send(response, feed, target, lines, begun)
+        except Displaced:
+            if not response.prepared:
+                raise
         return response
 
     def _begin(self, target: Target) -> Snapshot | None:
@@ -106,14 +110,12 @@ class Watching:
         place = _collection(target)
         feed = self._feeds.setdefault(place, _Feed())
         feed.readers += 1
-        self._open += 1
-        self._metrics.watches.set(self._open)
+        self._metrics.watches.inc()
         try:
             yield feed
         finally:
-            self._open -= 1
             feed.readers -= 1
-            self._metrics.watches.set(self._open)
+            self._metrics.watches.dec()
             if not feed.readers:
                 del self._feeds[place]
 

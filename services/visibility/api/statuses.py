@@ -40,11 +40,11 @@ class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error 
         details: Mapping[str, Any] | None = None,
         retry_after_s: int = 0,
     ) -> None:
-        super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = _writable(message)
         self.retry_after_s = retry_after_s
-        self._details = dict(details or {})
+        self._details = _writable(dict(details or {}))
+        super().__init__(self.message)
 
     def status(self) -> Json:
         """Return the `Status` object of the refusal."""
@@ -60,6 +60,19 @@ class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error 
             **({"details": details} if details else {}),
             "code": self.code,
         }
+
+
+def _writable(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return JSON data with marks in place of halves of characters, which UTF-8 cannot hold."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {key: _writable(each) for key, each in value.items()}
+        case list():
+            return [_writable(each) for each in value]
+        case _:
+            return value
 
 
 def no_such_path() -> Failure:

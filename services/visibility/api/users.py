@@ -79,12 +79,17 @@ def read_user(
     name = _first(headers.name_headers, values)
     if not name:
         raise unauthorized()
-    return User(
+    user = User(
         name=name,
         uid=_first(headers.uid_headers, values),
         groups=_groups([group for header in headers.group_headers for group in values(header)]),
         extra=_extra(headers.extra_prefixes, values, names),
     )
+    try:
+        msgspec.json.encode(user)
+    except UnicodeError as error:  # header bytes that are not UTF-8
+        raise unauthorized() from error
+    return user
 
 
 def _groups(given: Sequence[str]) -> tuple[str, ...]:

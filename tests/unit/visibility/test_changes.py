@@ -12,6 +12,7 @@ from services.visibility.adapters import server as module
 from services.visibility.adapters.server import Changes
 from services.visibility.api import requests
 from services.visibility.api.statuses import Failure
+from services.visibility.api.users import User
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from tests.support.page_world import World, WorldAnswers
 from tests.support.wait import until
@@ -34,7 +35,7 @@ async def streams():
     async def answer(request):
         target = requests.read(request.method, request.path, request.query)
         try:
-            return await changes.stream(request, target)
+            return await changes.stream(request, User(name="ann"), target)
         except Failure as failure:
             return web.Response(status=failure.code)
 
