@@ -21,6 +21,7 @@ from services.visibility.adapters.authentication import (
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.feeds import DecisionFeed, EventFeed, EventHistory, UsageFeed
 from services.visibility.adapters.forecasting import Forecasting
+from services.visibility.adapters.forked import ProcessLimits
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.adapters.registration import Address, Registration
@@ -40,7 +41,7 @@ from shared.bus.pace import Pace
 from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
-from shared.contracts.streams import streams
+from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.installation import HoldersRegistration, InstallationLease
@@ -173,6 +174,10 @@ class _Following:
             decisions=decisions,
             starts=forecasts,
             clock=clock,
+            limits=ProcessLimits(
+                cpu_s=int(self._settings.what_if_cpu),
+                memory_bytes=self._settings.what_if_memory * MIB,
+            ),
         )
         waits = self._streams.waiting
         heard = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)

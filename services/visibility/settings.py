@@ -103,6 +103,13 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
         str, Meta(description="name of the scheduler's NodeShard")
     ] = "volcano"
     seed: Annotated[int, Meta(description="the scheduler's choice among nodes of equal score")] = 0
+    what_if_cpu: Annotated[
+        Seconds,
+        Meta(description="most CPU time of one what-if, in whole seconds; killed beyond it", ge=1),
+    ] = Seconds(15.0)
+    what_if_memory: Annotated[
+        int, Meta(description="most memory of one what-if beside the cluster state, in MiB", ge=32)
+    ] = 512
     connections_most: Annotated[
         int,
         Meta(description="most connections; beyond it the longest waiting one is ended", ge=8),

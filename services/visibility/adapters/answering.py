@@ -1,12 +1,12 @@
 """The answers to all questions: from the mirror, the leader's explanations, and the events.
 
-One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Questions
-that take many sessions, what-ifs and explanations, go one at a time and not for ever.
+One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Explanations,
+which take many sessions, go one at a time and not for ever; each what-if has a process of its own.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
+from services.visibility.adapters.forked import ForkedQuestion, ProcessLimits
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
@@ -38,7 +39,7 @@ from shared.api.visibility import (
 )
 from shared.api.whatifs import WhatIfSpec
 from shared.runtime.clock import Clock
-from shared.runtime.errors import Rejected, Retryable
+from shared.runtime.errors import Rejected
 
 SURVEY_S: Final = 1.0
 """A survey is as old as this at most when the cluster changes."""
@@ -46,9 +47,8 @@ UNCHANGED_SURVEY_S: Final = 30.0
 """As old as this where nothing has changed: a few gates open by the time alone."""
 ANSWER_S: Final = 5.0
 """No further rehearsal for an answer begins after so long."""
-QUESTIONS_MAX: Final = 8
-"""Explanations and what-ifs that wait for their turn; more are refused, to be asked again."""
-_RETRY_AFTER_S: Final = 2.0
+PROCESSES: Final = 2
+"""What-ifs that are decided at once."""
 
 
 class Starts(Protocol):
@@ -90,6 +90,7 @@ class Answering(Answers):
         decisions: Decisions,
         starts: Starts,
         clock: Clock,
+        limits: ProcessLimits,
     ) -> None:
         self._owner = owner
         self._policy = policy
@@ -99,8 +100,9 @@ class Answering(Answers):
         self._starts = starts
         self._clock = clock
         self._cached: _CachedSurvey | None = None
+        self._limits = limits
         self._one = asyncio.Lock()
-        self._questions = 0
+        self._processes = asyncio.Semaphore(PROCESSES)
 
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
@@ -115,11 +117,11 @@ class Answering(Answers):
 
     @override
     async def queue_trees(self) -> Sequence[QueueTree]:
-        return (await self._latest()).trees
+        return (await self._owner.ask(self._make_survey)).trees
 
     @override
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
-        async with self._turn():
+        async with self._one:
             found = await self._owner.ask(lambda mirror: self._explain(mirror, namespace, name))
         if found is None or not found.pod_group:
             return found
@@ -130,13 +132,12 @@ class Answering(Answers):
     @override
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         begun = self._clock.monotonic()
-        async with self._turn():
-            try:
-                answer = await self._owner.ask(
-                    lambda mirror: self._imagine(mirror, namespace, spec)
-                )
-            except BadQuestion as error:
-                raise Rejected(str(error), field=error.field) from error
+        forked = ForkedQuestion(WhatIfStatus, limits=self._limits, clock=self._clock)
+        async with self._processes, forked as question:
+            await self._owner.ask(
+                lambda mirror: question.start(lambda: self._imagine(mirror, namespace, spec))
+            )
+            answer = await question.result()
         took_ms = 1e3 * (self._clock.monotonic() - begun)
         return replace(answer, decided_in_ms=round(took_ms, 1))
 
@@ -195,17 +196,22 @@ class Answering(Answers):
         return found
 
     def _imagine(self, mirror: ClusterMirror, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+        """Decide in a process of its own. Raises Rejected."""
         policy, now = self._policy(), self._clock.now()
+        ends = time.process_time() + ANSWER_S  # of this process alone: no other makes it late
         mirror.review(policy.config, now=now)
-        return what_if(
-            mirror,
-            policy,
-            spec,
-            namespace=namespace,
-            now=now,
-            out_of_time=self._time_limit(),
-            forecast_for=lambda keys: self._starts.forecast_for(mirror.state, keys, now),
-        )
+        try:
+            return what_if(
+                mirror,
+                policy,
+                spec,
+                namespace=namespace,
+                now=now,
+                out_of_time=lambda: time.process_time() >= ends,
+                forecast_for=lambda keys: self._starts.forecast_for(mirror.state, keys, now),
+            )
+        except BadQuestion as error:
+            raise Rejected(str(error), field=error.field) from error
 
     def _make_survey(self, mirror: ClusterMirror) -> Survey:
         policy, now = self._policy(), self._clock.now()
@@ -222,20 +228,3 @@ class Answering(Answers):
     def _time_limit(self) -> Callable[[], bool]:
         ends = self._clock.monotonic() + ANSWER_S
         return lambda: self._clock.monotonic() >= ends
-
-    # --- turns -------------------------------------------------------------------------------
-
-    async def _latest(self) -> Survey:
-        return await self._owner.ask(self._make_survey)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Wait for the turn of a question that takes long. Raises Retryable when many wait."""
-        if self._questions >= QUESTIONS_MAX:
-            raise Retryable("too many questions wait for an answer", retry_after_s=_RETRY_AFTER_S)
-        self._questions += 1
-        try:
-            async with self._one:
-                yield
-        finally:
-            self._questions -= 1

@@ -179,6 +179,7 @@ class _WhatIf:
             self._put_queue(changed, field="spec.changeQueue")
         for at, added in enumerate(spec.add_nodes):
             for node in added_nodes(added, at, self._mirror):
+                self._check_time("its nodes")
                 self._rehearsal.put(NODE, node)
         for name in spec.drain_nodes:
             self._drain(name)
@@ -242,10 +243,16 @@ class _WhatIf:
                 continue
             self._has_pods.add(key)
             for pod in self._pods_of(job):
+                self._check_time("its pods")
                 if self._mirror.state.pod(pod.metadata.key) is None:
                     self._rehearsal.put(POD, pod)
                     made = True
         return made
+
+    def _check_time(self, what: str) -> None:
+        """Raise `BadQuestion` where the time is over before the cluster is as it is imagined."""
+        if self._out_of_time():
+            raise BadQuestion(f"the question is too large: {what} take too long", field="spec")
 
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:

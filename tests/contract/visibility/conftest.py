@@ -25,7 +25,7 @@ async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]
         yield opened
 
 
-Instance = Callable[[], contextlib.AbstractAsyncContextManager[Answers]]
+Instance = Callable[..., contextlib.AbstractAsyncContextManager[Answers]]
 
 
 @pytest_asyncio.fixture
@@ -37,14 +37,16 @@ async def answers(instance: Instance) -> AsyncIterator[Answers]:
 
 @pytest.fixture
 def instance(nats_server: NatsServer, stage: Stage) -> Instance:
-    """Give instances of visibility, each of which knows nothing when it begins."""
+    """Give instances of visibility, each of which knows nothing when it begins, by settings."""
     assert stage.marking
-    return lambda: _instance(nats_server)
+    return lambda **settings: _instance(nats_server, VisibilitySettings(**settings))
 
 
 @contextlib.asynccontextmanager
-async def _instance(nats_server: NatsServer) -> AsyncIterator[Answers]:
-    settings, context = VisibilitySettings(), context_of_a_test()
+async def _instance(
+    nats_server: NatsServer, settings: VisibilitySettings
+) -> AsyncIterator[Answers]:
+    context = context_of_a_test()
     async with admin_bus(nats_server, user="visibility") as bus, TaskGroup() as tasks:
         on_bus = BusParts(context, bus, streams=STREAMS, settings=settings)
         found, _, parts = following_parts(settings, context, bus, on_bus)

@@ -1,5 +1,6 @@
 """Answers of a mirror on a real nats-server, with the rights of visibility."""
 
+import json
 import time
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
-from services.visibility.adapters.answering import QUESTIONS_MAX, Answering
+from services.visibility.adapters.answering import Answering
 from services.visibility.interface import Answers
 from shared.api import keys
 from shared.api import time as times
@@ -19,6 +20,7 @@ from shared.contracts import messages as m
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.tasks import TaskGroup
+from shared.runtime.values import Seconds
 from tests.contract.visibility.conftest import Instance
 from tests.support import world
 from tests.support.mirrors import job_of_tasks
@@ -136,27 +138,51 @@ async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Ans
     assert await answers.queue_trees() is await answers.queue_trees()
 
 
-async def test_of_too_many_questions_some_are_to_be_asked_again(stage: Stage, answers: Answers):
+async def test_a_what_if_that_takes_too_much_is_killed_and_others_are_answered_meanwhile(
+    stage: Stage, instance: Instance
+):
+    """The pods of the job have a hundred containers each: making them takes more than a second."""
+    async with instance(what_if_cpu=Seconds(1.0)) as answers:
+        await stage.cluster(nodes=1, cpu="4")
+        await until_pending(answers)
+        small = question(job=job_of_tasks("train", worker=(1, "3")))
+        large = json.loads(msgspec.json.encode(job_of_tasks("large", worker=(10_000, "1m"))))
+        large["spec"]["minAvailable"] = 1
+        template = large["spec"]["tasks"][0]["template"]["spec"]
+        [container] = template["containers"]
+        template["containers"] = [{**container, "name": f"c{n}"} for n in range(100)]
+
+        async with TaskGroup() as tasks:
+            asked = tasks.create_task(refused(answers, question(job=large)), name="large")
+            meanwhile = 0
+            while not asked.done():
+                assert [tree.metadata.name for tree in await answers.queue_trees()]
+                assert (await answers.what_if("ns", small)).starts_now
+                meanwhile += 1
+
+        assert "more than 1 s of a processor" in str(asked.result())
+        assert meanwhile > 0
+        assert (await answers.what_if("ns", small)).starts_now
+
+
+async def refused(answers: Answers, spec: WhatIfSpec) -> Rejected:
+    """Return the refusal of a question."""
+    with pytest.raises(Rejected) as refusal:
+        await answers.what_if("ns", spec)
+    return refusal.value
+
+
+async def test_a_what_if_changes_nothing_for_those_who_ask_later(stage: Stage, answers: Answers):
     await stage.cluster(nodes=1, cpu="4")
-    await until_pending(answers)
-    told: list[bool] = []
+    await stage.gang("big", 1, cpu="9")
+    await until_pending(answers, "big")
+    before = await answers.queue_trees()
 
-    async def ask() -> None:
-        try:
-            answer = await answers.what_if(
-                "ns", question(job=job_of_tasks("train", worker=(1, "3")))
-            )
-        except Retryable:
-            told.append(False)
-        else:
-            told.append(answer.starts_now)
+    answer = await answers.what_if("ns", question(job=job_of_tasks("train", worker=(1, "3"))))
 
-    async with TaskGroup() as tasks:
-        for number in range(3 * QUESTIONS_MAX):
-            tasks.create_task(ask(), name=f"question-{number}")
-
-    assert told.count(True) == QUESTIONS_MAX
-    assert told.count(False) == 2 * QUESTIONS_MAX
+    assert answer.starts_now
+    assert await answers.queue_trees() == before
+    assert await pending(answers) == ["big"]
 
 
 async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Answers):

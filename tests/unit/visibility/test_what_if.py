@@ -374,3 +374,22 @@ def test_cards_that_are_chosen_in_thought_are_not_kept() -> None:
 
 def test_the_replica_is_made_of_the_kinds_that_the_scheduler_reads() -> None:
     assert {"nodes", "pods", "podgroups", "queues", "namespaces"} <= ClusterMirror().kinds
+
+
+def test_the_time_is_looked_at_while_pods_are_made():
+    world = World().queue("default").node("n", cpu="100000", pods="100000")
+    looks = 0
+
+    def out_of_time() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 100
+
+    job = job_of_tasks("large", worker=(5_000, "1"))
+    spec = msgspec.json.decode(msgspec.json.encode({"job": job}), type=WhatIfSpec)
+    policy = Policy(config=configure(CONF))
+    with pytest.raises(BadQuestion, match="its pods take too long") as refused:
+        what_if(world.mirror, policy, spec, namespace="ns", now=NOW, out_of_time=out_of_time)
+    assert refused.value.field == "spec"
+    assert looks == 101
+    assert world.mirror.state.jobs.get("ns/large") is None
