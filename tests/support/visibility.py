@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import structlog
@@ -244,9 +245,12 @@ async def front_proxy(directory: Path, answers: FixedAnswers) -> AsyncIterator[F
         register=False,
         requestheader_client_ca_file=str(authority.ca_file),
     )
-    config = {"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}]}
-    config |= {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
-    config |= {"current-context": "c", "users": [{"name": "u", "user": {"token": "t"}}]}
+    config: dict[str, Any] = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
     (directory / "kubeconfig").write_text(json.dumps(config))
     kube = await connect_kube(str(directory / "kubeconfig"), user_agent="pumice-visibility")
     shown = authority.issue("front-proxy")
