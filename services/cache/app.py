@@ -15,6 +15,7 @@ from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.state_gate import StateGate
+from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.adapters.watcher import Watcher
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
@@ -208,6 +209,11 @@ class _Wiring:
             published=published,
             revalidate=revalidate,
             claims=claims,
+            audit=StreamAudit(
+                lambda: self._on_bus.state(self._kinds, seal=self._seal),
+                self._on_bus.audit(self._kinds),
+                clock=context.clock,
+            ),
             instance=context.instance,
             clock=context.clock,
             faults=context.faults,

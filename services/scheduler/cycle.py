@@ -16,6 +16,7 @@ from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, State
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import Report
 from services.scheduler.engine.session.exclusions import Exclusion
+from services.scheduler.engine.state.held import held_uids
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Decision, FoldFailure, Worker
 from shared.bus.leader import Leadership, Term
@@ -283,6 +284,9 @@ class Scheduler:
         self._report_failures(gathered, failures)
         self._publisher.folded(gathered.facts)
         self._report.folded(len(gathered.facts), len(failures), self._worker.assumed)
+        await self._state.audit(
+            lambda: self._in_thread(lambda: held_uids(self._worker.cluster_state))
+        )
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
         """Set aside what could not be folded, and take back what could."""

@@ -130,9 +130,9 @@ class Worker:
         self._cluster_state = self._empty()
         self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """Kind and key of an object whose fold raised an unexpected error → digest and error."""
-        self._without: set[str] = set()
-        """Keys of jobs whose handling broke a session off. That costs a cycle and a resync, so that
-        they are not visited until their PodGroup is gone."""
+        self._without: dict[str, str] = {}
+        """Key of a job whose handling broke a session off → uid of its PodGroup. That costs a cycle
+        and a resync, so that it is not visited until that PodGroup is gone."""
         self._left_out_conditions = desired.LeftOutConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
@@ -209,7 +209,7 @@ class Worker:
 
     def _remove(self, fact: m.Fact) -> None:
         try:
-            self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
+            self._cluster_state.apply(fact.kind, "leave out", fact.key, fact.uid, None)
         except Exception:  # noqa: BLE001 - a resync follows
             self._cluster_state.spoil()
 
@@ -217,21 +217,26 @@ class Worker:
         decoder = self._decoders.get(fact.kind)
         if decoder is None:
             return
+        if fact.kind == PODGROUP.token and self._without.get(fact.key, fact.uid) != fact.uid:
+            del self._without[fact.key]
         if fact.op is m.Op.PUT:
             try:
                 obj = decoder.decode(fact.body)
             except msgspec.DecodeError:
-                self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
+                self._cluster_state.apply(fact.kind, "leave out", fact.key, fact.uid, None)
                 raise
             known = fact.kind != POD.token or self._cluster_state.task(fact.uid) is not None
             self._cluster_state.apply(fact.kind, "put", fact.key, fact.uid, obj)
             if not known and (task := self._cluster_state.task(fact.uid)) is not None:
                 self._metrics.new_pod(task)
             return
-        self._cluster_state.apply(fact.kind, "delete", fact.key, fact.uid, None)
+        is_gone = fact.op is m.Op.DELETE
+        self._cluster_state.apply(
+            fact.kind, "delete" if is_gone else "leave out", fact.key, fact.uid, None
+        )
         if fact.kind == PODGROUP.token:
-            self._without.discard(fact.key)
-        if fact.op is m.Op.OVERSIZED:
+            self._without.pop(fact.key, None)
+        if not is_gone:
             raise BadFact(f"{fact.kind} {fact.key} is too large to be published; it is left out")
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
@@ -242,21 +247,11 @@ class Worker:
             self._cluster_state.outcome(
                 outcome.intent, [(item.uid, item.result) for item in outcome.items]
             )
-            self._note_refusals(outcome)
+            self._cluster_state.refusals.take(outcome)
             for item in outcome.items:
                 task = self._cluster_state.task(item.uid) if item.result is m.Result.BOUND else None
                 if task is not None:
                     self._metrics.bound(task, outcome.time)
-
-    def _note_refusals(self, outcome: m.Outcome) -> None:
-        """Remember binds and evictions that failed, so that they are not tried again at once."""
-        refusals = self._cluster_state.refusals
-        for item in outcome.items:
-            if item.result is m.Result.FAILED:
-                is_bind = bool(outcome.job)
-                refusals.note(item.uid, outcome.intent, item.message, is_bind=is_bind)
-            elif len(refusals):
-                refusals.drop(item.uid)
 
     def recover(self, unfinished: Sequence[m.Command], recent: Sequence[m.Outcome]) -> int:
         """Rebuild the assumptions of the previous leader; return how many pods are assumed.
@@ -280,7 +275,7 @@ class Worker:
         return self._cluster_state.assumed
 
     def _replay_outcome(self, outcome: m.Outcome) -> None:
-        self._note_refusals(outcome)
+        self._cluster_state.refusals.take(outcome)
         for item in outcome.items:
             if item.result is m.Result.BOUND and item.node:
                 self._cluster_state.assume(outcome.intent, [item])
@@ -385,7 +380,8 @@ class Worker:
             )
         except BrokenOff as error:
             self._cluster_state.spoil()
-            self._without.add(error.job)
+            job = self._cluster_state.jobs.get(error.job)
+            self._without[error.job] = job.uid if job is not None else ""
             raise
         self._metrics.settle(self._cluster_state.jobs)
         return plan

@@ -10,6 +10,7 @@ from functools import partial
 from pumice.events import LeaderChanged
 from pumice.events.tls import TlsClient
 from shared.bus.announcer import Announcer
+from shared.bus.audit import Audit, AuditMetrics
 from shared.bus.client import Dial
 from shared.bus.declarer import StreamCheck
 from shared.bus.leader import Fence, Leadership, Term
@@ -71,6 +72,8 @@ class BusParts:
     ) -> None:
         cluster = settings.cluster
         self._timing = timing_of(settings)
+        self._audit_interval_s = settings.audit_interval
+        self._audit_metrics = AuditMetrics(context.metrics)
         self._context = context
         self._bus = bus
         self._streams = streams
@@ -139,6 +142,18 @@ class BusParts:
             log=context.log,
             seal=seal,
             pace=pace,
+            audit=self.audit(kinds) if kinds else None,
+        )
+
+    def audit(self, kinds: Collection[str]) -> Audit:
+        """Return what compares what a service holds of some kinds with STATE."""
+        context = self._context
+        return Audit(
+            kinds,
+            interval_s=self._audit_interval_s,
+            clock=context.clock,
+            metrics=self._audit_metrics,
+            log=context.log,
         )
 
     def lease(self, name: str) -> Lease:

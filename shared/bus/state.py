@@ -7,12 +7,13 @@ object that is updated after a marker moves behind it, also during the replay. W
 10 s the state is stale: no cycle may start.
 """
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
+from shared.bus.audit import Audit, HeldUids
 from shared.bus.pace import Pace
 from shared.bus.port import (
     Batch,
@@ -70,15 +71,20 @@ class StateFollower:
         log: Logger,
         seal: Seal | None = None,
         pace: Pace | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """`seal` opens what the cache has sealed; without it, such facts cannot be read."""
+        """`seal` opens what the cache has sealed; without it, such facts cannot be read.
+
+        An `audit` is for readers that hold what the facts say.
+        """
+        self.audit: Final = audit
         self._pace = pace
         self._seal = seal or Seal("")
         self._bus = bus
         self._stream = stream
         self._marker = subjects.marker
         self._filter = [*(subjects.state_kind(kind) for kind in sorted(kinds)), subjects.marker]
-        self._kinds = frozenset(kinds)
+        self.kinds: Final = frozenset(kinds)
         self._clock = clock
         self._log = log
         self._last_when_subscribed = 0
@@ -87,6 +93,7 @@ class StateFollower:
         self._fresh_at = 0.0
         self._fresh = False
         self._delayed: dict[str, str] = {}
+        self._restart = ""
         self.unreadable = 0
         """Messages that break the contract and were left out, for metrics."""
 
@@ -95,11 +102,30 @@ class StateFollower:
         """Return how many objects wait for a version that this process cannot read."""
         return len(self._delayed)
 
+    def restart(self, reason: str) -> None:
+        """Have STATE read from its beginning once more; a `Reset` says when."""
+        self._restart = reason
+
+    def compare(self, held: Callable[[], HeldUids]) -> None:
+        """Compare what a reader holds that folds at once; what differs has STATE read anew."""
+        if self.audit is not None and self.audit.is_due():
+            found = held()
+            reason = self.audit.compare(found, self.audit.read_so_far(found))
+            self._restart = reason or self._restart
+
     async def items(self) -> AsyncGenerator[StateItem, None]:
         """Yield for ever, from the beginning. After `Reset` the reader forgets everything."""
-        self._fresh_at = self._clock.monotonic()
-        self._latest, self._fresh = None, False
-        self._delayed.clear()
+        while True:
+            self._fresh_at = self._clock.monotonic()
+            self._forget()
+            async with aclosing(self._follow()) as items:
+                async for item in items:
+                    yield item
+            reason, self._restart = self._restart, ""
+            yield Reset(reason)
+
+    async def _follow(self) -> AsyncGenerator[StateItem, None]:
+        """Yield until STATE is to be read from its beginning."""
         async with aclosing(self._bus.follow(self._stream, self._filter, pace=self._pace)) as items:
             async for item in items:
                 for result in self._take(item):
@@ -107,6 +133,14 @@ class StateFollower:
                 if self._fresh and (silent_s := self._clock.monotonic() - self._fresh_at) > STALE_S:
                     self._fresh = False
                     yield Stale(f"no marker of the cache for {silent_s:.0f} s")
+                if self._restart:
+                    return
+
+    def _forget(self) -> None:
+        self._latest, self._fresh = None, False
+        self._delayed.clear()
+        if self.audit is not None:
+            self.audit.forget()
 
     def why_not_synced(self) -> str:
         """Return one line for readiness: what is waited for, or "" when synced."""
@@ -134,8 +168,7 @@ class StateFollower:
                 self._caught_up = True
                 return self._check_synced()
             case Reset():
-                self._latest, self._fresh = None, False
-                self._delayed.clear()
+                self._forget()
                 return [item]
             case _:
                 return []
@@ -173,13 +206,15 @@ class StateFollower:
             self._delayed[message.subject] = str(exc)
             self._log.warning("fact_sealed", subject=message.subject, reason=str(exc))
             return None
-        if fact.kind not in self._kinds:
+        if fact.kind not in self.kinds:
             self.unreadable += 1
             self._log.error(
                 "fact_unreadable", subject=message.subject, reason=f"no such kind: {fact.kind!r}"
             )
             return None
         self._delayed.pop(message.subject, None)
+        if self.audit is not None:
+            self.audit.take(fact)
         return fact
 
     def _mark(self, message: Message) -> list[StateItem]:
@@ -200,7 +235,9 @@ class StateFollower:
         if sequence <= self._last_when_subscribed or self._missing(marker):
             return []
         self._fresh, self._fresh_at = True, self._clock.monotonic()
+        if self.audit is not None and not self.unreadable:
+            self._restart = self.audit.observe(marker) or self._restart
         return [Synced(marker)]
 
     def _missing(self, marker: Marker) -> list[str]:
-        return sorted(self._kinds.difference(marker.complete))
+        return sorted(self.kinds.difference(marker.complete))

@@ -3,8 +3,7 @@
 Facts are in the past tense of the world (`Fact`: an object is so), commands in the imperative
 (`BindGang`, `Evict`), desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell
 how a command ended. A message holds its version `v`; facts tolerate unknown fields, commands and
-desires refuse them in all their parts, because a field that is silently ignored there would be an
-order that is silently ignored.
+desires refuse them in all their parts: a field that is ignored there is an order that is ignored.
 """
 
 import enum
@@ -40,7 +39,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     uid: Uid
     rv: str
-    """metadata.resourceVersion; compared as a number, and for one uid only."""
+    """metadata.resourceVersion; compared as a number."""
     op: Op = Op.PUT
     body: msgspec.Raw = msgspec.Raw(b"null")
     """The projected object (the fields of its view type) when `op` is put, otherwise `null`.
@@ -87,6 +86,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     holds: dict[str, Hold] | msgspec.UnsetType = msgspec.UNSET
     """Leases in the cluster by what they stand for; unset: nothing hangs on any."""
+    digests: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """Digest (`digests`) of what STATE holds of each kind of which no facts are on their way."""
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):

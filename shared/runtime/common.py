@@ -107,6 +107,14 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
             gt=0,
         ),
     ] = Seconds(3.0)
+    audit_interval: Annotated[
+        Seconds,
+        Meta(
+            description="how often a service compares what it holds with the stream STATE, to read "
+            "it anew where they differ; 0: never",
+            ge=0,
+        ),
+    ] = Seconds(300.0)
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
     ] = "info"

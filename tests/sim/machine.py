@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 SERVICES = ("declarer", "cache", "scheduler", "binder", "controller")
 GRACE_S = 10.0
+AUDIT_S = 3.0
+"""How often services compare what they hold with STATE; the judge takes a difference as a fault."""
 STATE_KEY = Secret("of the simulation")
 """Jobs travel sealed, as they do wherever Pumice is installed."""
 
@@ -220,7 +222,8 @@ class Machine:
     ) -> None:
         async def start() -> Sequence[Part]:
             replicas = MEMBERS if isinstance(self._nats, ThreeServers) else 1
-            flags = {**_given(self.service, self._sim.conf, replicas), **self._flags}
+            given = _given(self.service, self._sim.conf, replicas)
+            flags = {"audit_interval": AUDIT_S, **given, **self._flags}
             return _compose(self.service, context, kube=kube, bus=bus, flags=flags)
 
         try:

@@ -249,6 +249,8 @@ class Simulation:
             self.judge.broken(identity, text)
         for subject, text in lasting_messages.lasting(self.nats, self.cluster):
             self.judge.broken(subject, text)
+        for entry in [entry for entry in self.story.entries if entry.what == "state_differs"]:
+            self.judge.broken(entry.who, f"{entry.who}: {entry.about['reason']}")
 
     def _partial_gangs(self) -> dict[str, int]:
         minimum = {}

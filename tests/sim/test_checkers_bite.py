@@ -8,6 +8,7 @@ import pytest
 from services.binder.adapters.commands import Commands
 from services.binder.adapters.outcomes import Finished
 from services.binder.intents import evict
+from services.controller.adapters.store import Store
 from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.bus.publisher import NatsPublisher
 from shared.kube.client import Kube
@@ -126,6 +127,24 @@ def marks_of_leaders_that_stay(monkeypatch):
     monkeypatch.setattr(NatsPublisher, "submit", beside_the_others)
 
 
+def scheduler_that_keeps_what_is_gone(monkeypatch):
+    """Ignores that an object is gone, as it did when another one of that name had been in between.
+
+    The audit finds it and has STATE read anew.
+    """
+    monkeypatch.setattr(ClusterState, "_delete", lambda self, kind, key, uid: None)
+
+
+def controller_that_keeps_what_is_gone(monkeypatch):
+    """Ignores that an object is gone, unless it has deleted it."""
+    drop = Store.drop
+
+    def own_only(self, key, uid=None, *, as_of=None):
+        return drop(self, key, uid) if as_of is None else None
+
+    monkeypatch.setattr(Store, "drop", own_only)
+
+
 BUGS = [
     pytest.param(
         binder_that_ignores_uid_and_duplicates,
@@ -181,6 +200,25 @@ LEFT = [
         id="marks of leaders that stay",
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("plant", "service"),
+    [
+        (scheduler_that_keeps_what_is_gone, "scheduler"),
+        (controller_that_keeps_what_is_gone, "controller"),
+    ],
+    ids=["scheduler", "controller"],
+)
+def test_a_service_that_keeps_what_is_gone_finds_it_and_reads_the_state_anew(
+    plant, service, monkeypatch
+):
+    plant(monkeypatch)
+    reports = (simulate(seed, workload="ladder", nemesis_names=[]) for seed in SEEDS)
+    violations = next(report.violations for report in reports if not report.ok)
+    assert re.search(
+        rf"{service}.*: \d+ objects are held otherwise than STATE says", "\n".join(violations)
+    ), violations
 
 
 @pytest.mark.parametrize(("plant", "scene", "wanted"), LEFT)

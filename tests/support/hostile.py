@@ -80,6 +80,7 @@ SIMPLE: dict[type[mi.Type], st.SearchStrategy[Any]] = {
     mi.FloatType: st.sampled_from([0.0, -1.5, 1e300, 1e-300]),
     mi.BoolType: st.booleans(),
     mi.AnyType: st.sampled_from([{}, {"a": [1, None, "x"]}, [], "x", 7, None]),
+    mi.RawType: st.sampled_from([{}, {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}]),
 }
 
 

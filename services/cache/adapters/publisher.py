@@ -15,6 +15,7 @@ from prometheus_client import Counter
 
 from services.cache.adapters.claims import Claims
 from services.cache.adapters.published import PublishedFacts
+from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import cause_of
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from services.cache.metrics import CacheMetrics
@@ -60,6 +61,7 @@ class StatePublisher:
         published: PublishedFacts,
         revalidate: Callable[[], None],
         claims: Claims,
+        audit: StreamAudit,
         instance: str,
         clock: Clock,
         faults: Faults,
@@ -77,6 +79,7 @@ class StatePublisher:
         self._published = published
         self._revalidate = revalidate
         self._claims = claims
+        self._audit = audit
         self._instance = instance
         self._clock = clock
         self._faults = faults
@@ -132,6 +135,7 @@ class StatePublisher:
                 group.create_task(self._publish(token, answers), name="state-publish")
                 group.create_task(self._collect(answers), name="state-answers")
                 group.create_task(self._mark(token), name="state-marker")
+                group.create_task(self._audit.run(self._queue), name="state-audit")
         finally:
             self._queue.end()
             self._published.resume()
@@ -259,6 +263,7 @@ class StatePublisher:
                 time=self._clock.now(),
                 instance=self._instance,
                 holds=self._claims.holds(),
+                digests=self._queue.digests(),
             )
             try:
                 await self._publisher.publish(

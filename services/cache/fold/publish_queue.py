@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from services.cache.fold.objects import Held, Published, older, reached, remains
+from shared.contracts.digests import UidIndex
 from shared.contracts.messages import Fact, Op
 
 _ENDED: Final = 16_384
@@ -56,6 +57,10 @@ class _KindState:
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
         self.published: dict[str, Published] = {}
+        self.uids = UidIndex()
+        """Of what is published."""
+        self.left_out: set[str] = set()
+        """Keys of objects that the server refuses in any form."""
         self.gone: dict[str, str] = {}
         """Keys known to be gone, with the version as of which: they may get tombstones."""
         self.initial: set[str] = set()
@@ -72,6 +77,15 @@ class _KindState:
         """Version up to which changes have been taken in."""
         self.covered = ""
         """Version up to which they have been published."""
+
+    def publish(self, key: str, published: Published | None) -> None:
+        """Note what the stream says of an object; None: nothing."""
+        if published is None:
+            self.published.pop(key, None)
+            self.uids.drop(key)
+        else:
+            self.published[key] = published
+            self.uids.put(key, published.uid)
 
 
 class PublishQueue:
@@ -151,14 +165,14 @@ class PublishQueue:
         self._observe_version(kind, state, held.rv)
 
     def deleted(self, kind: str, key: str, uid: str, rv: str) -> None:
-        """Take in that the object with `uid` is gone; a younger namesake stays."""
+        """Take in that nothing of that name was there as of `rv`; a younger namesake stays."""
         state = self._kinds[kind]
         held = state.held.get(key)
-        if held is None or held.uid == uid:
+        if held is None or held.uid == uid or reached(rv, held.rv):
             state.held.pop(key, None)
             state.unreadable.discard(key)
             if held is not None and held.done:
-                self._keep_tombstone_body(uid, held.done)
+                self._keep_tombstone_body(held.uid, held.done)
             if self._leads:
                 state.gone[key] = rv
             self._enqueue_if_changed((kind, key), state)
@@ -180,7 +194,7 @@ class PublishQueue:
         self._leads = True
         for (kind, key), what in published:
             if kind in self._kinds:
-                self._kinds[kind].published[key] = what
+                self._kinds[kind].publish(key, what)
         for kind, state in self._kinds.items():
             self._find_gone(kind, state)
             self._enqueue_changed(kind, state)
@@ -195,6 +209,8 @@ class PublishQueue:
         self._in_flight.clear()
         for state in self._kinds.values():
             state.published.clear()
+            state.uids.clear()
+            state.left_out.clear()
             state.gone.clear()
             state.initial.clear()
             state.outstanding = 0
@@ -218,13 +234,12 @@ class PublishQueue:
         """Take in that a fact is in the stream."""
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
+        state.left_out.discard(slot[1])
         if publication.is_tombstone:
-            state.published.pop(slot[1], None)
+            state.publish(slot[1], None)
             self._ended.pop(fact.uid, None)
         else:
-            state.published[slot[1]] = Published(
-                uid=fact.uid, rv=fact.rv, digest=publication.digest
-            )
+            state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, digest=publication.digest))
         state.initial.discard(slot[1])
         self._answered(slot, state)
 
@@ -234,7 +249,7 @@ class PublishQueue:
         state = self._kinds[slot[0]]
         before = state.published.get(slot[1])
         done = before.done if before is not None and before.uid == fact.uid else b""
-        state.published[slot[1]] = Published(uid=fact.uid, rv=fact.rv, done=done)
+        state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, done=done))
         if publication.is_tombstone:
             state.gone.setdefault(slot[1], fact.rv)
         self._answered(slot, state)
@@ -242,6 +257,7 @@ class PublishQueue:
     def parked(self, publication: Publication) -> None:
         """Take in that a fact cannot be published: it is left out until its object changes."""
         self.confirmed(publication)
+        self._kinds[publication.slot[0]].left_out.add(publication.slot[1])
 
     def complete(self) -> tuple[str, ...]:
         """Return the kinds that are current in this term and wholly published; sorted."""
@@ -255,6 +271,29 @@ class PublishQueue:
             if not state.outstanding:
                 state.covered = state.seen
         return {k: state.covered for k, state in self._sorted if state.covered}
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each kind of which the stream holds just what is published."""
+        return {
+            kind: state.uids.digest
+            for kind, state in self._sorted
+            if not state.outstanding and not state.left_out
+        }
+
+    def published_uids(self) -> dict[str, dict[str, str]]:
+        """Return the uid of each object that the stream holds, by kind and key.
+
+        It is empty where the fact in the stream could not be read. What the server refuses is left
+        out.
+        """
+        return {
+            kind: {key: uid for key, uid in state.uids.uids.items() if key not in state.left_out}
+            for kind, state in self._sorted
+        }
+
+    def on_their_way(self) -> frozenset[Slot]:
+        """Return the slots of facts that are pending or in flight."""
+        return frozenset(self._in_flight.union(self._pending))
 
     def _observe_version(self, kind: str, state: _KindState, version: str) -> None:
         """Record the version up to which changes were taken in; it may be the one expected."""

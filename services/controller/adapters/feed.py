@@ -12,8 +12,9 @@ from typing import Final, Protocol
 
 from pumice.events import EventsError, GangAdmitted, decode
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import Identity
+from services.controller.adapters.store import Identity, ObjectRef
 from services.controller.metrics import ControllerMetrics
+from shared.bus.audit import HeldUids
 from shared.bus.port import Batch, Message, OnlyNew, Reading, Reset
 from shared.bus.state import Facts, Stale, StateItem, Synced
 from shared.contracts.messages import Fact, Marker, Op
@@ -32,8 +33,8 @@ class StateSource(Protocol):
         """Yield for ever."""
         ...
 
-    def why_not_synced(self) -> str:
-        """Return what is waited for, or ""."""
+    def compare(self, held: Callable[[], HeldUids]) -> None:
+        """Compare what is held, if it is time; have STATE read anew if that differs."""
         ...
 
 
@@ -88,6 +89,7 @@ class Feed:
                     self._gate.set(ok=True)
                     self._log.info("state_synced", jobs=len(self._informers.jobs))
                     self._on_synced()
+                self._states.compare(self._informers.held_uids)
             case Stale(reason=reason):
                 self._unsynced(reason)
             case Reset(reason=reason):
@@ -99,6 +101,7 @@ class Feed:
         with self._contain.isolate(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as isolated:
             self._informers.fold([fact])
         if isolated.error is not None:
+            self._informers.left_out[ObjectRef(fact.kind, fact.key)] = fact.uid
             self._metrics.unreadable.labels(fact.kind).inc()
         elif fact.op is Op.DELETE:
             self._contain.gone(fact.kind, fact.key)

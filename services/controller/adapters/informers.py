@@ -51,6 +51,7 @@ from shared.api.storage import PersistentVolumeClaim
 from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
 from shared.kube.decode import PartialObject
+from shared.model.numbers import whole
 
 _URGENT: Final = frozenset(
     {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
@@ -109,18 +110,22 @@ class Informers(Stores):
         """Take facts; ValidationError names an object that the cache should not have published."""
         touched = Touched()
         for fact in facts:
+            ref = ObjectRef(fact.kind, fact.key)
             if self._unseen is not None:
-                self._unseen.pop(ObjectRef(fact.kind, fact.key), None)
+                self._unseen.pop(ref, None)
             if fact.op is Op.PUT:
                 self._put_fact(fact, touched)
-            elif fact.op is Op.OVERSIZED and fact.kind == kinds.JOB.token:
-                self.oversized[fact.key] = fact.uid
-                touched.add(kinds.JOB, fact.key)
+            elif fact.op is Op.OVERSIZED:
+                self.left_out[ref] = fact.uid
+                if fact.kind == kinds.JOB.token:
+                    self.oversized[fact.key] = fact.uid
+                    touched.add(kinds.JOB, fact.key)
             elif fact.op is Op.DELETE:
                 if fact.kind == kinds.POD.token and bytes(fact.body) != b"null":
                     self._pod_ended(fact, touched)
-                self._drop(fact.kind, fact.key, fact.uid, touched)
+                self._drop(fact.kind, fact.key, fact.uid, touched, as_of=whole(fact.rv))
                 self._gone.pop(fact.uid, None)
+                self.left_out.pop(ref, None)
         return self._notify(touched)
 
     def written(self, kind: Kind, answer: bytes) -> Touched:
@@ -158,6 +163,7 @@ class Informers(Stores):
 
     def begin_resync(self) -> None:
         """Note that STATE is read anew: objects that it has not named by `complete` are gone."""
+        self.left_out.clear()
         self._unseen = {
             ObjectRef(token, key): uid
             for token, store in self.by_kind.items()
@@ -207,17 +213,32 @@ class Informers(Stores):
             return
         if token == kinds.JOB.token:
             self.oversized.pop(identity.key, None)
-        store = self.by_kind[token]
+        store, ref = self.by_kind[token], ObjectRef(token, identity.key)
         if not store.has(identity):
             held = self._held(found, identity)
-            change = store.put(identity, held) if held is not None else store.drop(identity.key)
+            if held is None:
+                change, self.left_out[ref] = store.drop(identity.key), identity.uid
+            else:
+                change = store.put(identity, held)
+                self.left_out.pop(ref, None)
             self._handle(token, change, touched)
 
-    def _drop(self, token: str, key: str, uid: str, touched: Touched) -> None:
+    def _drop(
+        self, token: str, key: str, uid: str, touched: Touched, *, as_of: int | None = None
+    ) -> None:
+        """Drop an object of `uid`, or any that is older than the version `as_of`.
+
+        Facts may be skipped, so that the last one tells of the end of a later object of that name;
+        what this process has written since is newer, and stays.
+        """
+        store = self.by_kind[token]
+        held, change = store.uid_of(key), store.drop(key, uid, as_of=as_of)
         self._deletions.add(uid)
+        if change is not None:
+            self._deletions.add(held)
         if token == kinds.JOB.token:
             self.oversized.pop(key, None)
-        self._handle(token, self.by_kind[token].drop(key, uid), touched)
+        self._handle(token, change, touched)
 
     def _handle(self, token: str, change: Change[Any] | None, touched: Touched) -> None:
         """Call the handler of the kind with a change; a replaced uid is two changes."""

@@ -179,6 +179,11 @@ class Store(Mapping[str, T]):
         known = self._identities.get(key)
         return self._objects[key] if known is not None and known.uid == uid else None
 
+    def uid_of(self, key: str) -> str:
+        """Return the uid of the object that is held under a key, "" for none."""
+        known = self._identities.get(key)
+        return known.uid if known is not None else ""
+
     def uids(self) -> Iterator[tuple[str, str]]:
         """Yield key and uid of each object."""
         for key, known in self._identities.items():
@@ -198,10 +203,19 @@ class Store(Mapping[str, T]):
             index.move(key, before, found)
         return Change(key, before, found, replaced)
 
-    def drop(self, key: str, uid: str | None = None) -> Change[T] | None:
-        """Drop an object, of `uid` if that is given; returns None where it is not held."""
+    def drop(
+        self, key: str, uid: str | None = None, *, as_of: int | None = None
+    ) -> Change[T] | None:
+        """Drop an object, of `uid` if that is given; returns None where it is not held.
+
+        Nothing of that name was there `as_of` a version, so one that is older goes, whatever its
+        uid.
+        """
         known = self._identities.get(key)
-        if known is None or uid not in {None, known.uid}:
+        if known is None:
+            return None
+        outlived = as_of is not None and known.rv < as_of
+        if uid not in {None, known.uid} and not outlived:
             return None
         del self._identities[key]
         found = self._objects.pop(key)

@@ -1,6 +1,6 @@
 """The stores of the controller by kind, how their objects are found, and what is asked of them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -213,8 +213,18 @@ class Stores:
             kinds.NODESHARD.token: self.shards,
             **self.owners,
         }
+        self.left_out: dict[ObjectRef, str] = {}
+        """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
+        read."""
         self._grouped: tuple[Store[Any], ...] = (self.pods, *self.owners.values())
         """Bare pods and their owners."""
+
+    def held_uids(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the uid of each object by kind and key; of what is in no store as well."""
+        found = {token: dict(store.uids()) for token, store in self.by_kind.items()}
+        for ref, uid in self.left_out.items():
+            found[ref.token][ref.key] = uid
+        return found
 
     def stray_commands(self, key: str) -> list[Command]:
         """Return the Commands to a job of this key that is not known, or not the one meant."""

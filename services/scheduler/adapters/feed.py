@@ -6,15 +6,16 @@ the followers wait too, and the bus holds back the rest.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
+from shared.bus.audit import HeldUids
 from shared.bus.pace import Pace
 from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
-from shared.bus.state import Facts, Stale, StateFollower, Synced
+from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
 from shared.bus.tenure import Tenure
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Outcome
@@ -24,6 +25,8 @@ from shared.runtime.clock import Clock
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
+AUDITED: Final = ("pods", "podgroups", "queues")
+"""Kinds of which the cluster state knows every object by its uid."""
 LIMIT: Final = 100_000
 """Facts that may wait."""
 RECENT_S: Final = 900.0
@@ -55,6 +58,10 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._facts)
+
+    def unfolded(self) -> set[tuple[str, str]]:
+        """Return kind and key of each object about which facts wait."""
+        return {(fact.kind, fact.key) for fact in self._facts}
 
     async def facts(self, facts: Sequence[Fact], last_seq: int) -> None:
         """Add facts, up to a sequence of STATE; waits while the inbox is full."""
@@ -116,41 +123,50 @@ class StateFeed:
         self.epoch = 0
         """Grows each time STATE begins anew."""
 
-    def resync(self) -> None:
-        """Read STATE from its beginning once more: what was folded is not to be trusted."""
+    def resync(self, reason: str = "what was folded is not to be trusted") -> None:
+        """Read STATE from its beginning once more."""
         self._again = True
-        self._begin_anew("the state is read again")
+        self._follower.restart(reason)
+        self._begin_anew(f"the state is read again: {reason}")
+
+    async def audit(self, held: Callable[[], Awaitable[HeldUids]]) -> None:
+        """Compare what is folded with what was read, if it is time; call it after a fold."""
+        audit = self._follower.audit
+        if audit is None or not audit.is_due() or not self.synced.is_set():
+            return
+        epoch, unfolded, read = self.epoch, self._inbox.unfolded(), audit.read_so_far(AUDITED)
+        reason = audit.compare(await held(), read, unfolded=unfolded)
+        if reason and epoch == self.epoch:
+            self.resync(reason)
 
     async def run(self) -> None:
         """Follow for ever."""
         self._gate.set(ok=False, reason="the state is being read")
-        while True:
-            self._again = False
-            await self._follow()
+        async with aclosing(self._follower.items()) as items:
+            async for item in items:
+                if self._again and not isinstance(item, Reset):
+                    continue
+                await self._handle(item)
 
     def _begin_anew(self, reason: str) -> None:
         self.epoch += 1
         self._inbox.forget()
         self._stale(reason)
 
-    async def _follow(self) -> None:
-        """Follow until it is to begin again."""
-        async with aclosing(self._follower.items()) as items:
-            async for item in items:
-                if self._again:
-                    return
-                match item:
-                    case Facts(facts=facts, last_seq=last_seq):
-                        await self._inbox.facts(facts, last_seq)
-                    case Synced(marker=marker):
-                        self._tenure.observe(marker)
-                        self._fresh()
-                    case Stale(reason=reason):
-                        self._stale(reason)
-                    case Reset(reason=reason):
-                        self._begin_anew(reason)
-                if not self.synced.is_set():
-                    self._gate.set(ok=False, reason=self._follower.why_not_synced())
+    async def _handle(self, item: StateItem) -> None:
+        match item:
+            case Facts(facts=facts, last_seq=last_seq):
+                await self._inbox.facts(facts, last_seq)
+            case Synced(marker=marker):
+                self._tenure.observe(marker)
+                self._fresh()
+            case Stale(reason=reason):
+                self._stale(reason)
+            case Reset(reason=reason):
+                self._again = False
+                self._begin_anew(reason)
+        if not self.synced.is_set():
+            self._gate.set(ok=False, reason=self._follower.why_not_synced())
 
     def _fresh(self) -> None:
         if not self.synced.is_set():

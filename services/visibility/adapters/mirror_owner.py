@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.engine.journal import BrokenOff
+from services.scheduler.engine.state.held import held_uids
 from services.scheduler.worker import FoldFailure
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
@@ -125,7 +126,7 @@ class MirrorOwner:
 
     def _resync(self) -> None:
         self._log.warning("state_read_again", reason="the cluster state is not whole")
-        self._state.resync()
+        self._state.resync("the cluster state is not whole")
 
     async def _fold(self) -> None:
         synced, epoch = self._state.synced.is_set(), self._state.epoch
@@ -136,6 +137,7 @@ class MirrorOwner:
             self._resync()
         elif synced:
             self._folded_epoch = epoch
+            await self._state.audit(lambda: self._in_thread(lambda: held_uids(self._mirror.state)))
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         if gathered.forget:

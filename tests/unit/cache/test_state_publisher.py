@@ -9,6 +9,7 @@ import structlog
 
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
+from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
@@ -100,6 +101,7 @@ async def publishing(
         published=published,
         revalidate=revalidate,
         claims=NoClaims(),
+        audit=NoAudit(),
         instance="c",
         clock=SystemClock(),
         faults=Faults("", ""),
@@ -116,6 +118,16 @@ async def publishing(
         yield state, term
         term.cancel()
         following.cancel()
+
+
+class NoAudit(StreamAudit):
+    """Never looks."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def run(self, queue: PublishQueue) -> None:
+        assert queue is not None
 
 
 TOKEN = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=7)

@@ -79,7 +79,7 @@ def test_a_pod_that_was_deleted_by_us_does_not_come_back_with_a_late_fact(
     replica.fold([fact("pods", only_pod("u1", 6))])
     assert held(replica) == {}
     replica.written(kinds.POD, json.dumps(only_pod("u2", 9, "Pending")).encode())
-    replica.fold([fact("pods", only_pod("u1", 7)), gone("u1")])
+    replica.fold([fact("pods", only_pod("u1", 7)), gone("u1", 8)])
     assert held(replica) == {NAME: ("u2", "Pending")}
     assert (JobEvent.POD_EVICTED, "u1") not in asked(replica)
 
@@ -125,6 +125,13 @@ def test_each_failure_and_eviction_is_asked_for_once(replica: Informers) -> None
     )
     replica.fold([gone("u1"), gone("u1")])
     assert asked(replica) == [("PodRunning", "u1"), ("PodFailed", "u1"), ("PodEvicted", "u1")]
+
+
+def test_the_end_of_a_later_pod_of_that_name_is_the_end_of_the_one_that_is_held(
+    replica: Informers,
+) -> None:
+    replica.fold([fact("pods", only_pod("u1", 5)), gone("u2", 9)])
+    assert held(replica) == {}
 
 
 def test_a_pod_that_the_controller_marked_is_not_evicted_when_it_goes(replica: Informers) -> None:

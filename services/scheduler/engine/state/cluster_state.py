@@ -79,6 +79,8 @@ class ClusterState:
         self._whole = True
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
+        self.left_out: dict[str, dict[str, str]] = {}
+        """Kind → key → uid of objects that are there and do not count, or cannot be read."""
         self.assumptions = Assumptions()
         self.nominations = Nominations()
         self.refusals = Refusals()
@@ -128,31 +130,39 @@ class ClusterState:
     def apply(self, kind: str, op: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401
         """Fold one fact in.
 
-        `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put` or `delete`, `obj` the decoded
-        view (None for a delete). Facts of kinds that scheduling does not read are ignored. Raises
-        `BadFact`, leaving the cluster state as if the object did not exist.
+        `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put`, `delete`, or `leave out` for
+        an object that cannot be read, and `obj` the decoded view (None unless it is put). Facts of
+        kinds that scheduling does not read are ignored. Raises `BadFact`, leaving the cluster state
+        as if the object did not exist.
         """
         folds = self._folds.get(kind)
         if folds is None:
             return
-        if op == "delete":
+        left_out = self.left_out.setdefault(kind, {})
+        left_out.pop(key, None)
+        if op != "put":
             self._delete(kind, key, uid)
+            if op == "leave out":
+                left_out[key] = uid
             return
         try:
             for fold in folds:
                 fold.put(key, obj)
         except BadQuantity as error:
             self._remove(kind, key)
+            left_out[key] = uid
             raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
+        if kind == kinds.POD.token and key not in self._uid_by_key:
+            left_out[key] = uid
 
     def _delete(self, kind: str, key: str, uid: str) -> None:
-        if kind == kinds.POD.token and self._uid_by_key.get(key, uid) != uid:
-            self.assumptions.drop(uid)  # a late word about an earlier pod of that name
-            return
-        if kind == kinds.PODGROUP.token:
-            job = self.jobs.get(key)
-            if job is not None and uid and job.uid not in {uid, ""}:
-                return
+        """Forget whatever has that key: facts in between may have been skipped, so uids may differ.
+
+        The stream keeps the last fact of a key only, and that one says that nothing is there.
+        """
+        if kind == kinds.POD.token:
+            self.assumptions.drop(uid)
+            self.nominations.drop(uid)
         self._remove(kind, key)
 
     def _remove(self, kind: str, key: str) -> None:

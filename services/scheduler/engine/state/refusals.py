@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.tasks.task import Task
+from shared.contracts.messages import Outcome, Result
 
 FIRST_S: Final = 1.0
 LONGEST_S: Final = 300.0
@@ -71,6 +72,15 @@ class Refusals:
     def restore(self, refusals: Iterable[PodBackoff]) -> None:
         """Take over what another cluster state remembered."""
         self._by_uid.update((refusal.uid, refusal) for refusal in refusals)
+
+    def take(self, outcome: Outcome) -> None:
+        """Note the binds and evictions of an outcome that failed, and forget those that did not."""
+        for item in outcome.items:
+            if item.result is Result.FAILED:
+                is_bind = bool(outcome.job)
+                self.note(item.uid, outcome.intent, item.message, is_bind=is_bind)
+            elif self._by_uid:
+                self.drop(item.uid)
 
     def note(
         self, uid: str, intent: str, why: str, *, is_bind: bool, by: str = "the API server"

@@ -1,0 +1,166 @@
+"""The audit compares what a reader of STATE holds with what the stream says.
+
+There are two comparisons, each by key and uid. What was read is compared with the digests of the
+cache's markers whenever one comes. What the service holds is compared with what was read every few
+minutes, at a moment of the service's choice (`is_due`). Facts may be on their way, so that a
+difference counts when a later look finds it again. Then STATE is to be read anew, once per interval
+at most.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from shared.contracts.digests import UidIndex
+from shared.contracts.messages import Fact, Marker, Op
+from shared.runtime.clock import Clock
+from shared.runtime.logs import Logger
+from shared.runtime.metrics import Metrics
+
+CONFIRM_S: Final = 10.0
+"""How long a difference has to stay, or as long as the interval, if that is shorter."""
+_NAMED: Final = 5
+"""Differences that a line of the log names."""
+
+HeldUids = Mapping[str, Mapping[str, str]]
+"""Token of a kind → key → uid, of every object of that kind; an empty uid fits any."""
+
+
+class Difference(NamedTuple):
+    """An object that is held otherwise than STATE says; an empty uid: not at all."""
+
+    kind: str
+    key: str
+    held: str
+    published: str
+
+
+class AuditMetrics:
+    """The metrics of the audits of one process."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.audits = metrics.counter(
+            "pumice_state_audits", "Comparisons of what a service holds with the stream STATE"
+        )
+        self.differences = metrics.counter(
+            "pumice_state_differences",
+            "Objects that a service held otherwise than STATE said, by kind; it read STATE anew",
+            ["kind"],
+        )
+
+
+class Audit:
+    """Compares what a service holds with STATE; used on one event loop."""
+
+    def __init__(
+        self,
+        kinds: Collection[str],
+        *,
+        interval_s: float,
+        clock: Clock,
+        metrics: AuditMetrics,
+        log: Logger,
+    ) -> None:
+        """With an `interval_s` of 0 nothing is compared."""
+        self._interval_s = interval_s
+        self._confirm_s = min(CONFIRM_S, interval_s)
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
+        self._read: dict[str, UidIndex] = {kind: UidIndex() for kind in kinds}
+        self._suspects: frozenset[Difference] = frozenset()
+        self._odd_digests: dict[str, tuple[str, str]] = {}
+        self._odd_since = 0.0
+        self._due = self._next()
+        self._resync_after = 0.0
+
+    # --- the reader --------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Note that STATE is read from its beginning."""
+        for index in self._read.values():
+            index.clear()
+        self._suspects, self._odd_digests = frozenset(), {}
+        self._due = self._next()
+
+    def take(self, fact: Fact) -> None:
+        """Take in a fact that was read."""
+        index = self._read[fact.kind]
+        if fact.op is Op.DELETE:
+            index.drop(fact.key)
+        else:
+            index.put(fact.key, fact.uid)
+
+    def observe(self, marker: Marker) -> str:
+        """Compare the digests of a marker; return why STATE is to be read anew, or ""."""
+        if not self._interval_s or not marker.digests:
+            return ""
+        odd = {
+            kind: (self._read[kind].digest, digest)
+            for kind, digest in marker.digests.items()
+            if kind in self._read and self._read[kind].digest != digest
+        }
+        now = self._clock.monotonic()
+        stays = {kind for kind, pair in odd.items() if self._odd_digests.get(kind) == pair}
+        if not stays:
+            self._odd_since = now
+        self._odd_digests = odd
+        if not stays or now - self._odd_since < self._confirm_s or now < self._resync_after:
+            return ""
+        for kind in sorted(stays):
+            self._metrics.differences.labels(kind).inc()
+        return self._found(f"what was read of {', '.join(sorted(stays))} is not what STATE holds")
+
+    # --- the service -------------------------------------------------------------------------
+
+    def is_due(self) -> bool:
+        """Tell whether it is time to compare what the service holds."""
+        return bool(self._interval_s) and self._clock.monotonic() >= self._due
+
+    def left_s(self) -> float | None:
+        """Return how long it is until the next comparison; None: there is none."""
+        return max(self._due - self._clock.monotonic(), 0.0) if self._interval_s else None
+
+    def read_so_far(self, kinds: Collection[str]) -> HeldUids:
+        """Return what was read of some kinds, as a copy."""
+        return {kind: dict(self._read[kind].uids) for kind in kinds if kind in self._read}
+
+    def compare(
+        self, held: HeldUids, read: HeldUids, *, unfolded: Collection[tuple[str, str]] = ()
+    ) -> str:
+        """Compare what is held with what was read; return why STATE is to be read anew, or "".
+
+        Facts about `unfolded` objects (kind and key) were read and are not in what is held.
+        """
+        self._metrics.audits.inc()
+        skipped = frozenset(unfolded)
+        found = frozenset(each for each in _differences(held, read) if each[:2] not in skipped)
+        stays = sorted(found & self._suspects)
+        self._suspects = found
+        self._due = (
+            self._next() if stays or not found else self._clock.monotonic() + self._confirm_s
+        )
+        if not stays or self._clock.monotonic() < self._resync_after:
+            return ""
+        for each in stays:
+            self._metrics.differences.labels(each.kind).inc()
+        named = ", ".join(f"{each.kind} {each.key}" for each in stays[:_NAMED])
+        return self._found(f"{len(stays)} objects are held otherwise than STATE says: {named}")
+
+    def _found(self, reason: str) -> str:
+        self._log.error("state_differs", reason=reason)
+        self._resync_after = self._clock.monotonic() + self._interval_s
+        return reason
+
+    def _next(self) -> float:
+        return self._clock.monotonic() + self._interval_s
+
+
+def _differences(held: HeldUids, read: HeldUids) -> list[Difference]:
+    found = []
+    for kind, objects in held.items():
+        published = read.get(kind, {})
+        for key in objects.keys() | published.keys():
+            ours, theirs = objects.get(key), published.get(key)
+            if ours != theirs and not (ours == "" and theirs is not None):
+                found.append(Difference(kind, key, ours or "", theirs or ""))
+    return found
