@@ -121,6 +121,16 @@ vcctl-check: $(READY) ## compare vcctl with Volcano's programs, line by line: ma
 test-restart: go ## faults and restarts on the real stack
 	@$(PY) -m tools.suite restart
 
+# A Python before 3.11.4, such as Debian 12's: asyncio and `except*` were repaired after it.
+OLD_PYTHON ?= /usr/bin/python3
+
+.PHONY: old-python-check
+old-python-check: go ## the contract and restart tests on the oldest Python: make old-python-check OLD_PYTHON=/usr/bin/python3
+	@$(OLD_PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 11, 4))' || { \
+		echo "error: $(OLD_PYTHON) is no Python from 3.11.0 to 3.11.3; name one with OLD_PYTHON" >&2; exit 1; }
+	@$(MAKE) --no-print-directory setup VENV=build/old-python PYTHON=$(OLD_PYTHON)
+	@build/old-python/bin/python -m tools.suite contract restart
+
 # How many seeds, and the first of them.
 SEEDS ?= 200
 FIRST ?= 0

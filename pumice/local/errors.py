@@ -19,10 +19,13 @@ class WrongSettingError(LocalError):
 @contextmanager
 def unwrapped() -> Iterator[None]:
     """Raise the first LocalError of a TaskGroup by itself: the others follow from it."""
+    first: BaseException | None = None
     try:
         yield
     except* LocalError as group:
-        first: BaseException = group
+        first = group
         while isinstance(first, BaseExceptionGroup):  # `shared` is not installed everywhere
             first = first.exceptions[0]
+    if first is not None:
+        # Not inside of `except*`: before Python 3.11.4 that raises a group around it.
         raise first from None

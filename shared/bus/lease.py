@@ -178,13 +178,15 @@ class Lease:
 
     async def keep(self) -> Never:
         """Renew until the lease is lost. Raises LeaseLost, at the latest at the holder's limit."""
+        first: BaseException = AssertionError("a lease is renewed for ever")
         try:
             async with TaskGroup() as tasks:
                 tasks.create_task(self._watch_connection(), name="lease-connection")
                 tasks.create_task(self._renew_in_time(), name="lease-renewals")
         except* LeaseLost as lost:
-            raise leaves(lost)[0] from None
-        raise AssertionError("a lease is renewed for ever")
+            first = leaves(lost)[0]
+        # Not inside of `except*`: before Python 3.11.4 that raises a group around it.
+        raise first from None
 
     async def _watch_connection(self) -> Never:
         await self._bus.away(self.timing.quiet_s)
