@@ -10,7 +10,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from shared.bus.errors import SequenceInFlight, StreamFull, StreamMissing, WrongSequence
+from shared.bus.errors import (
+    LimitReached,
+    SequenceInFlight,
+    StreamFull,
+    StreamMissing,
+    WrongSequence,
+)
 from shared.bus.port import Message, StreamInfo
 from shared.bus.replies import Replies, Reply
 from shared.runtime.errors import PumiceError, Rejected, Retryable
@@ -29,6 +35,8 @@ CONSUMER_NOT_FOUND: Final = 10014
 NAME_IN_USE: Final = 10058
 BAD_UPDATE: Final = 10052
 NO_MESSAGE: Final = 10037
+LIMITS: Final = frozenset({10002, 10023, 10026, 10027, 10028, 10047})
+"""Refusals for want of room: account or server resources, consumers, streams, memory, storage."""
 SERVER_ERROR: Final = 500
 """Codes from here on are failures of the server, those below of the request."""
 
@@ -114,6 +122,8 @@ def failure(error: ApiError, *, about: str) -> PumiceError:
         return SequenceInFlight(text)
     if error.err_code == STORE_FAILED and "maximum" in error.description:
         return StreamFull(text)
+    if error.err_code in LIMITS:
+        return LimitReached(text)
     if error.err_code in (STREAM_NOT_FOUND, CONSUMER_NOT_FOUND):
         return StreamMissing(text)
     if error.err_code == BAD_UPDATE:

@@ -26,6 +26,14 @@ class StreamFull(Retryable):
     """The stream has reached its declared limit and discards what is new."""
 
 
+class LimitReached(Retryable):
+    """The server has no room for one more consumer, stream or byte of this account.
+
+    Others may use it up, such as subscribers with their own consumers: it is tried again, and no
+    service ends for it.
+    """
+
+
 class StreamMissing(Retryable):
     """No stream takes this subject, or the stream does not exist (yet, or any more)."""
 

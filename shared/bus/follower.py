@@ -22,6 +22,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.api import Api
 from shared.bus.connection import Connection
+from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
 from shared.bus.pace import FollowerPace, Pace
 from shared.bus.port import (
@@ -45,6 +46,8 @@ from shared.runtime.logs import Logger
 
 BATCH: Final = 512
 RETRY_S: Final = 0.2
+LIMITED_S: Final = 2.0
+"""How long to wait when the server has no room for one more consumer."""
 IDLE_S: Final = 1.0
 AWAY_S: Final = TOMBSTONE_TTL_S / 2
 """After this long without contact a resume could miss a tombstone."""
@@ -91,6 +94,8 @@ class Follower:
         self._clock = clock
         self._log = log
         self._place: _Position | None = None
+        self._is_refused = False
+        """Whether the server had no room for a consumer at the last attempt."""
         self._started = Started(last_seq=0, first_seq=0, created="", resumed=False)
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
@@ -118,6 +123,7 @@ class Follower:
                         self._place = None
                         yield Reset(reason)
                         continue
+                    self._is_refused = False
                     yield self._started
                     async with aclosing(self._read(feed, follower_pace)) as items:
                         async for item in items:
@@ -126,6 +132,12 @@ class Follower:
                     await feed.close()
             except FeedLost as lost:
                 self._log.info("follower_interrupted", stream=self._stream, reason=str(lost))
+                yield Idle()
+            except LimitReached as exc:
+                if not self._is_refused:
+                    self._log.warning("follower_refused", stream=self._stream, reason=str(exc))
+                self._is_refused = True
+                await self._clock.sleep(LIMITED_S)
                 yield Idle()
             except Retryable as exc:
                 self._log.debug("follower_delayed", stream=self._stream, reason=str(exc))

@@ -61,6 +61,7 @@ def config_of(spec: StreamSpec) -> dict[str, Any]:
         "allow_msg_ttl": spec.allow_msg_ttl,
         "allow_rollup_hdrs": spec.allow_rollup,
         "allow_direct": True,
+        "max_consumers": spec.max_consumers,
         "num_replicas": spec.replicas,
     }
     if spec.republish:
@@ -142,6 +143,7 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
 async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: StreamAnswer) -> bool:
     if found.replicas > spec.replicas:  # an operator may keep more copies
         wanted = config_of(msgspec.structs.replace(spec, replicas=found.replicas))
+    wanted["max_consumers"] = found.config.get("max_consumers", -1)  # fixed when it was made
     differing = [key for key, value in wanted.items() if found.config.get(key, False) != value]
     if not differing:
         return False

@@ -58,6 +58,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a message may take the place of all earlier ones of its subject (leaders' marks)."""
     takes_batches: bool = False
     """Whether a leader's publishes come as atomic batches where the stream has copies (ADR 38)."""
+    max_consumers: int = -1
+    """Consumers that may read it at once; -1: as many as the server allows."""
     replicas: int = 1
     """Servers that hold a copy; more than one needs as many servers."""
 
@@ -79,6 +81,8 @@ MIB: Final = 1024 * 1024
 COMMAND_BYTES: Final = 256 * 1024
 """Bytes of JSON of the pods of one intent, if it has more than one. NATS takes 1 MiB by default:
 the rest is room for its outcome, which says more of each pod than the intent did."""
+SUBSCRIBERS_MAX: Final = 100
+"""Consumers of the events of one namespace, which its tenants make."""
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
 WAITING_TTL_S: Final = 3600
@@ -205,6 +209,7 @@ def events_of(cluster: str, namespace: str) -> StreamSpec:
         max_age_s=events.max_age_s,
         max_bytes=64 * MIB,
         acknowledges=False,
+        max_consumers=SUBSCRIBERS_MAX,
     )
 
 

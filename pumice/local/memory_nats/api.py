@@ -30,6 +30,7 @@ _NAME_TAKEN: Final = Refusal(
     400, 10058, "stream name already in use with a different configuration"
 )
 _OVERLAP: Final = Refusal(400, 10100, "filtered consumer not unique on workqueue stream")
+_MANY_CONSUMERS: Final = Refusal(400, 10026, "maximum consumers limit reached")
 _FIXED: Final = Refusal(400, 10052, "stream configuration update can not change")
 
 Answer = dict[str, Any] | Refusal
@@ -192,6 +193,8 @@ class JetStream:
         if stream.is_queue and any(_overlapping(other, config) for other in mine.values()):
             return _OVERLAP
         self._forget_unused(mine, now)
+        if 0 < stream.config.get("max_consumers", -1) <= len(mine):
+            return _MANY_CONSUMERS
         made = Consumer(stream, consumer, config)
         made.used_at = now
         mine[consumer] = made

@@ -3,7 +3,18 @@
 import asyncio
 from contextlib import aclosing
 
-from shared.bus.port import Batch, CaughtUp, FromSequence, FromTime, OnlyNew, Reset, Started
+from msgspec.structs import replace
+
+from shared.bus.port import (
+    Batch,
+    CaughtUp,
+    FromSequence,
+    FromTime,
+    Idle,
+    OnlyNew,
+    Reset,
+    Started,
+)
 from tests.contract.bus.readers import Reader
 
 
@@ -102,3 +113,23 @@ async def test_two_readers_do_not_disturb_each_other(bus, declared, subjects):
             assert two.payloads == one.payloads
         await fill(bus, stream, lambda i: subjects.state("pods", f"ns/p{i}"), 1, first=777)
         await one.until_seen(b"777")
+
+
+async def test_a_reader_waits_for_a_consumer_that_others_have_used_up_and_then_reads(
+    open_bus, declared, subjects
+):
+    """Subscribers make consumers of their own, up to the server's limit."""
+    bus = await open_bus()
+    stream = declared.events.name
+    await bus.ensure_streams([replace(declared.events, max_consumers=2)])
+    await bus.publisher(stream).publish(subjects.event("gang.placed", "a"), b"1")
+    for name in ("first", "second"):
+        config = {"ack_policy": "none", "deliver_policy": "all", "filter_subjects": [">"]}
+        await bus._api.make_consumer(stream, name, config)
+    async with aclosing(bus.follow(stream, [">"], start=FromSequence(1))) as items:
+        assert isinstance(await anext(items), Idle)  # refused, and it goes on
+        await bus._api.call(f"CONSUMER.DELETE.{stream}.first", None, dict, about=stream)
+        async for item in items:
+            if isinstance(item, Batch):
+                assert [message.payload for message in item.messages] == [b"1"]
+                break
