@@ -112,6 +112,8 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Action → its arguments (`configurations` in the file, K07)."""
     metrics: MetricsOption = MetricsOption()
+    volcano_evictions: bool = False
+    """Whether evictions are Volcano's (`volcanoEvictions`), which may repeat themselves."""
     warnings: tuple[str, ...] = ()
     """Parts that were skipped; the service logs them."""
 
@@ -139,13 +141,17 @@ def parse(text: str, *, actions: Collection[str], plugins: Collection[str]) -> S
     except yaml.YAMLError as error:
         raise BadConfig(f"the scheduler configuration is no YAML: {error}") from error
     root = _mapping(document, "the scheduler configuration")
-    _known(root, {"actions", "tiers", "configurations", "metrics"}, "")
+    _known(root, {"actions", "tiers", "configurations", "metrics", "volcanoEvictions"}, "")
+    volcano_evictions = root.get("volcanoEvictions", False)
+    if not isinstance(volcano_evictions, bool):
+        raise BadConfig(f"volcanoEvictions: must be true or false, is {volcano_evictions!r}")
     warnings: list[str] = []
     return SchedulerConfig(
         actions=_actions(root.get("actions"), actions),
         tiers=_tiers(root.get("tiers"), plugins, warnings),
         arguments=_configurations(root.get("configurations"), actions),
         metrics=_metrics(root.get("metrics")),
+        volcano_evictions=volcano_evictions,
         warnings=tuple(warnings),
     )
 

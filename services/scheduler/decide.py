@@ -34,6 +34,7 @@ from services.scheduler.engine.status.statuses import (
     with_exclusions,
 )
 from services.scheduler.foreign import ForeignPlugin
+from services.scheduler.policy.actions.claimants import take_first_turns
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
 from services.scheduler.policy.parking_policy import decides_by_amounts
@@ -106,6 +107,7 @@ def open_session(
         without=without,
         alike=decides_by_amounts(config, plugins),
     )
+    session.volcano_evictions = config.volcano_evictions
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"
@@ -126,8 +128,16 @@ def keep_to_shard(session: Session, sharding: Sharding) -> None:
 
 
 def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch = untimed) -> None:
-    """Run the configured actions in order (SS01)."""
+    """Run the configured actions in order (SS01).
+
+    Jobs for which others were evicted are placed before all else (`policy.actions.claimants`).
+    """
+    claim_room = "allocate" in config.actions and not config.volcano_evictions
     for action in config.actions:
+        if claim_room and action != "enqueue":
+            claim_room = False
+            with session.isolate("allocate"):
+                take_first_turns(session)
         with session.isolate(action):
             ACTIONS[action](session, config.arguments.get(action, {}))
         ended(Part.ACTION, action)

@@ -118,7 +118,10 @@ def config_of(conf: dict[str, Any]) -> SchedulerConfig:
         tiers.append(Tier(plugins=tuple(options)))
     arguments = {entry["name"]: entry["arguments"] for entry in conf.get("configurations") or []}
     return SchedulerConfig(
-        actions=tuple(conf.get("actions", [])), tiers=tuple(tiers), arguments=arguments
+        actions=tuple(conf.get("actions", [])),
+        tiers=tuple(tiers),
+        arguments=arguments,
+        volcano_evictions=True,
     )
 
 

@@ -40,11 +40,6 @@ tiers:
   - {name: predicates}
   - {name: capacity}
   - {name: nodeorder}
-configurations:
-- {name: preempt, arguments: {spareVictims: true}}
-- {name: reclaim, arguments: {spareVictims: true}}
-- {name: gangpreempt, arguments: {spareVictims: true}}
-- {name: gangreclaim, arguments: {spareVictims: true}}
 """
 QUIET_AFTER = 8
 """Cycles after which a cluster that nobody touches has come to rest."""

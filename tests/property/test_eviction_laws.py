@@ -37,7 +37,6 @@ PIPELINES = (
     "reclaim, allocate, preempt",
 )
 CPUS = {"n0": 6, "n1": 4}
-EVICTORS = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
 
 CAPACITY = """
 tiers:
@@ -107,13 +106,11 @@ def build(
     job_list: list[dict[str, Any]],
     *,
     aware: bool = False,
-    spare: bool = False,
+    volcano: bool = False,
     plugins: str = PLUGINS,
 ) -> Cluster:
-    conf = f'actions: "{pipeline}"{plugins}configurations:\n'
-    for name in EVICTORS:
-        arguments = f"enableTopologyAwarePreemption: {aware}, " if name == "preempt" else ""
-        conf += f"- {{name: {name}, arguments: {{{arguments}spareVictims: {spare}}}}}\n"
+    conf = f'actions: "{pipeline}"{plugins}volcanoEvictions: {volcano}\nconfigurations:\n'
+    conf += f"- {{name: preempt, arguments: {{enableTopologyAwarePreemption: {aware}}}}}\n"
     world = Cluster(conf, queue=False)
     for name, weight, deserved in (("a", 1, 3), ("b", 3, 7)):
         world.queue(name, weight=weight, deserved={"cpu": str(deserved)})
@@ -140,7 +137,7 @@ def build(
 
 
 some = st.one_of(full_nodes(), full_nodes(), jobs)
-worlds = st.builds(build, names(PIPELINES), some, aware=st.booleans(), spare=st.booleans())
+worlds = st.builds(build, names(PIPELINES), some, aware=st.booleans(), volcano=st.booleans())
 
 
 def waiting(world: Cluster) -> tuple[Plan, dict[str, tuple[str, str]]]:
@@ -220,7 +217,7 @@ tiers:
 @settings(max_examples=100, deadline=None)
 @given(
     st.builds(
-        build, names(PIPELINES), full_nodes(), spare=st.booleans(), plugins=just(GANG_HAS_THE_SAY)
+        build, names(PIPELINES), full_nodes(), volcano=st.booleans(), plugins=just(GANG_HAS_THE_SAY)
     )
 )
 def test_no_gang_is_cut_below_its_minimum_where_gang_has_the_say(world: Cluster):
@@ -261,17 +258,13 @@ residents = st.lists(st.tuples(amounts, st.integers(0, 3)), min_size=1, max_size
 @needs_hits(at_least=90)
 @settings(max_examples=150, deadline=None)
 @given(residents, st.integers(1, 12), names(["preempt", "reclaim"]))
-def test_with_spare_victims_each_victim_is_needed(
-    there: list[tuple[int, int]], wanted: int, action: str
-):
-    """Were any one of them to stay, the preemptor would not fit (law of `spareVictims`)."""
+def test_each_victim_is_needed(there: list[tuple[int, int]], wanted: int, action: str):
+    """Were any one of them to stay, the preemptor would not fit."""
     conf = f"""
 actions: "allocate, {action}"
 tiers:
 - plugins: [{{name: priority}}]
 - plugins: [{{name: predicates}}, {{name: proportion, enabledAllocatable: false}}]
-configurations:
-- {{name: {action}, arguments: {{spareVictims: true}}}}
 """
     cpu = max(wanted, sum(size for size, _ in there))
     world = Cluster(conf, queue=False).node("n0", cpu=str(cpu)).queue("a").queue("b", weight=50)
@@ -341,7 +334,7 @@ def crowds(draw: st.DrawFn) -> Cluster:
     return build(
         draw(names(PIPELINES)),
         residents + many,
-        spare=draw(st.booleans()),
+        volcano=draw(st.booleans()),
         plugins=draw(names([PLUGINS, CAPACITY])),
     )
 

@@ -30,16 +30,18 @@ ACTIONS = (
 QUEUES = ("a", "b", "c")
 
 
-def configuration(actions: str, gang: str, drf: str, shares: str, aware: str) -> SchedulerConfig:
+def configuration(
+    actions: str, gang: str, drf: str, shares: str, *, aware: str, volcano: str
+) -> SchedulerConfig:
     """Return a configuration with flags of plugins, and where preempt looks at all nodes."""
     return configured(f"""
 actions: "{actions}"
 tiers:
 - plugins: [{{name: priority}}, {{name: gang{gang}}}, {{name: conformance}}]
 - plugins: [{{name: overcommit}}, {{name: drf{drf}}}, {{name: predicates}}, {{name: {shares}}}]
+volcanoEvictions: {volcano}
 configurations:
-- {{name: preempt, arguments: {{enableTopologyAwarePreemption: {aware}, spareVictims: {aware}}}}}
-- {{name: reclaim, arguments: {{spareVictims: {aware}}}}}
+- {{name: preempt, arguments: {{enableTopologyAwarePreemption: {aware}}}}}
 """)
 
 
@@ -55,7 +57,8 @@ configurations = st.builds(
     ),
     st.sampled_from([", enablePreemptable: false", ", enablePreemptable: false", ""]),
     st.sampled_from(["capacity", "proportion"]),
-    st.sampled_from(["false", "false", "true"]),
+    aware=st.sampled_from(["false", "false", "true"]),
+    volcano=st.sampled_from(["false", "true"]),
 )
 
 

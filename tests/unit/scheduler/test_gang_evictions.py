@@ -25,7 +25,8 @@ tiers:
 
 
 def world(action: str = "gangpreempt", plugins: str = PLUGINS, **arguments) -> Cluster:
-    conf = f'actions: "allocate, {action}"{plugins}'
+    volcano = arguments.pop("volcano", False)
+    conf = f'actions: "allocate, {action}"{plugins}volcanoEvictions: {volcano}\n'
     if arguments:
         conf += f"configurations: [{{name: {action}, arguments: {arguments}}}]\n"
     cluster = Cluster(conf.replace("True", "true").replace("False", "false"))
@@ -60,14 +61,14 @@ def gone(cluster: Cluster) -> list[str]:
 
 
 def test_surplus_goes_as_one_bundle_and_the_gang_stays_a08():
-    cluster = running(world().node("n1", cpu="4"), "low", ["n1"] * 4, min_member=2)
+    cluster = running(world(volcano=True).node("n1", cpu="4"), "low", ["n1"] * 4, min_member=2)
     asks(cluster, 1, "1", {})
     # ⚠ both that can be spared, though one would do: bundles are not cut
     assert gone(cluster) == ["low-0", "low-1"]
 
 
 def test_a_whole_gang_ends_only_when_its_surplus_does_not_suffice_a08():
-    cluster = running(world().node("n1", cpu="4"), "low", ["n1"] * 4, min_member=2)
+    cluster = running(world(volcano=True).node("n1", cpu="4"), "low", ["n1"] * 4, min_member=2)
     asks(cluster, 3, "1", {})
     assert gone(cluster) == ["low-0", "low-1", "low-2", "low-3"]
 
@@ -298,10 +299,7 @@ def test_a_gang_reclaims_what_another_queue_has_beyond_its_share_a09():
 def test_priority_protects_nobody_in_another_queue_a09():
     cluster = queues(world("gangreclaim", CAPACITY).node("n1", cpu="4"), a="2", b="2")
     running(cluster, "top", ["n1"] * 4, min_member=1, queue="b", priorityClassName="high")
-    assert gone(asks(cluster, 1, "1", {"queue": "a", "priorityClassName": "low"})) == [
-        "top-0",
-        "top-1",
-    ]
+    assert gone(asks(cluster, 1, "1", {"queue": "a", "priorityClassName": "low"})) == ["top-0"]
 
 
 def test_a_queue_that_is_not_reclaimable_keeps_what_it_has_a09():
@@ -329,11 +327,12 @@ def test_only_running_tasks_are_reclaimed_but_bound_ones_preempted_too_a09():
     assert bound("gangreclaim") == []
 
 
-# --- spareVictims: ours --------------------------------------------------------------------------
+# --- ours, and with spareVictims -----------------------------------------------------------------
 
 
-def test_with_spare_victims_a_bundle_is_cut_to_what_is_needed():
-    cluster = world(spareVictims=True).node("n1", cpu="4")
+@pytest.mark.parametrize("how", [{}, {"volcano": True, "spareVictims": True}])
+def test_a_bundle_is_cut_to_what_is_needed(how):
+    cluster = world(**how).node("n1", cpu="4")
     running(cluster, "low", ["n1"] * 4, min_member=2)
     plan = asks(cluster, 1, "1", {}).decide()
     assert [e.pod for e in plan.evictions] == ["ns/low-0"]  # the least important
@@ -341,8 +340,8 @@ def test_with_spare_victims_a_bundle_is_cut_to_what_is_needed():
 
 
 @pytest.mark.parametrize("spare", [False, True])
-def test_with_spare_victims_nobody_goes_for_a_place_that_predicates_refuse(spare):
-    cluster = world(spareVictims=spare).node("n1", cpu="2")
+def test_nobody_goes_for_a_place_that_predicates_refuse(spare):
+    cluster = world(volcano=not spare).node("n1", cpu="2")
     running(cluster, "low", ["n1"], min_member=0)
     running(cluster, "top", ["n1"], min_member=0, priorityClassName="high")
     port = [{"containerPort": 80, "hostPort": 80}]
@@ -366,7 +365,7 @@ def test_what_was_cleared_is_taken_once_the_victims_are_gone():
 def test_before_allocate_another_bundle_goes_while_the_first_is_leaving_a08(spare):
     """⚠ Room on its way is counted, but a place is looked for with a bundle in hand only."""
     conf = f'actions: "gangpreempt, allocate"{PLUGINS}'
-    conf += f"configurations: [{{name: gangpreempt, arguments: {{spareVictims: {spare}}}}}]\n"
+    conf += f"volcanoEvictions: {not spare}\n"
     cluster = Cluster(conf).node("n1", cpu="2")
     for name, value in (("low", 10), ("high", 1000)):
         cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})

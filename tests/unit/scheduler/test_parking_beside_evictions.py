@@ -18,9 +18,10 @@ from tests.unit.scheduler.test_worker import add_group, add_pod, put
 GANGS = 40
 
 
-def evicting(actions: str, plugin: str = "capacity") -> Any:
+def evicting(actions: str, plugin: str = "capacity", *, volcano: bool = False) -> Any:
     return configured(
         f'actions: "{actions}"\n'
+        f"volcanoEvictions: {str(volcano).lower()}\n"
         "tiers: [{plugins: [{name: priority}, {name: gang, enablePreemptable: false}]}, "
         f"{{plugins: [{{name: predicates}}, {{name: {plugin}}}]}}]"
     )
@@ -37,6 +38,7 @@ class Waiting:
         deserved: int = 40,
         plugin: str = "capacity",
         capability: dict[str, str] | None = None,
+        volcano: bool = False,
         **spec: Any,
     ) -> None:
         self.plays = 0
@@ -52,7 +54,7 @@ class Waiting:
         self.run("old", "n1", 4, least=4)
         for number in range(GANGS):
             self.wait(f"w{number:03}", **spec)
-        self.cycles = Cycles(self.by, evicting(actions, plugin))
+        self.cycles = Cycles(self.by, evicting(actions, plugin, volcano=volcano))
         self.parked = self.cycles.settle().parked
 
     def _ended(self, part: Part, _: str) -> None:
@@ -301,7 +303,7 @@ def test_gangs_are_looked_at_when_nodes_have_room_that_only_reclaim_may_give_the
 @pytest.mark.parametrize(("room", "taken"), [(0, set()), (1, {"ns/much"})])
 def test_what_reclaim_gives_one_queue_is_known_when_it_comes_to_the_next(room, taken):
     """The queue in the middle waits for room as it is, and has more than it deserves then."""
-    waiting = Waiting("allocate, reclaim", plugin=COUNTING, room=room)
+    waiting = Waiting("allocate, reclaim", plugin=COUNTING, room=room, volcano=True)
     waiting.queue("default", 40, priority=3)
     waiting.queue("other", 8, memory="4Gi", capability={"cpu": "10"}, priority=2)
     waiting.queue("last", 8, priority=1)

@@ -8,6 +8,7 @@ from shared.api import kinds
 
 CONF = """
 actions: "{actions}"
+volcanoEvictions: true
 tiers:
 - plugins: [{{name: priority}}, {{name: gang}}, {{name: conformance}}]
 - plugins: [{{name: predicates}}, {{name: proportion}}, {{name: nodeorder}}]

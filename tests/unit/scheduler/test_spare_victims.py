@@ -1,6 +1,6 @@
-"""spareVictims, our own argument: nobody goes in vain, gangs get all or nothing (A05, A07, A08).
+"""Nobody goes in vain, gangs get all or nothing (A05, A07, A08).
 
-Beside it Volcano's way, which is the default: what it evicts in vain.
+Beside it what goes in vain with `volcanoEvictions`.
 """
 
 import pytest
@@ -18,7 +18,7 @@ actions: "allocate, {action}"
 tiers:
 - plugins: [{{name: priority}}]
 - plugins: [{{name: predicates}}, {{name: proportion, enabledAllocatable: false}}]
-configurations: [{{name: {action}, arguments: {{spareVictims: {str(spare).lower()}}}}}]
+volcanoEvictions: {str(not spare).lower()}
 """
     cluster = Cluster(conf, queue=False).node("n1", cpu="4").queue("a").queue("b", weight=9)
     cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "p", "uid": "p"}, "value": 7})

@@ -285,7 +285,7 @@ def test_a_pod_is_protected_for_a_while_after_it_was_scheduled_pl15(phase, now, 
     assert protected(cluster, CDP, now=now) == (["j-0"] if free else [])
 
 
-# --- spareVictims ------------------------------------------------------------------------------
+# --- victims that are not needed ---------------------------------------------------------------
 
 
 def uneven(action: str, *, spare: bool) -> Cluster:
@@ -295,9 +295,7 @@ actions: "allocate, {action}"
 tiers:
 - plugins: [{{name: priority}}]
 - plugins: [{{name: predicates}}, {{name: proportion, enabledAllocatable: false}}]
-configurations:
-- name: {action}
-  arguments: {{spareVictims: {str(spare).lower()}}}
+volcanoEvictions: {str(not spare).lower()}
 """
     cluster = Cluster(conf, queue=False).node("n1", cpu="8").queue("a").queue("b", weight=9)
     cluster.put(kinds.PRIORITYCLASS, {"metadata": {"name": "p", "uid": "p"}, "value": 7})
@@ -316,7 +314,7 @@ def test_volcano_evicts_whoever_came_first_though_the_next_one_alone_would_do(ac
 
 
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
-def test_with_spare_victims_nobody_goes_who_need_not(action):
+def test_nobody_goes_who_need_not(action):
     assert evictions_of(uneven(action, spare=True).decide()) == {"j-1": "preemptor-0"}
 
 

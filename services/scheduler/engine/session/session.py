@@ -69,6 +69,9 @@ _T = TypeVar("_T", bound=plugins.Task)
 class Session(ClusterView):
     """One cycle. Implements `pumice.plugins.Cluster` for the plugins."""
 
+    volcano_evictions = False
+    """Whether pods are evicted as in Volcano, whatever comes of it."""
+
     def __init__(
         self,
         cluster_state: ClusterState,

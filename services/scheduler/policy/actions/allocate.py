@@ -47,12 +47,12 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - s
             with session.isolate("allocate", job):
                 session.places.turn(job)
                 worklist = worklists[job.key]
-                if _attempt(session, queue, job, worklist, failed) and worklist:
+                if attempt(session, queue, job, worklist, failed) and worklist:
                     heapq.heappush(waiting, (session.hooks.job_order(job), job))
             heapq.heappush(queues, (session.hooks.queue_order(queue), queue))
 
 
-def _attempt(
+def attempt(
     session: Session, queue: Queue, job: Job, worklist: Worklist, failed: FailedAttempts
 ) -> bool:
     """Place tasks of a job, unless an equal one just failed; return whether it was committed."""

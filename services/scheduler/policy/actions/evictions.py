@@ -152,6 +152,23 @@ def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> boo
     )
 
 
+def waits_without_victims(session: Session, queue: Queue, job: Job, task: Task) -> bool:
+    """Have a task wait where there is room without a victim; return whether it does.
+
+    A gang takes what is idle or being released first, and evicts for the rest only. ⚠ Volcano's
+    actions go by the order of nodes, and evict on the first that will do.
+    """
+    if session.volcano_evictions or not session.hooks.allocatable(queue, task.task_class, 1):
+        return False
+    candidates = session.candidates(task.task_class)
+    for mask in session.by_shard(candidates.future):
+        if mask.any():
+            column = candidates.best(mask, session.first, None)
+            session.place(job, [task], [column], waiting=True)
+            return True
+    return False
+
+
 def reprieve(
     session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
 ) -> list[Evicted]:
@@ -172,8 +189,9 @@ def reprieve(
 def allows_preemption(session: Session, task: Task) -> bool:
     """Tell whether a task may preempt others of its queue (A05).
 
-    Not with the preemption policy Never; and not while its nominated node fits, or while victims on
-    that node are still terminating. A nominated node that refuses it for good does not count.
+    Not with the preemption policy Never; and not while its nominated node takes it and has room for
+    it, or while victims on that node are still terminating. A nominated node that refuses it for
+    good does not count. Where others have taken its room, it preempts again (volcano#5131).
     """
     if not task.preempts:
         return False
@@ -185,7 +203,7 @@ def allows_preemption(session: Session, task: Task) -> bool:
     candidates = session.candidates(task.task_class)
     if not candidates.reachable()[column]:
         return True
-    if candidates.admits(column):
+    if candidates.admits(column) and room_after(session, task.task_class, column, ()):
         return False
     leaving = session.cluster_state.nodes.tasks_on(task.nominated)
     return not any(

@@ -57,6 +57,12 @@ class GangOptions(NamedTuple):
             spare=boolean(arguments, "spareVictims", default=False),
         )
 
+    @classmethod
+    def of(cls, session: Session, arguments: Arguments) -> Self:
+        """Return the options of a session: without Volcano's evictions victims are spared."""
+        options = cls.read(arguments)
+        return options if session.volcano_evictions else options._replace(spare=True)
+
 
 class Work(NamedTuple):
     """A subgroup, and its tasks to place, in order."""

@@ -30,7 +30,7 @@ def execute(session: Session, arguments: Arguments) -> None:
         session,
         EvictionKind.GANG_PREEMPT,
         "gangpreempt",
-        GangOptions.read(arguments),
+        GangOptions.of(session, arguments),
         PreemptableTasks(session, MAY_GO),
     )
     orders = Orders(session)

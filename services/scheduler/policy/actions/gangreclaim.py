@@ -28,7 +28,7 @@ def execute(session: Session, arguments: Arguments) -> None:
         session,
         EvictionKind.GANG_RECLAIM,
         "gangreclaim",
-        GangOptions.read(arguments),
+        GangOptions.of(session, arguments),
         PreemptableTasks(session, (TaskStatus.RUNNING,)),
     )
     orders = Orders(session)

@@ -33,6 +33,7 @@ from services.scheduler.policy.actions.evictions import (
     starving_jobs,
     take_for,
     turns,
+    waits_without_victims,
     wanting,
 )
 from services.scheduler.policy.actions.victims import Hosts, Preemptable
@@ -79,6 +80,8 @@ def execute(session: Session, arguments: Arguments) -> None:
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
     options = Options.read(arguments)
+    if not session.volcano_evictions:
+        options = options._replace(spare=True)
     orders = Orders(session)
     elsewhere, at_home = UnschedulableCache(session), UnschedulableCache(session)
     preemptable = Preemptable(session)
@@ -204,6 +207,8 @@ class _Preemptor:
         session = self._session
         if not allows_preemption(session, task):
             return False
+        if waits_without_victims(session, self._queue, self._job, task):
+            return True
 
         def may_go(other: Task) -> bool:
             return (

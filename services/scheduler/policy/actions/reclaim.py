@@ -7,7 +7,7 @@ takes the first node where enough can be had: which it is, is not weighed.
 puts the queue back once per job, but its turn has served them all by then).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pumice.plugins import Arguments, BoolArray
@@ -25,6 +25,7 @@ from services.scheduler.policy.actions.evictions import (
     starving_jobs,
     take_for,
     turns,
+    waits_without_victims,
 )
 from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
@@ -43,7 +44,7 @@ def execute(session: Session, arguments: Arguments) -> None:
     pod is evicted on a node that predicates refuse, and none for less than a whole gang.
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
-    spare = spares(arguments)
+    spare = spares(arguments) or not session.volcano_evictions
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
     prospects = Prospects(session, _REASON)
@@ -77,6 +78,7 @@ class _Reclaimer:
         spare: bool,
     ) -> None:
         self._spare = spare
+        self._victims: list[Task] = []
         self._reclaimable = reclaimable
         self._session = session
         self._orders = orders
@@ -92,6 +94,8 @@ class _Reclaimer:
         session = self._session
         if not task.preempts or not session.hooks.preemptive(self._queue, [task]):
             return False
+        if waits_without_victims(session, self._queue, self._job, task):
+            return True
         reachable = session.candidates(task.task_class).reachable()
         reachable &= clearable(session, task.task_class)
         return any(
@@ -148,12 +152,36 @@ class _Reclaimer:
             if self._spare:
                 if not self._takes(task_class, column):
                     return False
-                reprieve(session, evicted, lambda: self._takes(task_class, column))
+                evicted = reprieve(session, evicted, lambda: self._takes(task_class, column))
             session.place(self._job, [task], [column], waiting=True)
+            gone = [*self._victims, *(change.task for change in evicted)]
+            if not session.volcano_evictions and self._could_be_taken_back(gone):
+                return False
+            self._victims = gone
             keep()
         return True
 
+    def _could_be_taken_back(self, victims: Sequence[Task]) -> bool:
+        """Tell whether a victim's queue could reclaim in turn from what this job would have then.
+
+        Such a move would be followed by its reverse, and that by the move again.
+        """
+        session = self._session
+        taken = list(self._job.by_status[TaskStatus.PIPELINED].values())
+        alike = {(victim.job_key, victim.task_class.id): victim for victim in victims}
+        for victim in alike.values():
+            owner = session.job_of(victim)
+            queue = None if owner is None else session.queue(owner.queue)
+            entitled = queue is not None and session.hooks.preemptive(queue, [victim])
+            if entitled and session.hooks.reclaimable(victim, taken):
+                return True
+        return False
+
     def _takes(self, task_class: TaskClass, column: int) -> bool:
         """Tell whether a node has room for a task of a class and no predicate refuses it."""
-        has_room = room_after(self._session, task_class, column, ())
-        return has_room and self._session.candidates(task_class).admits(column)
+        session = self._session
+        return (
+            room_after(session, task_class, column, ())
+            and session.candidates(task_class).admits(column)
+            and session.hooks.allocatable(self._queue, task_class, 1) == 1
+        )

@@ -1,0 +1,74 @@
+"""Claimants: jobs for whose pods others were evicted have the first turn of each cycle.
+
+A pod is nominated to the node on which others are evicted for it (SS11). The room that they leave
+belongs to its job until that has started, is gone, or cannot use the room any more. So before
+anything else is placed or evicted, each claimant is placed: bound where the room is there already,
+else Pipelined, which keeps others off for the rest of the cycle. A claimant that finds no place
+loses its claim and waits like every other job; where its nominated node is full, it may evict
+elsewhere.
+
+Nothing is remembered from cycle to cycle: nominations are in the statuses of pods, and those that
+are on their way there are in COMMAND. So a new leader goes by the same claims.
+"""
+
+from collections import deque
+
+from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
+from services.scheduler.engine.session.session import Session
+from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.alike import FailedAttempts
+from services.scheduler.policy.actions.allocate import attempt
+from shared.model.status import TaskStatus
+
+
+def take_first_turns(session: Session) -> None:
+    """Place the jobs with nominated pods, the most important first."""
+    claimants = []
+    for job in session.jobs:
+        with session.isolate("allocate", job):
+            queue = session.queue(job.queue)
+            if queue is not None and nominated(job) and _may_start(session, job):
+                claimants.append((session.hooks.job_order(job), job, queue))
+    claimants.sort(key=lambda claimant: claimant[0])
+    for _, job, queue in claimants:
+        with session.isolate("allocate", job):
+            _keep_room(session, job, queue)
+    failed = FailedAttempts(session)
+    for _, job, queue in claimants:
+        with session.isolate("allocate", job):
+            _take_turn(session, job, queue, failed)
+
+
+def nominated(job: Job) -> list[Task]:
+    """Return the pending pods of a job that are nominated to a node."""
+    return [t for t in job.by_status[TaskStatus.PENDING].values() if t.nominated and not t.held]
+
+
+def _may_start(session: Session, job: Job) -> bool:
+    waits_to_enter = job.is_pending and "enqueue" in session.actions
+    return not waits_to_enter and session.hooks.job_valid(job) is None
+
+
+def _keep_room(session: Session, job: Job, queue: Queue) -> None:
+    """Have nominated pods wait on their nodes, so that no other claimant takes their room."""
+    for task in nominated(job):
+        column = session.cluster_state.nodes.column(task.nominated)
+        if column == NOWHERE or not session.hooks.allocatable(queue, task.task_class, 1):
+            continue
+        if session.candidates(task.task_class).future[column]:
+            session.place(job, [task], [column], waiting=True)
+
+
+def _take_turn(session: Session, job: Job, queue: Queue, failed: FailedAttempts) -> None:
+    """Place a claimant's pods, those with a nominated node first."""
+    for task in list(job.by_status[TaskStatus.PIPELINED].values()):
+        session.withdraw(job, task)
+        session.failures(job).undone_placements.pop(task.uid, None)
+    pending = (
+        t for t in job.by_status[TaskStatus.PENDING].values() if not t.task_class.best_effort
+    )
+    order = session.hooks.task_order
+    worklist = deque(sorted(pending, key=lambda task: (not task.nominated, order(task))))
+    while worklist and attempt(session, queue, job, worklist, failed):
+        if not worklist or not worklist[0].nominated:
+            break
