@@ -107,10 +107,13 @@ def build(
     *,
     aware: bool = False,
     volcano: bool = False,
+    whole: bool = True,
     plugins: str = PLUGINS,
 ) -> Cluster:
     conf = f'actions: "{pipeline}"{plugins}volcanoEvictions: {volcano}\nconfigurations:\n'
     conf += f"- {{name: preempt, arguments: {{enableTopologyAwarePreemption: {aware}}}}}\n"
+    for name in ("gangpreempt", "gangreclaim"):
+        conf += f"- {{name: {name}, arguments: {{allowWholeBundle: {whole}}}}}\n"
     world = Cluster(conf, queue=False)
     for name, weight, deserved in (("a", 1, 3), ("b", 3, 7)):
         world.queue(name, weight=weight, deserved={"cpu": str(deserved)})

@@ -162,11 +162,8 @@ def test_a_victim_goes_where_its_preemptor_waits(world: Cluster):
 
 @needs_hits(at_least=35)
 @settings(max_examples=100, deadline=None)
-@given(wasteful)
+@given(st.builds(build, names(GANG_ONLY), some, volcano=st.booleans(), whole=st.just(False)))
 def test_without_whole_bundles_no_gang_that_was_whole_falls_below_its_minimum(world: Cluster):
-    text = world.config.arguments
-    for name in ("gangpreempt", "gangreclaim"):
-        text[name]["allowWholeBundle"] = False
     lost: dict[str, int] = {}
     plan = world.decide()
     count_hits(plan.evictions)
