@@ -1,8 +1,9 @@
 """A rate-limited queue of keys, like client-go's: deduplicated, fair, one worker per key at a time.
 
 A work queue holds keys, not events: the handler reads the present state itself, so a second add of
-a waiting key merges and nothing is lost by merging. Keys are served in the order in which they
-came; a key added while its handler runs is served once more after it.
+a waiting key merges and nothing is lost by merging. Namespaces take turns, and the keys of one are
+served in the order in which they came (`shared.runtime.turns`): a tenant with many objects does not
+hold up the others. A key added while its handler runs is served once more after it.
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
 asked), any other exception sets the key aside (`shared.runtime.contain`) and is counted and backed
@@ -15,7 +16,6 @@ bounded by the number of objects; new keys beyond `capacity` are counted as over
 
 import asyncio
 import heapq
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -26,6 +26,7 @@ from shared.runtime.errors import PumiceError, Retryable
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
 from shared.runtime.tasks import TaskGroup, sleep_or_event
+from shared.runtime.turns import Turns
 
 K = TypeVar("K", bound=Hashable)
 
@@ -81,7 +82,7 @@ class WorkQueue(Generic[K]):
         self._backoff = backoff
         self._log = log
         self._metrics = metrics
-        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._ready: Turns[K] = Turns()
         self._keys_ready = asyncio.Semaphore(0)
         """Counts `_ready`, so that one more key wakes one worker."""
         self._running: set[K] = set()
@@ -148,7 +149,7 @@ class WorkQueue(Generic[K]):
         if key in self._running:
             self._again.add(key)
         elif key not in self._ready:
-            self._ready[key] = None
+            self._ready.push(key)
             self._keys_ready.release()
         self._metrics.waiting.labels(self._name).set(len(self._ready))
 
@@ -166,7 +167,7 @@ class WorkQueue(Generic[K]):
     async def _serve(self, handler: Callable[[K], Awaitable[None]]) -> None:
         while True:
             await self._keys_ready.acquire()
-            key, _ = self._ready.popitem(last=False)
+            key = self._ready.pop()
             self._running.add(key)
             self._metrics.waiting.labels(self._name).set(len(self._ready))
             try:

@@ -92,7 +92,7 @@ class Executor:
     def _calls(
         self, record: JobRecord, stage: Iterable[effects.Effect]
     ) -> Iterator[Callable[[], Awaitable[None]]]:
-        ranks = self._writer.queue.ranks()
+        ranks = self._writer.queue.ranks(record.job.metadata.namespace)
         for effect in stage:
             if isinstance(effect, effects.CreatePods):
                 self._announce_pods(record, effect)

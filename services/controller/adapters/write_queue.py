@@ -3,8 +3,9 @@
 Pods of a gang are of no use before the gang is whole. So their creations are served gang after
 gang, in the order in which the gangs came to be made, which is the order in which the scheduler
 admitted them; scheduling and binding of the first run beside the creation of the next. Everything
-else goes first: it is little, and often what frees room. A large gang is queued anew after each
-`ROUND` pods, so that small gangs behind it need not wait for all of it, and it for them.
+else goes first: it is little, and often what frees room. Each round takes `ROUND` pods of a
+namespace: its other pods, of a large gang or of many small ones, are queued anew behind those of
+other namespaces. A large gang likewise does not hold up the small ones behind it, nor they it.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 ROUND: Final = 256
-"""Pods after which a gang is queued anew."""
+"""Pods of a gang, and of a namespace, in one round."""
 
 
 class Rank(NamedTuple):
@@ -37,11 +38,19 @@ class WriteQueue:
         self._numbers = count()
         self._gangs = count()
         self._round = 0
-        """The round that is being served: a gang that comes now begins with it."""
+        """The round that is being served: a gang that comes now begins with it, or later."""
+        self._shares: dict[str, Share] = {}
+        """Per namespace the round in which its next gang begins; none that is past."""
 
-    def ranks(self) -> "Ranks":
-        """Return the places in the queue of a gang's pods, from now on."""
-        return Ranks(self._round, next(self._gangs))
+    def ranks(self, namespace: str) -> "Ranks":
+        """Return the places in the queue of the pods of a gang, from now on."""
+        share = self._shares.get(namespace)
+        if share is None or share.round < self._round:
+            self._shares = {n: s for n, s in self._shares.items() if s.round >= self._round}
+            share = self._shares[namespace] = Share(self._round)
+        elif share.pods > ROUND:
+            share.round, share.pods = share.round + 1, 0
+        return Ranks(share, next(self._gangs))
 
     @asynccontextmanager
     async def slot(self, rank: Rank = FIRST) -> AsyncIterator[None]:
@@ -75,14 +84,26 @@ class WriteQueue:
         self._free += 1
 
 
+class Share:
+    """How many pods of a namespace one round has, those of later rounds of a gang aside."""
+
+    def __init__(self, number: int) -> None:
+        self.round = number
+        self.pods = 0
+
+
 class Ranks:
     """Gives the pods of one gang their ranks, in the order in which they are asked for."""
 
-    def __init__(self, begin: int, gang: int) -> None:
-        self._begin = begin
+    def __init__(self, share: Share, gang: int) -> None:
+        self._share = share
+        self._begin = share.round
         self._gang = gang
         self._pods = count()
 
     def next(self) -> Rank:
         """Return the rank of the next pod."""
-        return Rank(self._begin + next(self._pods) // ROUND, self._gang)
+        later = next(self._pods) // ROUND
+        if not later and self._share.round == self._begin:
+            self._share.pods += 1
+        return Rank(self._begin + later, self._gang)

@@ -20,7 +20,7 @@ async def served(queue: WriteQueue, gangs: dict[str, int]) -> list[str]:
 
     async with asyncio.TaskGroup() as tasks:
         for name, pods in gangs.items():
-            ranks = queue.ranks()
+            ranks = queue.ranks("team")
             for _ in range(pods):
                 tasks.create_task(make(name, ranks.next()))
     return order
@@ -40,11 +40,11 @@ async def test_a_large_gang_lets_small_ones_by_after_each_round():
 
 async def test_a_large_gang_is_not_held_up_for_ever_by_small_ones_that_keep_coming():
     queue = WriteQueue(1)
-    large = queue.ranks()
+    large = queue.ranks("team")
     for _ in range(ROUND):
         large.next()
     second_round = large.next()
-    early = queue.ranks().next()
+    early = queue.ranks("team").next()
     assert early < second_round
     async with asyncio.TaskGroup() as tasks:
 
@@ -55,7 +55,35 @@ async def test_a_large_gang_is_not_held_up_for_ever_by_small_ones_that_keep_comi
         tasks.create_task(take(early))
         tasks.create_task(take(second_round))
         await asyncio.sleep(0)
-    assert queue.ranks().next() > second_round
+    assert queue.ranks("team").next() > second_round
+
+
+async def test_many_small_gangs_of_a_namespace_let_those_of_others_by():
+    queue = WriteQueue(1)
+    order: list[str] = []
+
+    async def make(name: str, rank) -> None:
+        async with queue.slot(rank):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        for i in range(6 * ROUND):
+            tasks.create_task(make(f"many-{i}", queue.ranks("many").next()))
+        theirs = queue.ranks("other")
+        for _ in range(3):
+            tasks.create_task(make("other", theirs.next()))
+    assert order.index("other") <= ROUND + 1, "one round of the namespace with many"
+    assert len(order) == 6 * ROUND + 3
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=4 * ROUND))
+def test_a_gang_waits_for_one_round_of_each_other_namespace_at_most(gangs):
+    queue = WriteQueue(1)
+    taken = [(namespace, queue.ranks(namespace).next()) for namespace in gangs]
+    mine = queue.ranks("late").next()
+    for namespace in "abc":
+        assert sum(rank < mine for name, rank in taken if name == namespace) <= ROUND + 1
 
 
 async def test_everything_else_goes_before_pods():
@@ -68,7 +96,7 @@ async def test_everything_else_goes_before_pods():
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
-        ranks = queue.ranks()
+        ranks = queue.ranks("team")
         for i in range(3):
             tasks.create_task(write(f"pod-{i}", ranks.next()))
         tasks.create_task(write("status"))
@@ -96,7 +124,7 @@ def test_no_place_is_lost_or_doubled_whoever_is_cancelled(width, cancelled):
                     inside -= 1
             done += 1
 
-        ranks = queue.ranks()
+        ranks = queue.ranks("team")
         tasks = [asyncio.create_task(work(ranks.next())) for _ in range(12)]
         for step in range(8):
             for index, at in cancelled:
@@ -106,7 +134,7 @@ def test_no_place_is_lost_or_doubled_whoever_is_cancelled(width, cancelled):
         await asyncio.wait(tasks)
         assert done == sum(not task.cancelled() for task in tasks)
         async with asyncio.timeout(1):
-            await asyncio.gather(*(work(queue.ranks().next()) for _ in range(width * 2)))
+            await asyncio.gather(*(work(queue.ranks("team").next()) for _ in range(width * 2)))
 
     asyncio.run(main())
 
@@ -124,7 +152,7 @@ async def test_as_many_are_under_way_as_may_be(width):
             await asyncio.sleep(0)
             inside -= 1
 
-    ranks = queue.ranks()
+    ranks = queue.ranks("team")
     async with asyncio.TaskGroup() as tasks:
         for _ in range(100):
             tasks.create_task(work(ranks.next()))

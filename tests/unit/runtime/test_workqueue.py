@@ -6,6 +6,8 @@ import random
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.runtime.backoff import Backoff
 from shared.runtime.contain import Containment, SetAside
@@ -69,6 +71,29 @@ async def test_keys_are_served_in_the_order_of_their_first_add_and_merge() -> No
     async with bench.served():
         await settle()
     assert bench.keys == ["a", "b", "c"]
+
+
+@given(
+    before=st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 40)), max_size=120),
+    workers=st.integers(1, 3),
+)
+def test_a_key_waits_for_one_key_of_each_other_namespace_and_those_before_it_in_its_own(
+    before, workers
+) -> None:
+    async def main() -> None:
+        bench = Bench(workers=workers)
+        for namespace, name in before:
+            bench.queue.add(f"{namespace}/{name}")
+        bench.queue.add("late/gang")
+        async with bench.served():
+            await settle()
+        assert sorted(bench.keys) == sorted({*(f"{ns}/{n}" for ns, n in before), "late/gang"})
+        assert bench.keys.index("late/gang") <= len({ns for ns, _ in before})
+        for namespace in "abcd":
+            own = [key for key in bench.keys if key.startswith(f"{namespace}/")]
+            assert own == list(dict.fromkeys(f"{ns}/{n}" for ns, n in before if ns == namespace))
+
+    asyncio.run(main())
 
 
 async def test_a_key_added_while_it_is_served_is_served_once_more_after() -> None:
