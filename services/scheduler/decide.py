@@ -5,8 +5,9 @@ Pure and synchronous; the shell runs it in a worker thread and publishes the pla
 """
 
 import enum
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
@@ -19,6 +20,8 @@ from services.scheduler.engine.plan import (
     PodGroupStatusWanted,
     QueueAllocated,
 )
+from services.scheduler.engine.progress import Progress, Step
+from services.scheduler.engine.session.exclusions import Quarantined
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import wake
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -41,6 +44,7 @@ from services.scheduler.policy.parking_policy import decides_by_amounts
 from services.scheduler.policy.states.queue_gates import QueueGates
 
 _STATUS: Final = "status"
+NO_QUARANTINE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Part(enum.Enum):
@@ -95,9 +99,11 @@ def open_session(
     plugins: Plugins = PLUGINS,
     ended: Stopwatch = untimed,
     without: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
     ended(Part.BEGUN, "")
+    progress = progress or Progress()
     session = Session(
         cluster_state,
         now=now,
@@ -106,13 +112,16 @@ def open_session(
         actions=config.actions,
         without=without,
         alike=decides_by_amounts(config, plugins),
+        progress=progress,
     )
     session.volcano_evictions = config.volcano_evictions
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"
             hooks = Registrar(session.hooks, tier=number, flags=option.flags, identity=identity)
+            before = progress.begin(Step(f"open {option.name}"))
             plugins[option.name](option.arguments).contribute(hooks, session)
+            progress.begin(before)
             ended(Part.PLUGIN, option.name)
     session.add_traits()
     ended(Part.OPENED, "")
@@ -155,13 +164,16 @@ def decide(
     ended: Stopwatch = untimed,
     inspect: Inspect | None = None,
     without: Collection[str] = (),
+    quarantined: Mapping[str, str] = NO_QUARANTINE,
+    progress: Progress | None = None,
 ) -> Plan:
     """Return what this cycle wants. The cluster state is the same before and after.
 
     `now` is Unix seconds; `seed` breaks ties between equal nodes; the same arguments give the same
-    plan, whatever `ended` and `inspect` do. Jobs with keys in `without` are not visited. A job
-    whose handling raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff`
-    when the cluster state can no longer be trusted.
+    plan, whatever `ended` and `inspect` do. Jobs with keys in `without` are not visited, and
+    neither are those in `quarantined`, whose status says the reason given. A job whose handling
+    raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff` when the cluster
+    state can no longer be trusted.
 
     A cycle that evicts while gangs are parked is run a second time with all gangs (ADR 22).
     """
@@ -174,10 +186,12 @@ def decide(
         cycle=cycle,
         plugins=plugins,
         ended=ended,
-        without=without,
+        without={*without, *quarantined},
+        progress=progress,
     )
     for again in (False, True):
         session = opened()
+        session.quarantine(quarantined)
         keep_to_shard(session, sharding)
         try:
             wake(session, again=again)
@@ -216,6 +230,9 @@ def conclude(session: Session) -> Plan:
             pods += pod_conditions(session, wording, job)
             groups += [wanted] if wanted else []
             reasons += [reason] if reason else []
+    for exclusion in session.exclusions.found.values():
+        if isinstance(exclusion.error, Quarantined):
+            reasons.append(session.explanations[exclusion.key])
     with session.isolate(_STATUS):
         for stray, wanted in stray_group_statuses(session):
             reasons.append(stray)

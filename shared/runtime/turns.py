@@ -1,4 +1,4 @@
-"""A queue whose namespaces take turns: round robin over namespaces, first come first served in each.
+"""A queue whose namespaces take turns, and in which each is served in the order of its keys.
 
 So a namespace with many keys holds up another one by a single key at a time, however many it has.
 Keys that are not of the form `namespace/name` share one turn.

@@ -11,8 +11,13 @@ from typing import NamedTuple, Self
 
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.journal import BrokenOff
+from services.scheduler.engine.progress import Progress, Step
 
 _LETTERS_MAX = 300
+
+
+class Quarantined(Exception):  # noqa: N818 - the fact
+    """A job is left out although it has not failed in this session; the text says why."""
 
 
 class Exclusion(NamedTuple):
@@ -30,13 +35,16 @@ class Exclusion(NamedTuple):
     def reason(self) -> str:
         """The error as one line for a person."""
         text = " ".join(str(self.error)[: 2 * _LETTERS_MAX].split())[:_LETTERS_MAX]
+        if isinstance(self.error, Quarantined):
+            return text
         return f"left out, {self.stage} failed: {type(self.error).__name__}: {text}"
 
 
 class Exclusions:
     """Jobs, queues and actions that one session has left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
         self.found: dict[tuple[str, str], Exclusion] = {}
         self.unsound: Exclusion | None = None
         """The job that was handled when a change broke off half-way."""
@@ -49,6 +57,11 @@ class Exclusions:
         """Tell whether a job was left out."""
         return bool(self.found) and ("podgroups", job.key) in self.found
 
+    def is_quarantined(self, job: Job) -> bool:
+        """Tell whether a job was left out before it was handled."""
+        found = self.job(job) if self.found else None
+        return found is not None and isinstance(found.error, Quarantined)
+
     def job(self, job: Job) -> Exclusion | None:
         """Return why a job was left out."""
         return self.found.get(("podgroups", job.key))
@@ -57,7 +70,7 @@ class Exclusions:
 class StageIsolation:
     """The block in which one job, queue or action is handled; it notes and stops an exception."""
 
-    __slots__ = ("_exclusions", "_stage", "_subject", "failed")
+    __slots__ = ("_before", "_exclusions", "_stage", "_subject", "failed")
 
     def __init__(self, exclusions: Exclusions, stage: str, subject: Job | Queue | None) -> None:
         self._exclusions = exclusions
@@ -66,6 +79,14 @@ class StageIsolation:
         self.failed = False
 
     def __enter__(self) -> Self:
+        subject = self._subject
+        if isinstance(subject, Job):
+            step = Step(self._stage, "podgroups", subject.key, subject.uid)
+        elif isinstance(subject, Queue):
+            step = Step(self._stage, "queues", subject.name, subject.uid)
+        else:
+            step = Step(self._stage)
+        self._before = self._exclusions.progress.begin(step)
         return self
 
     def __exit__(
@@ -74,6 +95,7 @@ class StageIsolation:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> bool:
+        self._exclusions.progress.begin(self._before)
         if not isinstance(error, Exception) or self._exclusions.unsound is not None:
             return False
         self.failed = True

@@ -11,11 +11,12 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from services.scheduler.engine.plan import (
     GangBinds,
     Shortage,
 )
+from services.scheduler.engine.progress import Progress
 from services.scheduler.engine.session.binding import (
     Room,
     claims_of,
@@ -51,7 +53,12 @@ from services.scheduler.engine.session.changes import (
     equal_runs,
 )
 from services.scheduler.engine.session.evictions import Evicted, Reprieved, Withdrawn, committed
-from services.scheduler.engine.session.exclusions import Exclusions, StageIsolation
+from services.scheduler.engine.session.exclusions import (
+    Exclusion,
+    Exclusions,
+    Quarantined,
+    StageIsolation,
+)
 from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
 from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.ordering import Orders, Places
@@ -62,6 +69,8 @@ from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.contracts.messages import Bind, Preemptor
 from shared.model.status import TaskStatus
 
+QUARANTINE: Final = "quarantine"
+"""Gate that stops a job whose handling took far too long."""
 _S = TypeVar("_S")
 _T = TypeVar("_T", bound=plugins.Task)
 
@@ -82,6 +91,7 @@ class Session(ClusterView):
         actions: Sequence[str] = (),
         without: Collection[str] = (),
         alike: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         """Begin a cycle; jobs with keys in `without` are not visited."""
         super().__init__(cluster_state)
@@ -115,7 +125,7 @@ class Session(ClusterView):
         self.explanations: dict[str, Explanation] = {}
         self.held: set[str] = set()
         """Keys of the jobs that plugins hold back although they may have room."""
-        self.exclusions = Exclusions()
+        self.exclusions = Exclusions(progress or Progress())
         """Jobs, queues and actions that were left out because of an error."""
         self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
         """Jobs that may need something; settled and parked ones count in sums only."""
@@ -247,6 +257,15 @@ class Session(ClusterView):
         An exception in it leaves out that job, queue or action and nothing else (ADR 19).
         """
         return StageIsolation(self.exclusions, stage, subject)
+
+    def quarantine(self, reasons: Mapping[str, str]) -> None:
+        """Have the plan say why jobs are left out of this session: key → reason."""
+        for key, reason in sorted(reasons.items()):
+            job = self.cluster_state.jobs.get(key)
+            if job is not None:
+                error = Quarantined(reason)
+                self.exclusions.note(Exclusion("podgroups", key, QUARANTINE, error, job.uid))
+                self.explain(job, QUARANTINE, reason)
 
     # --- placing -----------------------------------------------------------------------------
 
@@ -411,7 +430,8 @@ class Session(ClusterView):
         found.update(item for item in self._touched.items() if item[0] not in parking)
         jobs = self.cluster_state.jobs
         found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
-        return [job for _, job in sorted(found.items())]
+        kept = sorted(found.items())
+        return [job for _, job in kept if not self.exclusions.is_quarantined(job)]
 
     def close(self) -> None:
         """Tell plugins, and undo all changes to the cluster state."""
