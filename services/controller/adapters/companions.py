@@ -184,6 +184,7 @@ class Companions:
 
     def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
         record.companions[_key(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
+        record.held.made(f"{companion.kind.kind} {companion.name}")
 
 
 def digest(companion: Companion) -> int:
@@ -197,12 +198,40 @@ def is_ours(record: JobRecord, meta: ObjectMeta) -> bool:
 
 
 def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
-    """Raise Rejected when an object of a name that a job needs does not belong to the job."""
-    if not is_ours(record, meta):
-        raise Rejected(
-            f"{kind.kind} {meta.name} exists and does not belong to this Job: delete or rename it",
-            field="metadata.name",
-        )
+    """Raise Rejected when an object of a name that a job needs does not belong to the job.
+
+    Raises Retryable while that of an earlier job of the same name is on its way out.
+    """
+    if is_ours(record, meta):
+        return
+    if is_leaving(record, meta):
+        why = f"that of {former_owner(meta)} is still being deleted"
+        record.held.name_in_use(f"{kind.kind} {meta.name}", why)
+        raise Retryable(f"{kind.kind} {meta.name}: {why}")
+    raise Rejected(
+        f"{kind.kind} {meta.name} exists and does not belong to this Job: delete or rename it",
+        field="metadata.name",
+    )
+
+
+def is_leaving(record: JobRecord, meta: ObjectMeta) -> bool:
+    """Tell whether an object that has a name which a job needs goes by itself.
+
+    It is being deleted, or belonged to an earlier job of the same name, with which it goes.
+    """
+    owner = meta.controller
+    earlier = (
+        owner is not None
+        and (owner.api_version, owner.kind) == (kinds.JOB.api_version, kinds.JOB.kind)
+        and owner.name == record.job.metadata.name
+    )
+    return earlier or meta.deletion_timestamp is not None
+
+
+def former_owner(meta: ObjectMeta) -> str:
+    """Return the former owner of an object as words of a message."""
+    owner = meta.controller
+    return f"an earlier {owner.kind} {owner.name}" if owner is not None else "another owner"
 
 
 def _key(companion: Companion) -> tuple[str, str]:

@@ -9,13 +9,19 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from services.controller.adapters.companions import Companions, must_be_ours
+from services.controller.adapters.companions import (
+    Companions,
+    former_owner,
+    is_leaving,
+    must_be_ours,
+)
 from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.write_queue import Rank
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
+from services.controller.job.held_pods import quota_of
 from services.controller.job.status import INVALID_SPEC
 from shared.api import keys, kinds
 from shared.api.batch import Job
@@ -73,6 +79,7 @@ class Executor:
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
         """Carry out one stage: everything is tried, then the worst failure is raised."""
         effects_now = list(stage)
+        record.held.stopped_tasks.clear()
         if deleted := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
             self._recorder.event(record.job, "SuccessfulDelete", f"Deleting {deleted} pods")
         try:
@@ -173,17 +180,25 @@ class Executor:
     async def _create_pod(
         self, record: JobRecord, effect: effects.CreatePods, index: int, rank: Rank
     ) -> None:
-        namespace = record.job.metadata.namespace
+        namespace, task = record.job.metadata.namespace, effect.builder.task.name
+        name = f"{record.job.metadata.name}-{task}-{index}"
+        if (quota := record.held.stopped_tasks.get(task)) is not None:
+            record.held.over_quota(name, quota)  # its pods are alike
+            return
         try:
             body = _body(effect, index)
             await self._writer.create(kinds.POD, namespace, body, rank=rank)
         except AlreadyExists:
-            name = f"{record.job.metadata.name}-{effect.builder.task.name}-{index}"
             await self._adopt(record, name)
         except Rejected as error:
-            record.refused["FailedCreate"].append(str(error))
-            raise
+            quota = quota_of(str(error))
+            if not quota:
+                record.refused["FailedCreate"].append(str(error))
+                raise
+            record.held.over_quota(name, quota)
+            record.held.stopped_tasks[task] = quota
         else:
+            record.held.made(name)
             self._faults.point("controller.mid-create")
 
     async def _adopt(self, record: JobRecord, name: str) -> None:
@@ -192,6 +207,10 @@ class Executor:
         pod: Pod = kinds.decode(kinds.POD, answer)
         found = pod_view(pod)
         if found is not None and found[0] == record.uid:
+            record.held.made(name)
+            return
+        if is_leaving(record, pod.metadata):
+            record.held.name_in_use(name, f"Pod {name} of {former_owner(pod.metadata)} still stops")
             return
         message = f"Pod {name} exists and does not belong to this Job: delete or rename it"
         record.refused["FailedCreate"].append(message)

@@ -13,6 +13,7 @@ import msgspec
 from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.facts import PodView
 from services.controller.job.group import GroupWanted, wanted_of
+from services.controller.job.held_pods import HeldPods
 from services.controller.job.phases import ALIVE
 from services.controller.job.policies import Delayed
 from services.controller.job.requests import PodSums, Request, at_start, compare, of_group
@@ -56,12 +57,12 @@ class JobRecord:
         remember is not there."""
         self.counts_wait_since = float("inf")
         """Monotonic time since which a mere change of counts waits to be written."""
-        self.reported_pending = ""
-        """Reason for which its PodGroup waits, as the last event has it."""
+        self.reported_pending = ""  # reason for which its PodGroup waits, as the last event has it
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
         """Reconciliations in a row that the API server refused for good (J13)."""
+        self.held = HeldPods()
         self.interrupted = False
         """Whether the last reconciliation began and did not come to its end."""
         self.completed: dict[str, set[int]] = {}
@@ -167,6 +168,8 @@ class JobRecord:
     ) -> tuple[Request, ...]:
         """Make the change of a pod in `pods`; returns the requests it led to."""
         known = self._replace(before, after)
+        if after is None or after.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
+            self.held.quota_may_be_free()
         if not self.owned:
             return ()
         self._sums.change(known, after)

@@ -77,6 +77,10 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Claims that its volumes name and that are not there (J30)."""
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
+    not_due: AbstractSet[str] = frozenset()
+    """Names of pods that are not to be tried again yet (`held_pods`)."""
+    held_back: tuple[str, str] = ("", "")
+    """Reason and message of what pods wait for that are not made; empty: none waits."""
     interrupted: bool = False
     """Whether the last reconciliation of the job began and did not come to its end."""
 

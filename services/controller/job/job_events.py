@@ -16,10 +16,12 @@ from services.controller.job import status
 from services.controller.job.effects import Record
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import why_pending
+from services.controller.job.phases import COMMAND_ISSUED
 from services.controller.job.policies import Delayed
 from services.controller.job.requests import Request
 from shared.api import time
-from shared.api.batch import Action, Command, JobPhase, JobStatus
+from shared.api.batch import Action, Command, Job, JobPhase, JobStatus
+from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroupConditionType
 from shared.model import durations
 
@@ -28,6 +30,9 @@ UNSCHEDULABLE: Final = PodGroupConditionType.UNSCHEDULABLE.value
 """Reason of a job's state that repeats what its PodGroup says."""
 
 EXECUTE_ACTION = "ExecuteAction"
+MAX_RETRY: Final = "MaxRetryReached"
+TOO_FEW_SUCCEEDED: Final = "TooFewSucceeded"
+"""Reasons of a job that has failed."""
 
 
 def ordered(command: Command) -> Record:
@@ -38,7 +43,7 @@ def ordered(command: Command) -> Record:
     else:
         message = f"Command {command.metadata.name}: no action {command.action!r}, nothing is done"
     return Record(
-        reason=status.COMMAND_ISSUED,
+        reason=COMMAND_ISSUED,
         message=message,
         warning=not known,
         occasion=command.metadata.uid,
@@ -73,10 +78,34 @@ def cause(request: Request | None) -> tuple[str, str]:
     if request is None:
         return "", ""
     if request.command_uid:
-        return status.COMMAND_ISSUED, f"{request.action} by command {request.command_uid}"
+        return COMMAND_ISSUED, f"{request.action} by command {request.command_uid}"
     about = f"pod {request.pod}" if request.pod else "the job"
     code = f", exit code {request.exit_code}" if request.exit_code else ""
     return request.event.value, f"{request.event.value} of {about}{code}"
+
+
+def why_failed(job: Job, after: JobStatus) -> tuple[str, str]:
+    """Return reason and message of a job that fails by its counts; `after` has these (J17, J18)."""
+    spec, was = job.spec, job.status.state
+    if was.phase == JobPhase.RESTARTING:
+        last = f"; the last one: {was.message}" if was.message else ""
+        return MAX_RETRY, (
+            f"maxRetry {spec.max_retry} is used up: each restart and each resume is a try, "
+            f"this was number {after.retry_count}{last}. Raise spec.maxRetry, or find what fails"
+        )
+    ended = f"all pods have ended, {after.succeeded} succeeded and {after.failed} failed"
+    if spec.min_success is not None:
+        return TOO_FEW_SUCCEEDED, f"{ended}: minSuccess asks for {spec.min_success}"
+    each = [t.replicas if t.min_available is None else t.min_available for t in spec.tasks]
+    for task in spec.tasks if spec.min_available >= sum(each) else ():
+        recorded = after.task_status_count.get(task.name)
+        done = recorded.phase.get(PodPhase.SUCCEEDED, 0) if recorded is not None else 0
+        if task.min_available is not None and done < task.min_available:
+            return TOO_FEW_SUCCEEDED, (
+                f"{ended}: task {task.name} has {done}, its minAvailable asks for "
+                f"{task.min_available}"
+            )
+    return TOO_FEW_SUCCEEDED, f"{ended}: minAvailable asks for {spec.min_available}"
 
 
 def _occasion(request: Request, before: JobStatus) -> str:
@@ -86,6 +115,11 @@ def _occasion(request: Request, before: JobStatus) -> str:
 
 def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
     """Return `after` with why the job waits, or without it when it waits no more."""
+    reason, message = facts.held_back
+    if reason:
+        return status.explained(after, reason=reason, message=message)
+    if after.state.reason in status.WAITS_FOR_ROOM:
+        after = status.explained(after, reason="", message="")
     if after.state.phase != JobPhase.PENDING:
         return after
     condition = why_pending(facts.group)

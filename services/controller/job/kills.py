@@ -66,7 +66,7 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
     alive = (p for p in pods.values() if not p.deleting)
     done = completed_indexes.recorded(job)
     if phase in ALIVE or phase is None:
-        replicas = {f"{job.metadata.name}-{task.name}": task.replicas for task in job.spec.tasks}
+        replicas = _replicas(job)
         return _sorted(
             p
             for p in alive
@@ -78,6 +78,15 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
         retain = Retain.FINISHED if spent else Retain.NONE
         return _sorted(p for p in alive if is_stale(job, p, done) and not _kept(p, retain))
     return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
+
+
+def is_wanted(job: Job, name: str) -> bool:
+    """Tell whether a pod has the name of a replica that a job asks for."""
+    return _is_wanted(name, _replicas(job))
+
+
+def _replicas(job: Job) -> dict[str, int]:
+    return {f"{job.metadata.name}-{task.name}": task.replicas for task in job.spec.tasks}
 
 
 def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:

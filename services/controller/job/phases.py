@@ -16,6 +16,9 @@ import msgspec
 from services.controller.job.facts import Counts
 from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
 
+COMMAND_ISSUED: Final = "CommandIssued"
+"""Reason of a phase that a Command has brought about."""
+
 
 class Do(enum.Enum):
     """Effect of a transition on the pods."""
@@ -101,11 +104,20 @@ def _final_phase(spec: JobSpec, counts: Counts) -> JobPhase:
 
 
 def _leave_restarting(spec: JobSpec, status: JobStatus, counts: Counts) -> JobPhase | None:
-    """Enter Failed when the tries are used up, else Pending once there is room (J18, J37)."""
-    if status.retry_count >= spec.max_retry:
+    """Enter Failed when the tries are used up, else Pending once there is room (J18, J37).
+
+    A resume counts as a try, as in Volcano, but it is an order of the owner: it fails no job.
+    """
+    if status.retry_count >= spec.max_retry and not _is_resumed(status):
         return JobPhase.FAILED
     replicas = sum(task.replicas for task in spec.tasks)
     return JobPhase.PENDING if replicas - counts.terminating >= spec.min_available else None
+
+
+def _is_resumed(status: JobStatus) -> bool:
+    """Tell whether a job is Restarting because its owner has resumed it."""
+    state = status.state
+    return state.reason == COMMAND_ISSUED and state.message.startswith(Action.RESUME_JOB.value)
 
 
 _FROM_PENDING: Final = Rule(
@@ -121,7 +133,7 @@ _FROM_RUNNING: Final = Rule(
 )
 _FROM_RESTARTING: Final = Rule(
     leads_to={
-        JobPhase.FAILED: "maxRetry tries used up",
+        JobPhase.FAILED: "maxRetry tries used up, unless it is resumed",
         JobPhase.PENDING: "room for minAvailable pods",
     },
     decide=_leave_restarting,

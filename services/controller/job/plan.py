@@ -34,6 +34,7 @@ from services.controller.job.facts import (
 )
 from services.controller.job.phases import (
     ALIVE,
+    COMMAND_ISSUED,
     FINISHED,
     Do,
     KillScope,
@@ -107,8 +108,14 @@ def execute(
             job, after, transition.enters, now=now, reason=reason, message=message
         )
     elif (then := _by_rule(transition, job, after, counts)) is not None:
-        after = status.entered(job, after, then, now=now)
+        after = _entered_by_rule(job, after, then, now=now)
     return Step(status=after, to_delete=to_delete, transition=transition)
+
+
+def _entered_by_rule(job: Job, after: JobStatus, phase: JobPhase, *, now: float) -> JobStatus:
+    """Return a status in the phase that the counts call for; Failed says why."""
+    reason, message = job_events.why_failed(job, after) if phase == JobPhase.FAILED else ("", "")
+    return status.entered(job, after, phase, now=now, reason=reason, message=message)
 
 
 def _by_rule(transition: Transition, job: Job, after: JobStatus, counts: Counts) -> JobPhase | None:
@@ -247,7 +254,7 @@ def _changes_phase(effect: effects.Effect) -> bool:
 
 def _is_recorded(job: Job, command: Command) -> bool:
     uid = command.metadata.uid
-    return job.status.state.reason == status.COMMAND_ISSUED and uid in job.status.state.message
+    return job.status.state.reason == COMMAND_ISSUED and uid in job.status.state.message
 
 
 def _delete(command: Command) -> effects.DeleteCommand:
@@ -345,7 +352,8 @@ def _sync_alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stag
     if write is None:
         return stages
     if before.state.phase is not None:
-        return (*stages, (write,))
+        explains = after.state.reason in status.WAITS_FOR_ROOM
+        return ((write,), *stages) if explains else (*stages, (write,))
     made_first = 1 if facts.group is None and not facts.interrupted else 0
     return (*stages[:made_first], (write,), *stages[made_first:])
 
@@ -401,7 +409,7 @@ def _finish_kill(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Sta
     gone += [effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete]
     next_phase = None if to_delete else _by_rule(transition, job, after, counts)
     if next_phase is not None:
-        after = status.entered(job, after, next_phase, now=now)
+        after = _entered_by_rule(job, after, next_phase, now=now)
     write = _write(before, after)
     return tuple(stage for stage in (tuple(gone), (write,) if write else ()) if stage)
 

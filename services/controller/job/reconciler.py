@@ -8,8 +8,10 @@ server that is away does not count, however long it takes.
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.executor import Executor
@@ -18,6 +20,8 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
+from services.controller.job.held_pods import quota_of
+from services.controller.job.kills import is_wanted
 from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import Request, pod_name
@@ -29,6 +33,8 @@ from shared.jobplugins.foreign import PluginFailed
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
+_WHOLE: Final = "the job"
+"""What waits for a quota that forbids a job's PodGroup or its companions."""
 COALESCE_S: Final = 0.5
 """A mere change of counts waits that long for the next, which is often the one that matters."""
 COALESCE_PER_JOB_S: Final = 0.01
@@ -141,9 +147,13 @@ class JobReconciler(Reconciler):
             self.add(record.key)
             return
         except Rejected as error:
-            self._refused(record, error)
+            if quota := quota_of(str(error)):
+                record.held.over_quota(_WHOLE, quota)
+            else:
+                self._refused(record, error)
             raise Retryable(str(error)) from error
         record.interrupted, record.refusals = False, 0
+        self._report_held(record)
         self._report_pending(record)
         record.forget(found.answered)
         record.delayed = found.delayed
@@ -151,8 +161,13 @@ class JobReconciler(Reconciler):
 
     def _advance(self, record: JobRecord) -> Pass:
         try:
-            return advance(
+            facts = msgspec.structs.replace(
                 self._informers.facts_of(record),
+                not_due=record.held.not_due(self._clock.now()),
+                held_back=record.held.why(),
+            )
+            return advance(
+                facts,
                 tuple(record.requests.values()),
                 record.delayed,
                 now=self._clock.now(),
@@ -169,6 +184,19 @@ class JobReconciler(Reconciler):
             message = f"PodGroup {group} {condition.type.lower()}, reason: {condition.message}"
             self._recorder.event(record.job, "PodGroupPending", message, warning=True)
         record.reported_pending = condition.reason if condition is not None else ""
+
+    def _report_held(self, record: JobRecord) -> None:
+        """Say what pods wait for that were not made, and have them tried again in time."""
+        held = record.held
+        held.keep_only(partial(_is_still_held, record))
+        reason, message = held.why()
+        if held:
+            self.add(record.key, max(0.0, held.until - self._clock.now()))
+        if (reason, message) != held.reported:
+            self.add(record.key)  # the status says so, too
+            if reason and reason != held.reported[0]:
+                self._recorder.event(record.job, reason, message, warning=True)
+        held.reported = (reason, message)
 
     def _requeue(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.requeue:
@@ -241,6 +269,8 @@ class JobReconciler(Reconciler):
                 self._phase_changed(record, effect)
             elif isinstance(effect, effects.CreatePods):
                 self._pods_made(record, effect)
+        if any(isinstance(effect, effects.CreatePods) for effect in stage):
+            record.held.tried(self._clock.now())
 
     def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
         phase = effect.status.state.phase
@@ -290,6 +320,13 @@ class JobReconciler(Reconciler):
                 )
             ]
         )
+
+
+def _is_still_held(record: JobRecord, name: str) -> bool:
+    """Tell whether an object is still missing that could not be made; the pass went through."""
+    if record.job.status.state.phase not in ALIVE or name == _WHOLE or name in record.pods:
+        return False
+    return " " in name or is_wanted(record.job, name)
 
 
 def _words(name: str) -> str:

@@ -244,6 +244,9 @@ def _new_phase(
     job: Job, pod: PodView, sums: PodSums, completed: CompletedIndexes
 ) -> tuple[Request, ...]:
     match pod.phase:
+        case PodPhase.FAILED if pod.deleting:
+            # It was deleted or evicted, and fails of that: its end is an eviction (`_ended`).
+            return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
         case PodPhase.FAILED:
             return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)
         case PodPhase.SUCCEEDED if _task_completed(job.spec, pod, sums, completed):

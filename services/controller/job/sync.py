@@ -124,7 +124,9 @@ def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
         missing = tuple(
             i
             for i in range(task.replicas)
-            if pod_name(facts.job, task, i) not in facts.pods and i not in done
+            if (name := pod_name(facts.job, task, i)) not in facts.pods
+            and name not in facts.not_due
+            and i not in done
         )
         if missing and _may_start(facts, task):
             assert facts.group is not None, "the gate is open"

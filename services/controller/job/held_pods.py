@@ -1,0 +1,104 @@
+"""Pods that the API server does not take at present: names in use, and quotas that are used up.
+
+Both pass without the owner's doing, so that they count as no refusal (J13): the job goes on with
+the pods that it has, says what the rest waits for, and tries it again with back-off. A pod of the
+job that ends may free quota, and has the rest tried at once.
+
+Part of a job's memory (`records`); the executor notes what was refused, `plan` leaves out what is
+not due, and `job_events` says it in the status. Where neither pod nor name is at fault but the
+PodGroup or a companion, the reason is noted under the object's own name.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from services.controller.job.status import NAMES_IN_USE, QUOTA_EXCEEDED
+
+FIRST_S: Final = 1.0
+LONGEST_S: Final = 10.0
+_SHOWN: Final = 3
+_QUOTA: Final = re.compile(r"exceeded quota: (.*)", re.DOTALL)
+
+
+def quota_of(refusal: str) -> str:
+    """Return what a refusal says of the ResourceQuota that forbids a create; "" if none does."""
+    found = _QUOTA.search(refusal)
+    return found[1] if found else ""
+
+
+class HeldPods:
+    """The pods of one job that wait, and when they are tried again."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        """Name that is needed → what has it."""
+        self._quotas: dict[str, str] = {}
+        """Pod → what the API server said of the quota."""
+        self.stopped_tasks: dict[str, str] = {}
+        """Task of which a quota has refused a pod in the present stage → what was said of it."""
+        self.until = 0.0
+        """When they are tried again, Unix seconds."""
+        self._wait_s = FIRST_S
+        self.reported = ("", "")
+        """Reason and message as the last event has them."""
+
+    def __bool__(self) -> bool:
+        return bool(self._names or self._quotas)
+
+    def name_in_use(self, name: str, by: str) -> None:
+        """Note that a name is not free yet."""
+        self._names[name] = by
+
+    def over_quota(self, name: str, quota: str) -> None:
+        """Note that a quota forbids an object at present."""
+        self._quotas[name] = quota
+
+    def made(self, name: str) -> None:
+        """Note that an object was made."""
+        self._names.pop(name, None)
+        self._quotas.pop(name, None)
+
+    def keep_only(self, is_wanted: Callable[[str], bool]) -> None:
+        """Forget what is not wanted any more."""
+        for held in (self._names, self._quotas):
+            for name in [name for name in held if not is_wanted(name)]:
+                del held[name]
+
+    def quota_may_be_free(self) -> None:
+        """Have pods over quota tried at once: one of the job has ended."""
+        if self._quotas:
+            self.until, self._wait_s = 0.0, FIRST_S
+
+    def tried(self, now: float) -> None:
+        """Set when the next try is due, after one."""
+        if not self:
+            self._wait_s = FIRST_S
+            return
+        self.until = now + self._wait_s
+        self._wait_s = min(2 * self._wait_s, LONGEST_S)
+
+    def not_due(self, now: float) -> frozenset[str]:
+        """Return the names that are not to be tried now."""
+        return frozenset((*self._names, *self._quotas)) if now < self.until else frozenset()
+
+    def why(self) -> tuple[str, str]:
+        """Return reason and message for the owner; two empty texts when nothing waits."""
+        parts, reason = [], ""
+        if self._names:
+            reason = NAMES_IN_USE
+            by = next(iter(self._names.values()))
+            parts.append(f"{_listed(self._names)} waits until the name is free: {by}")
+        if self._quotas:
+            reason = reason or QUOTA_EXCEEDED
+            quota = next(iter(self._quotas.values()))
+            number = len(self._quotas)
+            what = f"{number} pods wait" if number > 1 else f"{next(iter(self._quotas))} waits"
+            parts.append(f"{what} for ResourceQuota {quota}")
+        return reason, "; ".join(parts)
+
+
+def _listed(names: Mapping[str, str]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    rest = len(names) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
