@@ -9,31 +9,36 @@ published, and its victims are gone before the next cycle. At the end each step 
 (`Imagined`). Nothing leaves the process.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from services.scheduler.decide import Inspect
-from services.scheduler.engine.jobs.records import GroupStatus
+from services.scheduler.engine.jobs.records import GroupStatus, Job
 from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.cluster_mirror import ClusterMirror
+from services.visibility.answers.pending import waits
 from services.visibility.answers.survey import (
     EVICTING,
     Policy,
     decided,
     without_evictions,
 )
-from shared.api.kinds import Kind
+from services.visibility.forecast.shapes import pods, pods_of
+from shared.api.core import Pod
+from shared.api.kinds import POD, Kind
 from shared.contracts.messages import Preemptor, Result
 from shared.model.status import TaskStatus
 
 FEW: Final = 50
 """With so many waiting jobs at most, each of them may evict in a cycle. A search for victims takes
 as long as dozens of searches for room, so that with more only the job asked about may."""
+CYCLES_MAX: Final = 8
+"""A job is admitted and placed, and what it displaces comes to rest, in fewer cycles."""
 
 
 class Rehearsal(Imagined):
@@ -45,6 +50,7 @@ class Rehearsal(Imagined):
         self._policy = policy
         self._now = now
         self._intents = 0
+        self._has_pods: set[str] = set()
         self.evicted: dict[str, Eviction] = {}
         """Evicted pods, by uid."""
 
@@ -68,6 +74,45 @@ class Rehearsal(Imagined):
                 self.unbind(job, [task])
 
     # --- decisions ---------------------------------------------------------------------------
+
+    def run(
+        self,
+        asker: str = "",
+        inspect: Inspect | None = None,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+        pods_to_make: Callable[[Job], Iterable[Pod]] | None = None,
+    ) -> None:
+        """Run cycles until nothing more happens, or until `is_over` says so after one.
+
+        A job that enters its queue gets its pods, as from its controller: those of `pods_to_make`,
+        or an even share of its minimum each.
+        """
+        without_pods = [j.key for j in self._cluster_state.jobs.all() if waits(j) and not j.tasks]
+        for _ in range(CYCLES_MAX):
+            plans = self.cycle(asker, inspect)
+            made = self._make_pods(without_pods, pods_to_make or self._guessed)
+            if is_over() or not (made or any(plan.binds or plan.evictions for plan in plans)):
+                return
+
+    def _make_pods(self, keys: Iterable[str], pods_to_make: Callable[[Job], Iterable[Pod]]) -> bool:
+        """Give pods to the jobs that have entered their queues; return whether there were any."""
+        made = False
+        for key in sorted(keys):
+            job = self._cluster_state.jobs.get(key)
+            if job is None or job.tasks or key in self._has_pods or job.phase != "Inqueue":
+                continue
+            self._has_pods.add(key)
+            for pod in pods_to_make(job):
+                if self._cluster_state.pod(pod.metadata.key) is None:
+                    self.put(POD, pod)
+                    made = True
+        return made
+
+    def _guessed(self, job: Job) -> Iterable[Pod]:
+        shape = pods_of(job, self._cluster_state.dimensions)
+        name = self._mirror.scheduler_names[0]
+        return pods(job.key, shape, now=self._now, scheduler_name=name)
 
     def cycle(self, asker: str = "", inspect: Inspect | None = None) -> list[Plan]:
         """Decide and assume the plan, as one cycle; return the plans. `asker` is a PodGroup's key.

@@ -50,8 +50,6 @@ from shared.model.status import TaskStatus
 
 NODES_MAX: Final = 1_000
 """Nodes that one question adds or drains."""
-_CYCLES_MAX: Final = 8
-"""A job is admitted, placed, and what it displaces comes to rest in fewer."""
 
 OutOfTime = Callable[[], bool]
 """Tells whether the time for an answer is over."""
@@ -160,7 +158,6 @@ class _WhatIf:
         self._gang = gang
         self._waiting = waiting
         self._out_of_time = out_of_time
-        self._has_pods: set[str] = set()
         self._displaced: dict[str, tuple[str, str]] = {}
         """Pods of drained nodes, by uid: their keys, and those of their PodGroups."""
         self._drained: set[str] = set()
@@ -211,13 +208,12 @@ class _WhatIf:
 
     def run(self) -> Outlook:
         """Decide until nothing more happens; return the outcome."""
-        for _ in range(_CYCLES_MAX):
-            plans = self._rehearsal.cycle(self._gang.key if self._gang else "", self._inspect)
-            made = self._make_pods()
-            if not made and not any(plan.binds or plan.evictions for plan in plans):
-                break
-            if self._out_of_time():
-                break
+        self._rehearsal.run(
+            self._gang.key if self._gang else "",
+            self._inspect,
+            is_over=self._out_of_time,
+            pods_to_make=self._pods_of,
+        )
         started = frozenset(key for key in self._waiting if self._has_started(key))
         return Outlook(started=started, status=self._status())
 
@@ -234,21 +230,6 @@ class _WhatIf:
             (task.role, task.node) for status in _PLACED for task in job.by_status[status].values()
         )
 
-    def _make_pods(self) -> bool:
-        """Give pods to the jobs that have entered their queues; return whether there were any."""
-        made = False
-        for key in sorted(self._waiting | ({self._gang.key} if self._gang else set())):
-            job = self._mirror.state.jobs.get(key)
-            if job is None or job.tasks or key in self._has_pods or job.phase != "Inqueue":
-                continue
-            self._has_pods.add(key)
-            for pod in self._pods_of(job):
-                self._check_time("its pods")
-                if self._mirror.state.pod(pod.metadata.key) is None:
-                    self._rehearsal.put(POD, pod)
-                    made = True
-        return made
-
     def _check_time(self, what: str) -> None:
         """Raise `BadQuestion` where the time is over before the cluster is as it is imagined."""
         if self._out_of_time():
@@ -256,10 +237,14 @@ class _WhatIf:
 
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:
-            return self._gang.pods()
-        shape = pods_of(job, self._mirror.state.dimensions)
-        name = self._mirror.scheduler_names[0]
-        return iter(pods(job.key, shape, now=self._now, scheduler_name=name))
+            made = self._gang.pods()
+        else:
+            shape = pods_of(job, self._mirror.state.dimensions)
+            name = self._mirror.scheduler_names[0]
+            made = iter(pods(job.key, shape, now=self._now, scheduler_name=name))
+        for pod in made:
+            self._check_time("its pods")
+            yield pod
 
     def _has_started(self, key: str) -> bool:
         job = self._mirror.state.jobs.get(key)
