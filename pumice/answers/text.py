@@ -53,7 +53,7 @@ def until(moment: str | None, now_s: float) -> str:
     at = read(moment)
     if at is None:
         return _NONE
-    return f"in {span(at - now_s)}" if at > now_s else "now"
+    return f"in {span(at - now_s)}" if at - now_s >= 1 else "now"
 
 
 def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -71,14 +71,33 @@ def start(expected: ExpectedStart | None, now_s: float) -> str:
     """Return when a job is expected to start, in one phrase."""
     if expected is None:
         return "not known"
-    if expected.median is None and expected.latest is None:
+    if not is_known(expected):
         return f"not known: {expected.unknown}" if expected.unknown else "not known"
     words = f"{until(expected.median, now_s)} (half of the forecasts)"
     if expected.latest is not None:
         words += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
     elif expected.unknown:
         words += f", {expected.unknown}"
-    return words + (f"; durations from {expected.basis}" if expected.basis else "")
+    return f"{words}; {basis(expected.basis)}" if expected.basis else words
+
+
+_BASES: Final = {
+    "annotation": "by what the jobs state",
+    "deadline": "by the deadlines of the jobs",
+    "history": "by how long similar jobs ran",
+    "default": "a guess: no similar job has ended here",
+}
+
+
+def basis(words: str) -> str:
+    """Return in words where the durations behind a forecast come from, the weakest alone."""
+    names, _, left_out = words.partition("; ")
+    weakest = names.split(", ")[-1]
+    for name in _BASES:
+        if name in names.split(", "):
+            weakest = name
+    told = _BASES.get(weakest, weakest)
+    return f"{told}; {left_out}" if left_out else told
 
 
 def is_known(expected: ExpectedStart | None) -> bool:
@@ -87,8 +106,31 @@ def is_known(expected: ExpectedStart | None) -> bool:
 
 
 def shortages(short: Sequence[ResourceShortage]) -> str:
-    """Return what is short: `cpu: 8 asked, 2 free`."""
-    return "; ".join(f"{s.resource}: {s.requested} asked, {s.free} free" for s in short)
+    """Return what is short: `cpu: 8 asked, 2 free`, or of pods and nodes."""
+    return "; ".join(map(_shortage, short))
+
+
+def _shortage(short: ResourceShortage) -> str:
+    asked, name = decimal(short.requested), short.resource
+    if not short.pods:
+        return f"{name}: {asked} asked, {decimal(short.free)} free"
+    pods = (
+        f"1 pod of {asked} {name}"
+        if short.pods == 1
+        else f"{short.pods} pods of {asked} {name} each"
+    )
+    if not short.nodes:
+        return f"{pods}; no node has that free, one has {decimal(short.free)}"
+    nodes = "1 node has" if short.nodes == 1 else f"{short.nodes} nodes have"
+    room = f", room for {short.places}" if short.places != short.nodes else ""
+    return f"{pods}; {nodes} that free{room}"
+
+
+def decimal(quantity: str) -> str:
+    """Return a quantity for a person: `38.4` for 38400 milli; bytes stay as they are."""
+    if not quantity.endswith("m") or not quantity[:-1].isdecimal():
+        return quantity
+    return f"{int(quantity[:-1]) / 1000:.15g}"
 
 
 def explanation(answer: Explanation, now_s: float) -> str:
@@ -120,7 +162,8 @@ def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
         yield "", f"and {answer.remaining_holders} that hold less"
     if answer.hidden_holders:
         yield "", f"and {answer.hidden_holders} in namespaces that you may not see"
-    yield "would help", "; ".join(answer.would_help)
+    if answer.would_help:
+        yield "would help", f"{'; or '.join(answer.would_help)} (tried: it then starts now)"
     yield "next", answer.next_event
     if answer.expected_start is not None:
         yield "start", start(answer.expected_start, now_s)
@@ -140,7 +183,7 @@ def _latest(found: Finding, now_s: float) -> str:
 
 def _holder(holder: Holder, now_s: float) -> str:
     held = ", ".join(f"{name}={amount}" for name, amount in sorted(holder.holds.items()))
-    ends = f", ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
+    ends = f", perhaps ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
     name = "/".join(filter(None, (holder.job.namespace, holder.job.name)))
     return f"{name} ({held}{ends})"
 
@@ -182,7 +225,7 @@ def _starts(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list
     row += [until(expected.median, now_s), until(expected.latest, now_s)]
     if wide:
         row += [job.priority, _owner(job)]
-    return [*row, expected.basis if is_known(job.expected_start) else expected.unknown]
+    return [*row, basis(expected.basis) if is_known(job.expected_start) else expected.unknown]
 
 
 def _owner(job: PendingJob) -> str:

@@ -37,6 +37,11 @@ class ResourceShortage(View, frozen=True, kw_only=True):
     resource: Annotated[str, doc("Name of the resource.")]
     requested: Annotated[str, doc("What the gate looked for: one pod, or a job's minimum.")]
     free: Annotated[str, doc("What is left: on the node with most, in queue, cluster or quota.")]
+    pods: Annotated[
+        int, doc("How many pods ask for that much each; 0 where it is asked for in all.")
+    ] = 0
+    nodes: Annotated[int, doc("How many nodes have room for such a pod now.")] = 0
+    places: Annotated[int, doc("For how many such pods these nodes have room.")] = 0
 
 
 class NodesReason(View, frozen=True, kw_only=True):
@@ -140,7 +145,7 @@ class Explanation(View, frozen=True, kw_only=True):
     ] = ()
     hidden_holders: Annotated[int, doc("Holders in namespaces that the asker may not see.")] = 0
     remaining_holders: Annotated[int, doc("Holders beyond those that hold most, not named.")] = 0
-    would_help: Annotated[tuple[str, ...], doc("Changes of which each would open the gate.")] = ()
+    would_help: Annotated[tuple[str, ...], doc("Changes with each of which the job starts now, as tried.")] = ()
     next_event: Annotated[str, doc("The next expected event that could change the answer.")] = ""
     decided_at: Annotated[
         Timestamp | None,

@@ -9,19 +9,21 @@ run. A change is named as a help only if a rehearsal of it opens the gate (`help
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pumice.plugins import IntArray
 from services.scheduler.decide import open_session
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation as Why
 from services.scheduler.engine.plan import shortened
-from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.engine.session.binding import awaited
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.helps import BlockedJob, helps
+from services.visibility.answers.helps import BlockedJob, Helps, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
 from services.visibility.answers.pending import Decided
@@ -32,7 +34,14 @@ from services.visibility.forecast.ends import stated_end
 from shared.api.kinds import POD
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
-from shared.api.visibility import Explanation, Finding, Gate, NodesReason, ObjectRef
+from shared.api.visibility import (
+    Explanation,
+    Finding,
+    Gate,
+    NodesReason,
+    ObjectRef,
+    ResourceShortage,
+)
 from shared.model.status import TaskStatus
 
 PASSED: Final = "Passed"
@@ -90,16 +99,16 @@ def explain(
     said = decided.why if decided is not None else why or awaits
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
-        order = _order(session, job, why)
         held, more = holders(session, job, why, ends) if why else ((), 0)
-        event = _next_event(session, job, why) if why else _PREPARED if awaits else ""
         gates = tuple(_gates(job, said, _order(session, job, said)))
+        short = tuple(_short(session, job, said)) if said else ()
     finally:
         session.close()
-    would_help: tuple[str, ...] = ()
+    found, event = Helps(), _PREPARED if awaits else ""
     if why is not None:
-        stop = BlockedJob(job=job.key, why=why, order=order, holders=[each.key for each in held])
-        would_help = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
+        stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in held])
+        found = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
+        event = _next_event(job, why, found)
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,
@@ -110,14 +119,50 @@ def explain(
         gates=gates,
         nodes=said.nodes if said else 0,
         reasons=_reasons(said.reasons) if said else (),
-        shortages=shortages(said.shortages) if said else (),
+        shortages=short,
         holders=tuple(each.holder for each in held),
         remaining_holders=more,
-        would_help=would_help,
+        would_help=found.changes,
         next_event=event,
         decided_at=None if decided is None else format_seconds(decided.at),
         latest=_latest(why, decided, now if found_at is None else found_at),
     )
+
+
+def _short(session: Session, job: Job, why: Why) -> Iterator[ResourceShortage]:
+    """Yield what is short; at the gate of the nodes with the pods that ask for it and their room.
+
+    One node may have as much free as a pod asks for: then it is short for the pods in all. A queue
+    that has too little is behind that, too, where the nodes have no more.
+    """
+    missing = max(1, job.min_available - job.ready_count)
+    pending = sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order)
+    for each in shortages(why.shortages):
+        dim = session.resource(each.resource)
+        asking = [t for t in pending if dim is not None and t.task_class.request[dim] > 0]
+        if why.gate not in {"predicate", "quota"} or not asking:
+            yield each
+            continue
+        fits = _places(session, asking[0].task_class)
+        if why.gate == "quota" and fits.sum() >= missing:
+            yield each
+            continue
+        yield replace(
+            each,
+            pods=min(missing, len(asking)),
+            nodes=int((fits > 0).sum()),
+            places=int(fits.sum()),
+        )
+
+
+def _places(session: Session, task_class: TaskClass) -> IntArray:
+    """Return for how many pods of a class each node has room that no other rule closes."""
+    open_ = session.candidates(task_class).open
+    ledger = session.ledger
+    dims = np.flatnonzero(task_class.request > 0)
+    free = (ledger.allocatable - ledger.used)[dims][:, : open_.shape[0]]
+    per_node: IntArray = (free // task_class.request[dims, None]).min(axis=0).clip(min=0)
+    return per_node * open_
 
 
 def _of_binds(subject: Subject) -> Why | None:
@@ -198,24 +243,27 @@ def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:
     return tuple(NodesReason(reason=text, nodes=nodes) for text, nodes in ordered[:_REASONS_MAX])
 
 
-def _next_event(session: Session, job: Job, why: Why) -> str:
-    """Return what is to happen next that could change the answer."""
-    leaving = int(session.nodes.releasing[PODS_DIM].sum())
+def _next_event(job: Job, why: Why, found: Helps) -> str:
+    """Return what is to happen next that lets the job start, as rehearsals have shown."""
     if why.gate == "gang" and job.task_count < job.min_available:
         return "the owner of the job creates its pods"
     if job.gated:
         return f"the scheduling gates of {job.gated} pods are lifted"
     if why.gate == "binder":
         return "the pod is bound once more"
+    if found.starts:
+        evicts = f", {_pods(found.evicted)} evicted for it" if found.evicted else ""
+        return f"the scheduler places it{evicts}"
+    if found.leaving:
+        return f"pods that terminate leave their nodes ({found.leaving} in the cluster)"
+    if found.ends:
+        short = ", ".join(short.resource for short in why.shortages[:3]) or "a place"
+        one = f"a job that holds {short} ends"
+        return one if found.ends == 1 else f"the {found.ends} jobs that hold most {short} end"
     if NEVER in why.details:
         return f"nothing that ends helps: {NEVER}"
-    if leaving:
-        return f"pods on their way out leave their nodes ({leaving} in the cluster)"
-    if why.shortages:
-        short = ", ".join(short.resource for short in why.shortages[:3])
-        return f"a job that holds {short} ends"
-    if why.gate == "queue":
-        return f"a job of queue {job.queue} ends"
-    if job.by_status[TaskStatus.PENDING]:
-        return "a node comes or changes, or a pod on one ends"
     return ""
+
+
+def _pods(number: int) -> str:
+    return "1 pod is" if number == 1 else f"{number} pods are"

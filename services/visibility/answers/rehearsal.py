@@ -10,6 +10,7 @@ published, and its victims are gone before the next cycle. At the end each step 
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -65,6 +66,27 @@ class Rehearsal(Imagined):
         job = self._cluster_state.jobs.get(key)
         if job is not None:
             self.settle(job, list(job.tasks.values()), TaskStatus.SUCCEEDED)
+
+    def end_leaving(self) -> None:
+        """Let all pods that terminate be gone."""
+        for job in self._cluster_state.jobs.all():
+            leaving = list(job.by_status[TaskStatus.RELEASING].values())
+            if leaving:
+                self.settle(job, leaving, TaskStatus.FAILED)
+
+    def lift_gates(self, key: str) -> None:
+        """Let no pod of a gang have a scheduling gate any more."""
+        job = self._cluster_state.jobs.get(key)
+        for task in list(job.tasks.values()) if job is not None else ():
+            if job is not None and task.gated:
+                self._set_gated(job, task, gated=False)
+                self.on_undo(partial(self._set_gated, job, task, gated=True))
+
+    def _set_gated(self, job: Job, task: Task, *, gated: bool) -> None:
+        job.drop(task)
+        task.gated = gated
+        job.take(task)
+        self._cluster_state.jobs.changed(job)
 
     def displace(self, tasks: Iterable[Task]) -> None:
         """Let pods wait that ran, as if their controllers had made them anew."""

@@ -34,7 +34,7 @@ from services.visibility.answers.wording import owner_of, shortages
 from services.visibility.forecast.shapes import pods, pods_of
 from shared.api import time as times
 from shared.api.core import Node, Pod
-from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
+from shared.api.kinds import NODE, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
 from shared.api.visibility import (
     Delay,

@@ -56,8 +56,12 @@ _GRACE_S: Final = 30.0
 _OVERRUN: Final = 0.15
 """A job beyond the duration that it stated goes on for this part of what it has run, as a mean."""
 _RUNNING: Final = "Running"
-_CUT_OFF: Final = frozenset({"Pending", "Restarting", "Aborting", "Aborted"})
-"""Phases of a job that will run again: its run tells nothing about the duration that it stated."""
+_CUT_OFF: Final = frozenset(
+    {"Pending", "Restarting", "Aborting", "Aborted", "Terminating", "Terminated"}
+)
+"""Phases of a job that was stopped: its run does not tell how long it takes."""
+_SIMILAR: Final = 3
+"""With fewer ends of its kinds, the duration of a job is a guess."""
 _STATED: Final = {basis.value: basis for basis in (Basis.ANNOTATION, Basis.DEADLINE)}
 _NORMAL: Final = NormalDist()
 _LEAST: Final = 1e-12
@@ -159,8 +163,10 @@ class History:
             self._ratios[stated.basis].add(kinds, ratio)
 
     def learn(self, event: JobPhaseChanged) -> None:
-        """Take an event in: a job that has left the phase Running tells how long it was in it."""
+        """Take an event in: a job that has ended by itself tells how long it ran."""
         if event.previous != _RUNNING or event.phase == _RUNNING or event.seconds_running <= 0.0:
+            return
+        if event.phase in _CUT_OFF:
             return
         namespace, _, _ = event.job.partition("/")
         template = event.template or template_of(event.job, {})
@@ -187,11 +193,15 @@ class History:
         """Tell whether any job of one of its kinds has ended."""
         return any(kind in self._durations for kind in subject.kinds())
 
+    def knows_similar(self, subject: Subject) -> bool:
+        """Tell whether so many jobs of one of its kinds have ended that it is no guess."""
+        return any(sketch.count >= _SIMILAR for sketch in self._durations.of(subject.kinds()))
+
 
 def _stated_in(event: JobPhaseChanged) -> Expected | None:
     """Return the duration that a job had stated, if its run tells how well."""
     basis = _STATED.get(event.stated_by)
-    if basis is None or event.seconds_stated <= 0.0 or event.phase in _CUT_OFF:
+    if basis is None or event.seconds_stated <= 0.0:
         return None
     return Expected(event.seconds_stated, basis)
 
@@ -291,7 +301,7 @@ class Durations:
         """Return where the duration of a job comes from."""
         if stated is not None:
             return stated.basis
-        return Basis.HISTORY if self._history.knows(subject) else Basis.DEFAULT
+        return Basis.HISTORY if self._history.knows_similar(subject) else Basis.DEFAULT
 
     def _stated_remaining(
         self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform

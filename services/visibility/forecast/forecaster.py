@@ -35,6 +35,9 @@ DRAWS: Final = 24
 LATEST: Final = 0.9
 """The part of the draws that start a job by `ExpectedStart.latest`."""
 _DAY_S: Final = 86_400.0
+_HOUR_MIN: Final = 60
+_MINUTES_ALONE: Final = 10
+"""From so many minutes on, seconds are not told."""
 _BOUNDS: Final = Bounds()
 _NO_ARRIVALS: Final = Arrivals()
 
@@ -82,6 +85,8 @@ class Forecaster:
         self._draws_of: dict[str, deque[_Draw]] = {}
         self._never: set[str] = set()
         """Jobs that do not start although everything that runs has ended."""
+        self._limits: object = None
+        """The nodes and queues of the last draw: with others a new round begins."""
         self._why: dict[str, str] = {}
         self._basis = ""
 
@@ -103,6 +108,8 @@ class Forecaster:
         """
         keys = waiting(cluster_state) if asked is None else sorted(asked)
         allowed, skipped = Allowed(out_of_time, hurried), False
+        if (limits := _limits(cluster_state)) != self._limits:
+            self._limits, self._runs = limits, 0
         if self._runs % (self._draws + 1) == 0:
             self._look_ahead(cluster_state, keys, now, allowed)
             skipped = hurried()
@@ -112,6 +119,7 @@ class Forecaster:
             return
         hoping = [key for key in keys if key not in self._never]
         outcome = self._simulate(cluster_state, hoping, now, self._arrivals, allowed)
+        self._never |= outcome.never
         if outcome.stopped_by and not outcome.simulated_s:
             return
         for key in hoping:
@@ -134,7 +142,7 @@ class Forecaster:
     ) -> None:
         """Find the jobs that never start, however long the simulation."""
         first = self._simulate(cluster_state, keys, now, _NO_ARRIVALS, allowed)
-        self._never = set(first.stopped_by) if first.settled else set()
+        self._never = set(first.stopped_by) if first.settled else set(first.never)
         self._why = dict(first.stopped_by)
         bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
         self._basis = ", ".join(basis.value for basis, _ in bases)
@@ -170,20 +178,21 @@ class Forecaster:
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return the answer for a job, None before the first draw that it was in."""
-        because = f" because of {self._why[key]}" if self._why.get(key) else ""
+        why = self._why.get(key, "")
         if key in self._never:
-            unknown = f"not with the nodes and queues that there are{because}"
-            return ExpectedStart(unknown=unknown, basis=self._basis)
+            return ExpectedStart(
+                unknown=_joined("never with the nodes and queues that there are", why)
+            )
         found = self.estimate(key)
         if found is None:
             return None
         least_s = sorted(draw.least_s for draw in self._draws_of[key])
         unknown = ""
         if found.median == math.inf:
-            unknown = f"not within {_span(_quantile(least_s, 0.5))}{because}"
+            unknown = _joined(f"not within {_span(_quantile(least_s, 0.5))}", why)
         elif found.latest == math.inf:
-            span = _span(_quantile(least_s, LATEST))
-            unknown = f"more than one of ten draws is not within {span}{because}"
+            later = f"perhaps later than {_span(_quantile(least_s, LATEST))}"
+            unknown = _joined(later, why)
         return ExpectedStart(
             median=_shown(found.median),
             latest=_shown(found.latest),
@@ -225,6 +234,13 @@ def forecast(
     return {key: expected for key, expected in found if expected is not None}
 
 
+def _limits(cluster_state: ClusterState) -> object:
+    """Return what the nodes have and the queues may have, as a value to compare."""
+    nodes, queues = cluster_state.nodes, cluster_state.jobs.queues
+    limits = [(name, queue.is_open, dict(queue.capability)) for name, queue in queues.items()]
+    return nodes.ledger.allocatable.tobytes(), nodes.attributes.unschedulable().tobytes(), limits
+
+
 def _starts(draws: Iterable[_Draw]) -> list[float]:
     return sorted(draw.start for draw in draws)
 
@@ -239,6 +255,15 @@ def _shown(at: float) -> str | None:
     return times.format_seconds(math.ceil(at)) if at < math.inf else None
 
 
+def _joined(words: str, why: str) -> str:
+    return f"{words}: {why}" if why else words
+
+
 def _span(seconds: float) -> str:
-    days = seconds / _DAY_S
-    return f"{days:.3g} days" if days >= 1 else text(int(seconds))
+    """Return a duration in at most two units: `6m50s`, `18m`, `2h49m`, `7 days`."""
+    days, minutes = seconds / _DAY_S, int(seconds // 60)
+    if days >= 1:
+        return f"{days:.3g} days"
+    if minutes >= _HOUR_MIN:
+        return f"{minutes // _HOUR_MIN}h{minutes % _HOUR_MIN}m"
+    return f"{minutes}m" if minutes >= _MINUTES_ALONE else text(int(seconds))

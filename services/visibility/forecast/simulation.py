@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import keep_to_shard, open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import GangBinds
+from services.scheduler.engine.plan import Explanation, GangBinds
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
-from services.scheduler.engine.status.messages import Wording
+from services.scheduler.engine.status.messages import NEVER, Wording
 from services.scheduler.engine.status.statuses import explanation_of
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
@@ -44,6 +44,7 @@ _ROUNDS: Final = 3
 _LEAVING_S: Final = 30.0
 _SERVICES: Final = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Deployment"})
 _WAITING: Final = frozenset({"", "Pending", "Inqueue"})
+_SHORT_MAX: Final = 3
 _INQUEUE: Final = "Inqueue"
 _RUNNING: Final = "Running"
 _COMPLETED: Final = "Completed"
@@ -94,7 +95,9 @@ class Outcome(NamedTuple):
     starts: dict[str, float]
     """Job → when it started, in Unix seconds."""
     stopped_by: dict[str, str]
-    """Job that did not start → the gate that stopped it last, and its words."""
+    """Job that did not start → what it waits for, in words."""
+    never: frozenset[str]
+    """Jobs of these that no node or queue is large enough for."""
     settled: bool
     """Whether nothing was left that could have changed anything: those jobs never start."""
     simulated_s: float
@@ -182,11 +185,12 @@ class Simulation:
                     break
                 quiet = self._decide()
             open_ -= self._starts.keys()
-            stopped_by = self._explain(sorted(open_)) if open_ else {}
+            stopped_by, never = self._explain(sorted(open_)) if open_ else ({}, frozenset())
         settled = quiet and not self._ends and self._future_arrivals.at == math.inf
         return Outcome(
             starts={key: at for key, at in self._starts.items() if key in asked},
             stopped_by=stopped_by,
+            never=never,
             settled=settled,
             simulated_s=simulated_s,
             bases=self._bases,
@@ -370,19 +374,29 @@ class Simulation:
                 self._imagined.phase(job, _INQUEUE)
                 self._run_of.pop(key, None)
 
-    def _explain(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return why jobs do not start as things stand now."""
+    def _explain(self, keys: Iterable[str]) -> tuple[dict[str, str], frozenset[str]]:
+        """Return what jobs wait for as things stand now, and those that never fit."""
         self._cluster_state.jobs.wake_all()
         session = self._session()
+        found, never = dict[str, str](), set[str]()
         try:
             run_actions(session, self._rules.config)
             wording = Wording(session)
-            found = {}
             for key in keys:
                 job = session.job(key)
                 why = None if job is None else explanation_of(session, wording, job)
-                words = f"{why.gate}: {why.message}" if why is not None else ""
-                found[key] = shapes.without_names(words, key)
+                found[key] = shapes.without_names(_waits_for(why), key) if why else ""
+                if why is not None and NEVER in why.details:
+                    never.add(key)
         finally:
             session.close()
-        return found
+        return found, frozenset(never)
+
+
+def _waits_for(why: Explanation) -> str:
+    never = [part for part in why.details.strip(" ()").split("; ") if NEVER in part]
+    if never:
+        return never[0].replace(NEVER, "").rstrip(" ,:")
+    if not why.shortages:
+        return f"stopped at the gate {why.gate}: {why.message}"
+    return f"waits for {', '.join(short.resource for short in why.shortages[:_SHORT_MAX])}"

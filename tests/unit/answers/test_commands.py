@@ -32,17 +32,17 @@ Job default/train: Pending in queue research, place 1 in line
   gang     not reached
 short:      nvidia.com/gpu: 16 asked, 4 free
 nodes:      80 of 120: Insufficient nvidia.com/gpu; 40 of 120: taint gpu=only
-held by:    team/big (nvidia.com/gpu=96, ends in 10m)
+held by:    team/big (nvidia.com/gpu=96, perhaps ends in 10m)
             and 2 in namespaces that you may not see
-would help: 12 more nvidia.com/gpu in queue research
+would help: 12 more nvidia.com/gpu in queue research (tried: it then starts now)
 next:       the expected end of team/big
 start:      in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); \
-durations from history
+by how long similar jobs ran
 decided:    4s ago
 """
 STARTS_OF_ALL = """\
 NAMESPACE   NAME    QUEUE      PLACE   WAITING   START    LATEST     BASIS
-default     train   research   1       45m       in 12m   in 2h30m   history
+default     train   research   1       45m       in 12m   in 2h30m   by how long similar jobs ran
 default     tune    research   2       45m       -        -          \
 not within 7 days, because the queue is closed
 team        other   research   3       45m       -        -          -
@@ -117,7 +117,7 @@ def test_when_tells_the_forecast(run: Run) -> None:
     assert code == 0
     assert out == (
         "default/train: in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
-        "durations from history (place 1 in queue research, waiting for 45m)\n"
+        "by how long similar jobs ran (place 1 in queue research, waiting for 45m)\n"
     )
 
 
@@ -225,7 +225,7 @@ def test_a_start_of_which_only_the_median_is_known_says_why() -> None:
     late = "more than one of ten draws is not within 4h"
     expected = replace(JOBS[0].expected_start, latest=None, unknown=late)
     assert text.start(expected, read(NOW) or 0.0) == (
-        f"in 12m (half of the forecasts), {late}; durations from history"
+        f"in 12m (half of the forecasts), {late}; by how long similar jobs ran"
     )
 
 

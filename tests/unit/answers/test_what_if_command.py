@@ -72,7 +72,7 @@ def test_what_if_ends_with_3_if_the_job_would_wait(
         "does not start now: stopped at the gate queue: queue research is full\n"
         "  short     nvidia.com/gpu: 16 asked, 4 free\n"
         "  start     in 12m (half of the forecasts), in 2h30m at the latest (nine of ten); "
-        "durations from history\n"
+        "by how long similar jobs ran\n"
     )
 
 

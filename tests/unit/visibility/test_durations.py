@@ -294,10 +294,29 @@ def test_ratios_are_learnt_from_runs_that_were_not_cut_off():
         stated = Expected(600.0, Basis.ANNOTATION)
         return float(np.median(drawn(history, NIGHTLY, stated=stated)))
 
-    for phase in ("Completing", "Completed", "Terminating", "Failed"):
+    for phase in ("Completing", "Completed", "Failed"):
         assert lasting(phase) == pytest.approx(300.0, rel=0.06)
-    for phase in ("Restarting", "Aborting", "Pending"):
+    for phase in ("Restarting", "Aborting", "Pending", "Terminating"):
         assert lasting(phase) == 600.0
+
+
+def test_a_run_that_was_cut_off_tells_no_duration():
+    history = History()
+    for phase in ("Restarting", "Aborting", "Pending", "Terminating"):
+        history.learn(
+            JobPhaseChanged(
+                job="ns/nightly-7", uid="u", phase=phase, previous="Running", queue="default",
+                template="ns/nightly", seconds_running=5.0,
+            )
+        )  # fmt: skip
+    assert not history.knows(NIGHTLY)
+
+
+def test_a_duration_is_a_guess_until_a_few_similar_jobs_have_ended():
+    history = History()
+    for basis in (Basis.DEFAULT, Basis.DEFAULT, Basis.DEFAULT, Basis.HISTORY):
+        assert Durations(history).basis(NIGHTLY, None) is basis
+        history.ended(NIGHTLY, 50.0)
 
 
 @pytest.mark.parametrize(

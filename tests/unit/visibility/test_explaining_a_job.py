@@ -1,13 +1,15 @@
 """The whole answer for one job: gates, holders of what is short, changes that would help.
 
-Each change that is told of is then made for real, and the job is stopped no longer where it was.
+Each change that is named is then made in the facts, and nothing stops the job any more.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pumice.answers.text import shortages
 from services.scheduler.decide import configure
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.holders import HOLDERS_MAX
@@ -249,8 +251,144 @@ def test_a_change_that_would_not_suffice_is_not_told_of() -> None:
     found = answer(world, "job")
 
     assert failed(found) == "quota"
-    assert "the end of the job that holds most of it" in found.would_help
-    assert not any("node" in text for text in found.would_help)
+    assert found.would_help == (
+        "4 cpu more in queue default and a node with 4 cpu",
+        "the end of the job that holds most of it",
+    )
+
+
+def cordoned() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="8")
+    running(world, "one", cpu="2", node="n1")
+    return cordon(world, "n2").gang("job", pods=2, cpu="2")
+
+
+def cordon(world: World, name: str, *, is_cordoned: bool = True) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["spec"] = {"unschedulable": is_cordoned}
+    return world.put("nodes", node)
+
+
+def label(world: World, name: str, **labels: str) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["metadata"]["labels"] |= labels
+    return world.put("nodes", node)
+
+
+def taint(world: World, name: str, *taints: str) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["spec"] = {"taints": [{"key": each, "effect": "NoSchedule"} for each in taints]}
+    return world.put("nodes", node)
+
+
+def selecting() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="8")
+    world.group("job", phase="Inqueue", minMember=1)
+    return world.pod("job-0", "job", cpu="2", nodeSelector={"disk": "sdd"})
+
+
+def tainted() -> World:
+    world = taint(World().queue("default").node("n1", cpu="4"), "n1", "gpu-only")
+    return world.gang("job", pods=1, cpu="1")
+
+
+def half_a_queue() -> World:
+    """A queue of 4 CPUs of which 3 are held, and an admitted gang of 2 pods of one each."""
+    world = World().queue("default", capability={"cpu": "4"}).node("n1", cpu="16")
+    return running(world, "three", cpu="3", node="n1").gang("job", pods=2, cpu="1")
+
+
+def a_part_of_the_gang() -> World:
+    """Room for two of three pods."""
+    world = World().queue("default").node("n1", cpu="8").node("n2", cpu="8")
+    return world.gang("job", pods=3, cpu="8")
+
+
+def subgroups() -> World:
+    """A gang of CPU pods in which a pair for GPUs has to start as well."""
+    world = World().queue("default").node("n1", cpu="16")
+    policies = [
+        {
+            "name": name,
+            "subGroupSize": size,
+            "minSubGroups": 1,
+            "labelSelector": {"matchLabels": {"part": name}},
+            "matchLabelKeys": ["part"],
+        }
+        for name, size in (("head", 1), ("gpu", 2))
+    ]
+    world.group("job", phase="Inqueue", minMember=3, subGroupPolicy=policies)
+    for name in ("head-0", "cpu-0", "cpu-1", "cpu-2", "gpu-0", "gpu-1"):
+        part = name.partition("-")[0]
+        asked = {"cpu": "1", **({GPU: "1"} if part == "gpu" else {})}
+        containers = [{"name": "main", "resources": {"requests": asked}}]
+        world.pod(
+            f"job-{name}", "job", cpu="", metadata={"labels": {"part": part}}, containers=containers
+        )
+    return world
+
+
+GPU = "nvidia.com/gpu"
+REMEDIES = {
+    "a cordoned node": (
+        cordoned,
+        "node n2 uncordoned",
+        lambda w: cordon(w, "n2", is_cordoned=False),
+    ),
+    "a label": (selecting, "label disk=sdd on node n2", lambda w: label(w, "n2", disk="sdd")),
+    "a taint": (tainted, "no taint gpu-only:NoSchedule on node n1", lambda w: taint(w, "n1")),
+    "as much as is missing": (
+        half_a_queue,
+        "1 cpu more in queue default",
+        lambda w: w.queue("default", capability={"cpu": "5"}),
+    ),
+    "room for one of the pods": (
+        a_part_of_the_gang,
+        "a node with 8 cpu",
+        lambda w: w.node("n3", cpu="8"),
+    ),
+    "what a subgroup asks for": (
+        subgroups,
+        "a node with 2 cpu and 2 nvidia.com/gpu",
+        lambda w: w.node("n2", cpu="2", **{GPU: "2"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_the_smallest_change_with_which_a_job_starts_is_named(case: str) -> None:
+    build, text, change = REMEDIES[case]
+    world = build()
+    found = answer(world, "job")
+    assert text in found.would_help
+
+    change(world)
+
+    assert answer(world, "job").next_event in ("", "the scheduler places it")
+
+
+def test_what_is_short_is_told_in_pods_and_nodes() -> None:
+    found = answer(a_part_of_the_gang(), "job")
+    assert shortages(found.shortages) == "3 pods of 8 cpu each; 2 nodes have that free"
+
+    alone = answer(two_full_nodes().gang("job", pods=1, cpu="2500m"), "job")
+    assert shortages(alone.shortages) == "1 pod of 2.5 cpu; no node has that free, one has 1"
+
+
+def test_the_end_of_a_job_is_next_only_where_it_helps() -> None:
+    found = answer(subgroups(), "job")
+
+    assert not any("the end" in text for text in found.would_help)
+    assert "ends" not in found.next_event.replace("nothing that ends helps", "")
+
+
+def test_a_pod_that_is_not_admitted_needs_a_node_for_all_of_it() -> None:
+    """One that has what only the queues lack would take no pod of the job."""
+    conf = "overcommit}, {name: capacity"
+    world = World().queue("default").node("n1", cpu="4")
+    running(world, "one", cpu="4", node="n1").waiting("job", pods=1, cpu="4")
+
+    assert "a node with 4 cpu" in answer(world, "job", conf).would_help
 
 
 def test_what_others_ahead_would_take_helps_nothing() -> None:
@@ -283,16 +421,23 @@ def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
     assert subject_of(world.mirror, "ns", "missing") is None
 
 
-def test_pods_on_their_way_out_are_the_next_event() -> None:
-    world = no_room()
+def two_full_nodes() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="4")
+    running(world, "one", cpu="4", node="n1")
+    return running(world, "two", cpu="3", node="n2")
+
+
+def test_pods_that_terminate_are_the_next_event_where_their_end_helps() -> None:
+    world = two_full_nodes()
     leaving = world.objects["pods", "ns/one-0"]
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     world.put("pods", leaving)
-    world.gang("large", pods=1, cpu="4")
+    world.gang("large", pods=1, cpu="4").gang("wide", pods=1, cpu="5")
 
-    assert answer(world, "large").next_event == (
-        "pods on their way out leave their nodes (1 in the cluster)"
-    )
+    found = answer(world, "large")
+    assert found.next_event == "pods that terminate leave their nodes (1 in the cluster)"
+    assert found.would_help == (), "it needs no help"
+    assert answer(world, "wide").next_event == "nothing that ends helps: it never fits as it is"
 
 
 def test_a_gang_with_reserved_room_is_told_when_that_is_expected_to_be_free() -> None:
@@ -310,7 +455,7 @@ def test_a_gang_with_reserved_room_is_told_when_that_is_expected_to_be_free() ->
 
 
 def test_a_job_that_never_fits_waits_for_no_end() -> None:
-    world = no_room().gang("huge", pods=1, cpu="9").gang("large", pods=1, cpu="4")
+    world = two_full_nodes().gang("huge", pods=1, cpu="9").gang("large", pods=1, cpu="4")
 
     assert answer(world, "large").next_event == "a job that holds cpu ends"
     assert answer(world, "huge").next_event == "nothing that ends helps: it never fits as it is"
@@ -326,7 +471,7 @@ def test_a_job_that_never_fits_waits_for_no_end_at_the_gate_of_its_share_either(
 
     assert failed(found) == failed(answer(world, "large")) == "quota"
     assert found.next_event == "nothing that ends helps: it never fits as it is"
-    assert found.would_help == (), "a share of the queue is no node of 7 cpu"
+    assert found.would_help == ("1 cpu more in queue default and a node with 7 cpu",)
     assert answer(world, "large").next_event == "a job that holds cpu ends"
 
 
