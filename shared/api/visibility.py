@@ -145,7 +145,9 @@ class Explanation(View, frozen=True, kw_only=True):
     ] = ()
     hidden_holders: Annotated[int, doc("Holders in namespaces that the asker may not see.")] = 0
     remaining_holders: Annotated[int, doc("Holders beyond those that hold most, not named.")] = 0
-    would_help: Annotated[tuple[str, ...], doc("Changes with each of which the job starts now, as tried.")] = ()
+    would_help: Annotated[
+        tuple[str, ...], doc("Changes with each of which the job starts now, as tried.")
+    ] = ()
     next_event: Annotated[str, doc("The next expected event that could change the answer.")] = ""
     decided_at: Annotated[
         Timestamp | None,

@@ -121,7 +121,8 @@ def test_a_job_that_no_node_is_large_enough_for_never_starts_and_why():
     found = asked(world)["ns/wide"]
     assert (found.median, found.latest) == (None, None)
     assert found.unknown == (
-        "never with the nodes and queues that there are: needs 64 cpu on one node, the largest has 4"
+        "never with the nodes and queues that there are: "
+        "needs 64 cpu on one node, the largest has 4"
     )
 
 
