@@ -16,10 +16,13 @@ import time
 from pathlib import Path
 
 from tests.attack.arena import Arena, arena, pause
+from tests.attack.churn import churn
 from tests.attack.faults import FAULTS, Fault
+from tests.attack.installations import INSTALLATIONS, PLAIN, Installation
 from tests.attack.judge import double_bindings
 from tests.attack.load import PERIOD_S, Load
 from tests.attack.report import Round, memory, page, table
+from tests.support.api import gone_is_fine
 from tests.support.wait import until
 
 BEFORE_S = 2.0
@@ -34,6 +37,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0, help="go on for so long in any case")
     parser.add_argument("--fault", action="append", default=[], help="only faults that begin so")
     parser.add_argument("--seed", type=int, default=0, help="decides every draw (default 0)")
+    parser.add_argument(
+        "--churn", type=float, default=0, help="minutes of many faults at once, on everything"
+    )
     parser.add_argument("--page", type=Path, help="write the table into this page")
     parser.add_argument("--keep", type=Path, help="directory for data and logs that stay")
     options = parser.parse_args()
@@ -42,7 +48,9 @@ def main() -> int:
         for name, fault in FAULTS.items()
         if not options.fault or any(name.startswith(prefix) for prefix in options.fault)
     }
-    if not chosen:
+    if options.churn and not options.fault:
+        chosen = {}
+    if not chosen and not options.churn:
         parser.error(f"no such fault; there are {', '.join(FAULTS)}")
     with tempfile.TemporaryDirectory(prefix="attack-") as temporary:
         directory = options.keep or Path(temporary)
@@ -61,30 +69,61 @@ def main() -> int:
 async def attack(
     faults: dict[str, Fault], options: argparse.Namespace, directory: Path
 ) -> tuple[list[Round], list[str]]:
-    """Strike each fault in each round, in drawn orders; returns rounds and broken promises."""
-    done = []
-    rng = random.Random(options.seed)
-    end_s = time.monotonic() + options.minutes * 60
-    async with arena(directory) as here:
-        for number in itertools.count():
-            if number >= options.rounds and time.monotonic() >= end_s:
-                break
-            for name in rng.sample(sorted(faults), len(faults)):
-                here.rng = random.Random(f"{options.seed}-{number}-{name}")
-                outcome = await one_round(here, name, faults[name], f"r{number}-{len(done)}")
-                done.append(outcome)
-                print(outcome, flush=True)
-        broken = [str(violation) for violation in here.judge.violations]
-        broken += double_bindings(await audited(here))
+    """Strike on one installation after the other; returns rounds and broken promises."""
+    done: list[Round] = []
+    broken: list[str] = []
+    for name, installation in INSTALLATIONS.items():
+        struck = {key: fault for key, fault in faults.items() if fault.installation == name}
+        if struck:
+            async with arena(directory / name, installation) as here:
+                await strike_all(here, struck, options, done)
+                broken += await all_broken(here)
+    if options.churn:
+        async with arena(directory / "churn", INSTALLATIONS["all"]) as here:
+            done.append(await churn(here, options.churn, options.seed))
+            print(done[-1], flush=True)
+            broken += await all_broken(here)
     return done, broken
 
 
+async def strike_all(
+    here: Arena, faults: dict[str, Fault], options: argparse.Namespace, done: list[Round]
+) -> None:
+    """Strike each fault in each round, in drawn orders; `done` takes the rounds."""
+    rng = random.Random(options.seed)
+    end_s = time.monotonic() + options.minutes * 60
+    for number in itertools.count():
+        if number >= options.rounds and time.monotonic() >= end_s:
+            return
+        for name in rng.sample(sorted(faults), len(faults)):
+            here.rng = random.Random(f"{options.seed}-{number}-{name}")
+            prefix = f"r{number}-{len(done)}"
+            for probe in here.probes:
+                probe.begin()
+            outcome = await one_round(here, name, faults[name], prefix, on=here.installation)
+            failure = outcome.failure or "; ".join(here.complaints())
+            done.append(outcome._replace(failure=failure))
+            print(done[-1], flush=True)
+
+
+async def all_broken(here: Arena) -> list[str]:
+    """Return every promise that was broken until now, in the judge's and the audit log's view."""
+    broken = [str(violation) for violation in here.judge.violations]
+    return broken + double_bindings(await audited(here))
+
+
 async def one_round(
-    here: Arena, name: str, fault: Fault, prefix: str, *, period_s: float = PERIOD_S
+    here: Arena,
+    name: str,
+    fault: Fault,
+    prefix: str,
+    *,
+    period_s: float = PERIOD_S,
+    on: Installation = INSTALLATIONS[PLAIN],
 ) -> Round:
     """Strike once under load, mend, and wait until every gang has come to its end."""
     known = len(here.judge.violations)
-    load = Load(here.api, here.namespace, prefix, here.judge.expect, period_s)
+    load = Load(here.api, here.namespace, prefix, here.judge.expect, period_s, on=on)
     failure = ""
     async with asyncio.TaskGroup() as tasks:
         loading = tasks.create_task(load.run(), name="load")
@@ -149,7 +188,9 @@ async def waits(here: Arena, load: Load, struck_s: float) -> tuple[float, float]
 async def clear(here: Arena, load: Load) -> None:
     """Delete the jobs of a round and wait until their pods are gone."""
     for key in load.posted:
-        await here.api.delete("jobs", here.namespace, key.partition("/")[2])
+        kind = "pods" if here.judge.is_single(key) else "jobs"
+        with gone_is_fine():
+            await here.api.delete(kind, here.namespace, key.partition("/")[2])
 
     def gone() -> bool:
         return not any(key.startswith(f"{here.namespace}/r") for key in here.judge.pods)

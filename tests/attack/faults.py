@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from pumice.local.services import Supervised, Supervisor
 from shared.runtime.tasks import TaskGroup
+from tests.attack import peers
 from tests.attack.arena import LEADS, Arena, pause
 from tests.attack.hostile import hostile_objects
+from tests.attack.installations import DOORS, PLAIN, SINGLES
 from tests.support.api import ApiError, gone_is_fine
 from tests.support.fleet import SERVICES
 from tests.support.wait import until
@@ -24,6 +26,8 @@ class Fault(NamedTuple):
     strike: Strike
     limit_s: float
     """How long a gang that comes around the fault may wait for its nodes at most."""
+    installation: str = PLAIN
+    """What it strikes: a key of `installations.INSTALLATIONS`."""
 
 
 async def kill_one(service: str, arena: Arena) -> None:
@@ -185,7 +189,15 @@ async def hostile(arena: Arena) -> None:
 
 def the_leader(service: str) -> str:
     """Return the words for the replica that is struck."""
-    return f"the leading {service}" if service in LEADS else f"one {service}"
+    name = "scheduler for single pods" if service == SINGLES else service
+    return f"the leading {name}" if service in LEADS else f"one {name}"
+
+
+async def _late(
+    strike: Callable[..., Awaitable[None]], for_s: float, what: str, arena: Arena
+) -> None:
+    """Strike what is named for so long."""
+    await strike(what, for_s, arena)
 
 
 STANDBY_S = 2.5
@@ -258,4 +270,68 @@ FAULTS: dict[str, Fault] = {
     ),
     "etcd-killed": Fault("kill -9 of etcd", partial(program_killed, "etcd"), 30.0),
     "hostile-objects": Fault("hostile objects of many kinds for 10 s", hostile, 3.0),
+    "versions-too-old": Fault(
+        "kube-apiserver killed while all services are cut off: every watch meets 410",
+        peers.versions_too_old,
+        30.0,
+    ),
+    **{
+        f"nats-leader-{how}-{stream}": Fault(
+            f"{words} of the one of three nats-servers that leads {stream.upper()}",
+            partial(strike, stream),
+            20.0,
+            "three-nats",
+        )
+        for stream in peers.LED
+        for how, words, strike in (
+            ("killed", "kill -9", peers.nats_leader_killed),
+            ("frozen", "SIGSTOP for 5 s", partial(_late, peers.nats_leader_frozen, 5.0)),
+            (
+                "cut-off",
+                "silence to the others for 5 s",
+                partial(_late, peers.nats_leader_cut_off, 5.0),
+            ),
+        )
+    },
+    "nats-disk-lost": Fault(
+        "the disk lost of the one of three nats-servers that leads COMMAND",
+        peers.nats_disk_lost,
+        20.0,
+        "three-nats",
+    ),
+    f"kill-{SINGLES}": Fault(
+        f"kill -9 of {the_leader(SINGLES)}, another replica alive",
+        partial(kill_one, SINGLES),
+        STANDBY_S,
+        "shards",
+    ),
+    f"freeze-{SINGLES}-4s": Fault(
+        f"SIGSTOP of {the_leader(SINGLES)} for 4 s",
+        partial(freeze, SINGLES, 4.0),
+        RESTART_S,
+        "shards",
+    ),
+    **{
+        f"shard-{how}-{role}": Fault(
+            f"both replicas of the scheduler {of} {how} for 12 s, three of its nodes dealt away",
+            partial(peers.peer_struck, role, how),
+            40.0,
+            "shards",
+        )
+        for role, of in (("scheduler", "for groups"), (SINGLES, "for single pods"))
+        for how in ("killed", "frozen")
+    },
+    **{
+        f"{how}-{role}": Fault(f"{words} of {role}", partial(strike, role), RESTART_S, "doors")
+        for role in DOORS
+        for how, words, strike in (
+            ("kill", "kill -9 of one of two replicas", peers.door_killed),
+            ("kill-all", "kill -9 of both replicas, started again after 3 s,", peers.doors_killed),
+            (
+                "freeze-12s",
+                "SIGSTOP for 12 s of one of two replicas",
+                partial(_late, peers.door_frozen, 12.0),
+            ),
+        )
+    },
 }

@@ -41,23 +41,33 @@ class AttackJudge(Watcher):
         self._placed: dict[str, set[str]] = {}
         self._jobs: dict[str, dict] = {}
         self._filled_s: dict[str, float] = {}
+        self._singles: set[str] = set()
+        """Expected pods that belong to no job."""
+        self._single_ended: set[str] = set()
+        self._in_use: dict[str, set[str]] = {}
+        """Nodes per NodeShard that its scheduler uses."""
 
     def expect(self, key: str, size: int) -> None:
-        """Take the times of a gang from now on."""
+        """Take the times of a gang, or of a single pod, from now on."""
         self.sizes[key] = size
 
     def pod(self, pod: dict) -> None:
         """Take a pod, new or changed."""
         super().pod(pod)
         metadata = pod["metadata"]
-        notes = metadata.get("annotations", {})
+        notes = metadata.get("annotations") or {}
         if metadata["namespace"] == self.strangers:
             if node := pod["spec"].get("nodeName"):
                 self._filled_s.setdefault(node, time.monotonic())
             return
-        job = f"{metadata['namespace']}/{notes.get(JOB)}"
+        job = f"{metadata['namespace']}/{notes.get(JOB) or metadata['name']}"
         if job not in self.sizes:
             return
+        if JOB not in notes:
+            self._singles.add(job)
+        if job in self._singles and pod.get("status", {}).get("phase") == "Succeeded":
+            self._single_ended.add(job)
+            self.ended_s.setdefault(job, time.monotonic())
         if node := pod["spec"].get("nodeName"):
             self._note_placed(job, metadata["uid"], node)
 
@@ -81,7 +91,9 @@ class AttackJudge(Watcher):
         self.job(before if same else None, job)
 
     def phase(self, key: str) -> str:
-        """Return the phase in which a job was seen last."""
+        """Return the phase in which a job was seen last; a single pod is complete when it ends."""
+        if key in self._single_ended:
+            return "Completed"
         job = self._jobs.get(key, {})
         return job.get("status", {}).get("state", {}).get("phase", "")
 
@@ -96,12 +108,15 @@ class AttackJudge(Watcher):
         for table in (self.sizes, self.bound_s, self.ended_s, self._placed, self._jobs):
             for key in keys & table.keys():
                 del table[key]
+        self._singles -= keys
+        self._single_ended -= keys
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run(), name="pods")
             tasks.create_task(self.kept(self._follow_jobs), name="jobs")
+            tasks.create_task(self.kept(self._follow_shards), name="shards")
 
     async def _follow_jobs(self) -> None:
         found = await self._api.get("jobs")
@@ -110,6 +125,33 @@ class AttackJudge(Watcher):
         async for event in self._api.watch("jobs", rv=found["metadata"]["resourceVersion"]):
             if event["type"] in ("ADDED", "MODIFIED"):
                 self._changed(event["object"])
+            if event["type"] == "ERROR":
+                return
+
+    def shard(self, shard: dict) -> None:
+        """Take a NodeShard, new or changed: no node is in use by two schedulers."""
+        name = shard["metadata"]["name"]
+        self._in_use[name] = set(shard.get("status", {}).get("nodesInUse") or ())
+        for other, nodes in self._in_use.items():
+            if other != name and (both := nodes & self._in_use[name]):
+                self._broken(name, f"{sorted(both)} are in use by {name} and by {other}")
+
+    def is_single(self, key: str) -> bool:
+        """Tell whether what is expected is a pod of no job."""
+        return key in self._singles
+
+    def in_use(self, name: str) -> set[str]:
+        """Return the nodes that a NodeShard's scheduler uses."""
+        return self._in_use.get(name, set())
+
+    async def _follow_shards(self) -> None:
+        found = await self._api.get("nodeshards")
+        for shard in found["items"]:
+            self.shard(shard)
+        version = found["metadata"]["resourceVersion"]
+        async for event in self._api.watch("nodeshards", rv=version):
+            if event["type"] in ("ADDED", "MODIFIED"):
+                self.shard(event["object"])
             if event["type"] == "ERROR":
                 return
 
