@@ -141,10 +141,12 @@ sim: $(READY) ## the whole stack on virtual time under drawn troubles: make sim 
 
 # How often each fault strikes.
 ROUNDS ?= 2
+# Minutes of many faults at once, instead of one after the other: make attack CHURN=60
+CHURN ?=
 
 .PHONY: attack
 attack: go parts ## every fault on the real stack, an independent judge watching: make attack ROUNDS=2
-	@$(PY) -m tests.attack --rounds $(ROUNDS) --page docs/reliability.md
+	@$(PY) -m tests.attack $(if $(CHURN),--churn $(CHURN),--rounds $(ROUNDS) --page docs/reliability.md)
 
 # The other release: a revision of this history; none: the last whose messages are kept.
 FROM ?=

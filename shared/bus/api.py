@@ -35,8 +35,9 @@ CONSUMER_NOT_FOUND: Final = 10014
 NAME_IN_USE: Final = 10058
 BAD_UPDATE: Final = 10052
 NO_MESSAGE: Final = 10037
-LIMITS: Final = frozenset({10002, 10023, 10026, 10027, 10028, 10047})
-"""Refusals for want of room: account or server resources, consumers, streams, memory, storage."""
+LIMITS: Final = frozenset({10002, 10005, 10023, 10026, 10027, 10028, 10047, 10120})
+"""Refusals for want of room: account, peers for a copy, server, consumers, streams, memory, disk,
+and no limits. Several have the HTTP code of a bad request."""
 SERVER_ERROR: Final = 500
 """Codes from here on are failures of the server, those below of the request."""
 

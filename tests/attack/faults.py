@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pumice.local.services import Supervised, Supervisor
 from shared.runtime.tasks import TaskGroup
-from tests.attack import peers
+from tests.attack import peers, tenants
 from tests.attack.arena import LEADS, Arena, pause
 from tests.attack.hostile import hostile_objects
 from tests.attack.installations import DOORS, PLAIN, SINGLES
@@ -202,6 +202,9 @@ async def _late(
 
 STANDBY_S = 2.5
 RESTART_S = 8.0
+ELECTION_S = 30.0
+"""Each stream, consumer and lease chooses a leader among the servers that are left, some seconds
+each on two cores; what has come meanwhile is bound one cycle after the other."""
 FAULTS: dict[str, Fault] = {
     **{
         f"kill-{service}": Fault(
@@ -270,6 +273,18 @@ FAULTS: dict[str, Fault] = {
     ),
     "etcd-killed": Fault("kill -9 of etcd", partial(program_killed, "etcd"), 30.0),
     "hostile-objects": Fault("hostile objects of many kinds for 10 s", hostile, 3.0),
+    "consumers-used-up": Fault(
+        "a subscriber takes all consumers of EVENTS, every reader of it killed and started",
+        tenants.consumers_used_up,
+        RESTART_S,
+        "doors",
+    ),
+    "what-ifs-killed": Fault(
+        "kill -9 of each process that decides a what-if, of which four come at once for 12 s",
+        tenants.what_ifs_killed,
+        RESTART_S,
+        "doors",
+    ),
     "versions-too-old": Fault(
         "kube-apiserver killed while all services are cut off: every watch meets 410",
         peers.versions_too_old,
@@ -279,7 +294,7 @@ FAULTS: dict[str, Fault] = {
         f"nats-leader-{how}-{stream}": Fault(
             f"{words} of the one of three nats-servers that leads {stream.upper()}",
             partial(strike, stream),
-            20.0,
+            ELECTION_S,
             "three-nats",
         )
         for stream in peers.LED
@@ -296,7 +311,7 @@ FAULTS: dict[str, Fault] = {
     "nats-disk-lost": Fault(
         "the disk lost of the one of three nats-servers that leads COMMAND",
         peers.nats_disk_lost,
-        20.0,
+        ELECTION_S,
         "three-nats",
     ),
     f"kill-{SINGLES}": Fault(

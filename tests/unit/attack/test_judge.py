@@ -5,8 +5,13 @@ import json
 
 import pytest
 
+from tests.attack.arena import memory_limits_mib
+from tests.attack.churn import FAULTS as CHURN
+from tests.attack.faults import FAULTS
+from tests.attack.installations import DOORS, INSTALLATIONS, PLAIN, SINGLES
 from tests.attack.judge import AttackJudge, double_bindings
 from tests.attack.report import BEGIN, END, Round, page, table
+from tests.support.fleet import SERVICES
 
 POD = {
     "metadata": {
@@ -126,3 +131,47 @@ def test_a_table_stands_between_the_marks_of_its_page(tmp_path):
     assert "1 later than 1 s" in text
     assert "cache 70 → 70" in text
     assert (held.ok, late.ok) == (True, False)
+
+
+def in_use(shard: str, *nodes: str) -> dict:
+    return {"metadata": {"name": shard}, "status": {"nodesInUse": list(nodes)}}
+
+
+def test_a_node_in_use_by_two_schedulers_is_a_violation(judge):
+    judge.shard(in_use("volcano", "node-0", "node-1"))
+    judge.shard(in_use("agent-scheduler", "node-1"))
+    assert "['node-1'] are in use by agent-scheduler and by volcano" in str(judge.violations[0])
+
+
+def test_a_node_that_is_given_back_before_another_uses_it_is_no_violation(judge):
+    judge.shard(in_use("volcano", "node-0", "node-1"))
+    judge.shard(in_use("volcano", "node-0"))
+    judge.shard(in_use("agent-scheduler", "node-1"))
+    assert not judge.violations
+    assert judge.in_use("agent-scheduler") == {"node-1"}
+
+
+def test_a_single_pod_is_complete_when_it_has_succeeded(judge):
+    single = changed(POD, metadata__name="single", metadata__annotations={})
+    judge.expect("n/single", 1)
+    judge.pod(changed(single, spec__nodeName="node-0"))
+    assert "n/single" in judge.bound_s
+    assert judge.phase("n/single") != "Completed"
+    judge.pod(changed(single, spec__nodeName="node-0", status__phase="Succeeded"))
+    assert judge.phase("n/single") == "Completed"
+    assert judge.is_single("n/single")
+    assert not judge.violations
+
+
+def test_memory_is_held_to_the_limits_of_the_manifests():
+    limits = memory_limits_mib()
+    assert limits["binder"] == 1024
+    assert set(limits) >= {*SERVICES, *DOORS, SINGLES}
+
+
+def test_each_fault_strikes_an_installation_that_there_is():
+    assert {fault.installation for fault in FAULTS.values()} < set(INSTALLATIONS)
+    doors = INSTALLATIONS["doors"]
+    assert set(DOORS) <= set(doors.roles())
+    assert set(DOORS).isdisjoint(INSTALLATIONS[PLAIN].roles())
+    assert {target for target, _ in CHURN.values()} >= {*SERVICES, *DOORS, SINGLES}
