@@ -6,6 +6,7 @@ end everything is mended, and every gang must have come to its end.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
@@ -55,6 +56,7 @@ FAULTS: dict[str, tuple[str, Strike]] = {
 async def churn(here: Arena, minutes: float, seed: int) -> Round:
     """Strike for so long; returns what came of it as one round."""
     known = len(here.judge.violations)
+    here.judge.noticed_s = math.inf  # the cache may be away just then, for as long as faults last
     load = Load(
         here.api,
         here.namespace,

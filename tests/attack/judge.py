@@ -34,6 +34,7 @@ class AttackJudge(Watcher):
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
+        self.noticed_s = NOTICED_S
         self.sizes: dict[str, int] = {}
         """Pods per gang (`namespace/name`) whose times are wanted."""
         self.bound_s: dict[str, float] = {}
@@ -74,7 +75,7 @@ class AttackJudge(Watcher):
     def _note_placed(self, job: str, uid: str, node: str) -> None:
         placed = self._placed.setdefault(job, set())
         filled_s = self._filled_s.get(node)
-        if uid not in placed and filled_s and time.monotonic() - filled_s > NOTICED_S:
+        if uid not in placed and filled_s and time.monotonic() - filled_s > self.noticed_s:
             self._broken(job, f"a pod of {job} was bound to {node}, which a stranger's pod fills")
         placed.add(uid)
         if len(placed) >= self.sizes[job]:

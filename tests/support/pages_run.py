@@ -58,6 +58,7 @@ ALONE: Final[dict[str, str]] = {
     "pumice run --in-process": "tests/integration/local/test_in_process.py",
     "make dra-check": "make dra-check",
     "make attack": "make attack",
+    "make old-python-check": "make old-python-check",
     "make upgrade-check": "make upgrade-check",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",
