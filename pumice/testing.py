@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from pumice.plugins import Plugin
+from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.config import DEFAULT_TEXT, SchedulerConfig
 from services.scheduler.decide import configure, decide, open_session
 from services.scheduler.engine.jobs.records import Job
@@ -23,9 +24,11 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.foreign import ForeignPlugin, PluginFailure
-from services.scheduler.policy.catalog import PLUGINS, STATES, Plugins
+from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from shared.api import kinds
 
+STATES = states(evaluator=waiting_evaluator())
+"""What the policy keeps; conditions on devices are evaluated as in the real scheduler."""
 NAMESPACE = "ns"
 """Namespace of all PodGroups and pods."""
 

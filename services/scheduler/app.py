@@ -9,6 +9,7 @@ from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile, node_labels
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
+from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
@@ -82,6 +83,10 @@ class _Wiring:
             log=context.log,
         )
         self._tenure.on_change(self._inbox.changed.set)
+        # A cycle does not wait for expressions: it is run again once they are evaluated.
+        self._expressions = Expressions(
+            wait_s=0.0, changed=self._inbox.changed.set, log=context.log
+        )
         self._worker = self._make_worker()
         self._announcer = self._on_bus.announcer()
         self._explained = WaitPublisher(
@@ -119,6 +124,7 @@ class _Wiring:
             outcomes,
             self._usage_source(conf),
             self._extender,
+            self._expressions,
             self._scheduler(conf=conf, state=state, outcomes=outcomes, dumper=dumper),
             dumper,
             self._announcer,
@@ -139,6 +145,7 @@ class _Wiring:
             mindcluster=settings.mindcluster_npus,
             node_labels=node_labels(settings.node_selector),
             single_pods=settings.single_pods,
+            evaluator=self._expressions.evaluator,
             measured=self._usage.latest,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from services.scheduler.adapters.entry_points import load_plugins
+from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.dump import BadDump, Dump, read
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
 from services.scheduler.engine.resources.dimensions import quantity
@@ -86,6 +87,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         queue_gates=header.options.queue_gates,
         node_labels=header.options.node_labels,
         single_pods=header.options.single_pods,
+        evaluator=waiting_evaluator(),
     )
     try:
         worker.lay_out(header.memory)

@@ -28,6 +28,7 @@ from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.pacing import PATIENCE, IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
+from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.parking_policy import ParkingPolicy, parking_policy
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.waiting import WaitReports
@@ -106,8 +107,14 @@ class Worker:
         mindcluster: bool = False,
         node_labels: Sequence[tuple[str, str]] = (),
         single_pods: bool = False,
+        evaluator: Evaluator | None = None,
     ) -> None:
-        chosen = states(queue_gates=queue_gates, csi_storage=csi_storage, mindcluster=mindcluster)
+        chosen = states(
+            queue_gates=queue_gates,
+            csi_storage=csi_storage,
+            mindcluster=mindcluster,
+            evaluator=evaluator,
+        )
         served = (tuple(scheduler_names), chosen, node_labels)
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""

@@ -8,6 +8,7 @@ from typing import Final
 from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile, node_labels
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
+from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
 from services.scheduler.engine.state.shards import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
@@ -59,6 +60,8 @@ from shared.serving.server import HttpsServer
 SERVICE: Final = "visibility"
 _AUTHORITY: Final = "pumice-visibility-ca"
 """Name of our certificate authority."""
+_EXPRESSIONS_WAIT_S: Final = 0.05
+"""An answer waits so long for expressions about devices; a later one has what was lacking."""
 _SHOWN_S: Final = 60.0
 """How long a request that failed is shown."""
 
@@ -132,6 +135,9 @@ class _Following:
         self._sharding = Sharding(
             mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )
+        self._expressions = Expressions(
+            wait_s=_EXPRESSIONS_WAIT_S, changed=lambda: None, log=context.log
+        )
         self._mirror = ClusterMirror(
             scheduler_names=settings.scheduler_name,
             plugins=self._plugins,
@@ -139,6 +145,7 @@ class _Following:
             csi_storage=settings.csi_storage,
             mindcluster=settings.mindcluster_npus,
             node_labels=node_labels(settings.node_selector),
+            evaluator=self._expressions.evaluator,
         )
 
     def parts(self) -> tuple[Answering, MirrorOwner, Sequence[Part]]:
@@ -181,7 +188,8 @@ class _Following:
         )
         waits = self._streams.waiting
         heard = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
-        return answers, owner, [self._conf, state, outcomes, owner, heard, forecasts]
+        parts: list[Part] = [self._conf, state, outcomes, owner, heard, forecasts]
+        return answers, owner, [*parts, self._expressions]
 
     def _policy(self) -> Policy:
         return Policy(

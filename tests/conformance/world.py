@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.policy.catalog import ACTIONS, PLUGINS, STATES
+from services.scheduler.policy.catalog import ACTIONS, PLUGINS, states
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from shared.api import kinds
 from shared.api import time as times
@@ -32,7 +33,7 @@ outcome is that of the defaults."""
 
 def cluster_state_of(given: dict[str, Any]) -> ClusterState:
     """Return a cluster state that holds the given objects, applied in the order of the README."""
-    cluster_state = ClusterState(("volcano",), STATES)
+    cluster_state = ClusterState(("volcano",), states(evaluator=waiting_evaluator()))
     for kind, objects in (
         (kinds.NODE, given.get("nodes", [])),
         (kinds.POD, [_pod(obj) for obj in given.get("pods", [])]),

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import convert
 
 from pumice.testing import Cluster
+from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.policy.devices.allocation import allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool
 from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
@@ -120,7 +121,7 @@ class Offer:
         named = classes or [device_class()]
         self.classes = {each["metadata"]["name"]: convert(each, DeviceClass) for each in named}
         self.labels = labels or {}
-        self.judge = Judge()
+        self.judge = Judge(waiting_evaluator())
 
     def ask(
         self,

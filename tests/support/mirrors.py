@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import msgspec
 
+from services.scheduler.adapters.expressions import waiting_evaluator
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.contracts.messages import Fact, Op
 from tests.support import facts
@@ -15,7 +16,7 @@ class World:
     """A mirror and the words to fill it; all namespaced objects are in `ns`."""
 
     def __init__(self) -> None:
-        self.mirror = ClusterMirror()
+        self.mirror = ClusterMirror(evaluator=waiting_evaluator())
         self.objects: dict[tuple[str, str], Json] = {}
 
     def put(self, kind: str, document: Json) -> Self:

@@ -19,6 +19,7 @@ from services.scheduler.policy.actions import (
 )
 from services.scheduler.policy.actions.gang_evictions import GangOptions
 from services.scheduler.policy.actions.preempt import Options
+from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
@@ -97,11 +98,19 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
 
 
 def states(
-    *, queue_gates: bool, csi_storage: bool = True, mindcluster: bool = False
+    *,
+    queue_gates: bool = False,
+    csi_storage: bool = True,
+    mindcluster: bool = False,
+    evaluator: Evaluator | None = None,
 ) -> tuple[Callable[[], PolicyState], ...]:
-    """Return the states; the flags switch queue gates, drivers' capacity and MindCluster on."""
+    """Return the states; the flags switch queue gates, drivers' capacity and MindCluster on.
+
+    The evaluator is for conditions on devices, which are not evaluated without it.
+    """
     chosen: Mapping[Callable[[], PolicyState], Callable[[], PolicyState]] = {
         QueueGates: partial(QueueGates, on=queue_gates),
+        Devices: partial(Devices, evaluator),
         Capacities: partial(Capacities, on=csi_storage),
         MindclusterNpus: partial(MindclusterNpus, on=mindcluster),
     }

@@ -138,10 +138,15 @@ class _Verdict:
             codes[:] = _LACKING
             return codes
         shape = (*self._devices.shape(claims), taken is self._devices.taken())
-        found, self._fault = self._devices.fits.codes(shape, asks, self._attributes, taken)
-        if self._fault:
+        answer = self._devices.fits.answer(shape, asks, self._attributes, taken)
+        found = answer.codes
+        if answer.fault:
+            self._fault = f"resource claim {claims[answer.claim]}: {answer.fault}"
             codes[:] = _LACKING
             return codes
+        if answer.unknown is not None:
+            names = ", ".join(claims[:_NAMED_MAX])
+            self._fault = f"the CEL selectors of {names} are being evaluated"
         codes[(found == LACKING) & (codes == 0)] = _LACKING
         codes[(found == IN_USE) & (codes == 0)] = _TAKEN
         return codes

@@ -18,6 +18,7 @@ from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeo
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
+from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.worker import FoldFailure, Worker
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
@@ -72,6 +73,7 @@ class ClusterMirror:
         csi_storage: bool = True,
         mindcluster: bool = False,
         node_labels: Sequence[tuple[str, str]] = (),
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.scheduler_names = tuple(scheduler_names)
         self._make: Callable[[], Worker] = lambda: Worker(
@@ -84,6 +86,7 @@ class ClusterMirror:
             csi_storage=csi_storage,
             mindcluster=mindcluster,
             node_labels=node_labels,
+            evaluator=evaluator,
         )
         self.epoch = self.version = -1
         self.forget()

@@ -7,7 +7,9 @@ import pytest
 from msgspec import structs
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.policy.devices.evaluation import Evaluation
+from services.scheduler.adapters.expressions import waiting_evaluator
+from services.scheduler.policy.catalog import states
+from services.scheduler.policy.devices.selectors import DeviceContent, Evaluator, Verdict
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
@@ -20,6 +22,7 @@ from tests.support.devices import (
     slice_of,
     using,
 )
+from tests.support.hostile_expressions import HOSTILE
 
 CONF = """
 actions: "allocate, backfill, preempt"
@@ -203,37 +206,69 @@ def test_new_slices_and_classes_are_heeded():
     assert given(world.decide()) == {"g-0": ["n1/b"]}
 
 
+class Counting(Evaluator):
+    """Evaluates through another evaluator once told to, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, DeviceContent]] = []
+        self.knows = True
+        self._evaluator = waiting_evaluator()
+
+    def begin(self) -> None:
+        self._evaluator.begin()
+
+    def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
+        self.asked.append((owner, expression, device))
+        return self._evaluator.verdict(owner, expression, device) if self.knows else None
+
+
+@pytest.fixture
+def counting(monkeypatch) -> Counting:
+    evaluator = Counting()
+    monkeypatch.setattr("pumice.testing.STATES", states(evaluator=evaluator))
+    return evaluator
+
+
 @pytest.mark.parametrize("asked", [{"count": 4}, {"allocationMode": "All"}], ids=["four", "all"])
-def test_a_costly_condition_takes_several_cycles_and_gets_what_it_asks_for(asked):
+def test_a_claim_waits_until_its_conditions_are_evaluated_and_others_do_not(asked, counting):
     world = world_of({"n1": 4})
-    numbers = "[" + ",".join("1" * 100) + "]"
-    costly = f"{numbers}.all(x, {numbers}.all(y, x == y))"
-    claim(world, "c", request("r", costly, **asked))
+    claim(world, "c", request("r", f'device.driver == "{DRIVER}"', **asked))
     world.group("g").pod("g-0", "g", cpu="1", **using("c"))
-    assert binds_of(world.decide()) == {}
-    plans = [world.decide() for _ in range(4)]
-    (found,) = given(plans[-1]).values()
-    assert found == ["n1/d0", "n1/d1", "n1/d2", "n1/d3"]
+    counting.knows = False
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    (why,) = plan.explanations
+    assert "the CEL selectors of ns/c are being evaluated" in str(why.reasons)
+    gang(world, "other", 1)
+    assert list(given(world.decide())) == ["other-0"]
+    counting.knows = True
+    world.delete(kinds.POD, "ns/other-0", "uid-ns/other-0")
+    assert given(world.decide()) == {"g-0": ["n1/d0", "n1/d1", "n1/d2", "n1/d3"]}
 
 
-def test_equal_claims_share_the_answers_about_devices(monkeypatch):
-    asked: list[object] = []
-    value = Evaluation.value
+def test_nodes_are_not_looked_at_again_before_something_new_is_known(counting):
+    world = world_of({f"n{number}": 4 for number in range(20)})
+    claim(world, "c", request("r", f'device.driver == "{DRIVER}"'))
+    world.group("g").pod("g-0", "g", cpu="1", **using("c"))
+    counting.knows = False
+    world.decide()
+    first = len(counting.asked)
+    world.decide()
+    assert len(counting.asked) - first < 10 < first
+    assert {owner for owner, _, _ in counting.asked} == {"ns"}
 
-    def counted(self: Evaluation, tree: Any) -> Any:
-        asked.append(tree)
-        return value(self, tree)
 
-    monkeypatch.setattr(Evaluation, "value", counted)
+def test_devices_that_look_the_same_are_asked_about_once(counting):
     world = world_of({"n1": 4, "n2": 4})
     world.group("g", min_member=5)
     for number in range(5):
         claim(world, f"c{number}", request("r", f'device.driver == "{DRIVER}"'))
         world.pod(f"g-{number}", "g", cpu="1", **using(f"c{number}"))
     assert len(given(world.decide())) == 5
-    assert len(asked) == 8, "each device is asked about once"
+    assert len(set(counting.asked)) == 1
+    first = len(counting.asked)
     assert len(given(world.decide())) == 5
-    assert len(asked) == 8
+    assert len(counting.asked) == first, "what is known of a version of a device stays known"
 
 
 # --- preemption ----------------------------------------------------------------------------------
@@ -347,3 +382,36 @@ def test_no_pod_of_a_gang_is_bound_while_two_claims_have_one_device():
     assert "n1/d0 of resource claim ns/g-0 is still in use" in plan.explanations[0].message
     claim(world, "theirs")
     assert sorted(given(world.decide())) == ["g-0", "g-1"]
+
+
+# --- conditions beyond their limit ---------------------------------------------------------------
+
+
+def test_a_condition_beyond_its_limit_stops_its_claim_alone_and_names_claim_request_and_limit():
+    world = world_of({"n1": 2})
+    claim(world, "bad", request("r", HOSTILE["lists bound twice"]))
+    world.group("b").pod("b-0", "b", cpu="1", **using("bad"))
+    gang(world, "g", 1)
+    for _ in range(2):
+        plan = world.decide()
+        assert list(given(plan)) == ["g-0"]
+        (why,) = plan.explanations
+        assert why.job == "ns/b"
+        (reason,) = (each for each in why.reasons if "CEL" in each)
+        assert "resource claim ns/bad: request r: CEL limit exceeded" in reason
+        assert "100 ms of processor time" in reason
+        assert "cel.bind(a0, [1, 1]" in reason
+
+
+def test_claims_with_costly_conditions_cost_a_decision_as_many_questions_as_others(counting):
+    def questions(expression: str) -> int:
+        world = world_of({f"n{number}": 2 for number in range(5)})
+        counting.asked.clear()
+        for number in range(50):
+            claim(world, f"c{number}", request("r", f"{number} < 0 || {expression}"))
+            world.group(f"c{number}").pod(f"c{number}-0", f"c{number}", **using(f"c{number}"))
+        world.decide()
+        return len(counting.asked)
+
+    counting.knows = False
+    assert questions(HOSTILE["lists bound twice"]) == questions("true")

@@ -31,10 +31,11 @@ from shared.api.resource import (
 )
 
 WORK_MAX: Final = 50_000
-"""Looks at devices, and steps of expressions, for the claims of a pod on one node."""
+"""Looks at devices for the claims of a pod on one node."""
 _DEPTH_MAX: Final = 500
 """Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
 _CALLS_PER_REQUEST: Final = 4
+_UNKNOWN: Final = "cannot allocate all claims: their CEL selectors are being evaluated"
 _TOO_MUCH: Final = "cannot allocate all claims: too many combinations"
 
 
@@ -51,8 +52,16 @@ def allocate(
     search = _Search(asks, pools, taken, judge, budget or Budget(WORK_MAX))
     try:
         return search.result(node)
-    except SelectorFault as error:
-        return Refusal(str(error), fault=True)
+    except _ConditionFault as fault:
+        return Refusal(str(fault), fault=True, claim=fault.claim)
+
+
+class _ConditionFault(Exception):  # noqa: N818 - reads as the fact it states
+    """A condition of a claim cannot be judged."""
+
+    def __init__(self, text: str, claim: int) -> None:
+        super().__init__(text)
+        self.claim = claim
 
 
 class _Search:
@@ -88,7 +97,10 @@ class _Search:
         refusal = self._prepare()
         if refusal is not None:
             return refusal
-        if self._claim(0):
+        found = self._claim(0)
+        if self._budget.unknown is not None:
+            return Refusal(_UNKNOWN, unfinished=True)
+        if found:
             return tuple(
                 result_of(ask.claim, [c for c in self._chosen if c.claim == number], node)
                 for number, ask in enumerate(self._asks)
@@ -127,10 +139,17 @@ class _Search:
             device
             for device in self._devices
             if part_of(device.device, alternative.asks.capacity.requests) is not None
-            and self._judge.admits(alternative, device, self._budget)
+            and self._admits(number, alternative, device)
         )
-        # Devices that could not be judged for want of time are not among them.
+        if self._budget.unknown is not None:
+            return Refusal(_UNKNOWN, unfinished=True)
         return Refusal(_TOO_MUCH) if self._budget.left <= 0 else None
+
+    def _admits(self, number: int, alternative: Alternative, device: Offered) -> bool:
+        try:
+            return self._judge.admits(alternative, device, self._budget)
+        except SelectorFault as error:
+            raise _ConditionFault(f"request {alternative.name}: {error}", number) from error
 
     def _count(self, number: int, alternative: Alternative) -> int:
         if alternative.wants_all:
@@ -185,7 +204,7 @@ class _Search:
             device = self._devices[index]
             if self._budget.left <= 0:
                 return False
-            if not self._judge.admits(alternative, device, self._budget):
+            if not self._admits(number, alternative, device):
                 continue
             if not self._choose(number, alternative, device):
                 continue

@@ -13,7 +13,7 @@ from pumice.plugins import BoolArray, CodeArray
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.devices.allocation import WORK_MAX, allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
-from services.scheduler.policy.devices.requests import Ask, Budget, Judge, Refusal
+from services.scheduler.policy.devices.requests import Ask, Budget, Judge, Refusal, Unknown
 from services.scheduler.policy.devices.shares import NOTHING, Taken
 from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
@@ -22,19 +22,29 @@ FITS, LACKING, IN_USE = range(3)
 """The claims can be had; the node has no such devices; others have them."""
 _BUDGET: Final = 2_000_000
 """Work for one answer about all nodes, and for all answers of one session: seconds."""
+_PROBED: Final = 16
+_ASKED: Final = 1_024
+"""Verdicts of expressions for which one answer asks: the first answer about claims, and later ones.
+Claims whose expressions never get one then cost no more than a few nodes."""
 _CHANGES_MAX: Final = 100_000
 _SHAPES_MAX: Final = 1_000
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """The state of knowledge about one shape."""
 
     codes: CodeArray
-    pending: tuple[int, ...]
-    """Columns for which there was no time; their codes refuse."""
+    """Each node's code."""
     seen: int
     """How many changes of pools it includes."""
-    fault: str
+    pending: tuple[int, ...] = ()
+    """Columns about which nothing is known yet; their codes refuse."""
+    unknown: Unknown | None = None
+    """A verdict without which there is no use in looking at `pending` again."""
+    fault: str = ""
+    """What is wrong with the claims, if something is."""
+    claim: int = 0
+    """With which of them."""
 
 
 class Fits:
@@ -43,7 +53,7 @@ class Fits:
     def __init__(self, inventory: Inventory, judge: Judge) -> None:
         self._inventory = inventory
         self._judge = judge
-        self._answers: dict[Hashable, _Answer] = {}
+        self._answers: dict[Hashable, Answer] = {}
         self._changed: list[PoolKey] = []
         self._versions: Hashable = None
         self._offers: dict[str, tuple[OfferedPool, ...]] = {}
@@ -60,6 +70,7 @@ class Fits:
     def begin(self) -> None:
         """Begin a session: what was too much work in the one before goes on."""
         self._left = _BUDGET
+        self._judge.begin()
 
     def forget(self) -> None:
         """Forget all answers: classes have changed."""
@@ -90,14 +101,14 @@ class Fits:
             budget=budget,
         )
 
-    def codes(
+    def answer(
         self,
         shape: Hashable,
         asks: Sequence[Ask],
         attributes: NodeAttributes,
         taken: Taken,
-    ) -> tuple[CodeArray, str]:
-        """Return each node's code, and what is wrong with the claims if something is."""
+    ) -> Answer:
+        """Return what is known about claims of one shape on all nodes."""
         self._keep_up(attributes)
         known = self._answers.get(shape)
         if known is None:
@@ -106,23 +117,34 @@ class Fits:
         else:
             columns, codes = self._due(known, attributes), known.codes
             if not columns:
-                return codes, known.fault
-        fault, pending = "", []
+                return known
+        waiting = known.pending if known is not None else ()
+        pending = [column for column in waiting if column not in columns]
+        unknown = known.unknown if known is not None and pending else None
+        fault, asked = Refusal(""), 0
+        most_asked = _PROBED if known is None else _ASKED
         for column in columns:
-            if self._left <= 0:
+            if self._left <= 0 or asked >= most_asked:
                 pending.append(column)
                 continue
-            found = self._on_node(asks, attributes, column, taken)
+            budget = Budget(min(WORK_MAX, self._left))
+            found = self._on_node(asks, attributes, column, taken, budget)
+            unknown = unknown or budget.unknown
+            asked += budget.unknowns
             if isinstance(found, Refusal) and found.fault:
-                fault = found.text
+                fault = found
                 break
             if isinstance(found, Refusal) and found.unfinished:
                 pending.append(column)
-            codes[column] = self._code(found, asks, attributes, column, taken)
+                codes[column] = LACKING
+            else:
+                codes[column] = self._code(found, asks, attributes, column, taken)
         if len(self._answers) >= _SHAPES_MAX:
             self._answers.clear()
-        self._answers[shape] = _Answer(codes, tuple(pending), len(self._changed), fault)
-        return codes, fault
+        answer = self._answers[shape] = Answer(
+            codes, len(self._changed), tuple(pending), unknown, fault.text, fault.claim
+        )
+        return answer
 
     def _on_node(
         self,
@@ -130,15 +152,15 @@ class Fits:
         attributes: NodeAttributes,
         column: int,
         taken: Taken,
+        budget: Budget,
     ) -> tuple[AllocationResult, ...] | Refusal:
-        """Allocate on one node, within what time is left for all."""
+        """Allocate on one node, within what work is left for all."""
         if not attributes.names[column]:
             return Refusal("no node")
-        budget = Budget(min(WORK_MAX, self._left))
         before = budget.left
         found = self.allocate(asks, attributes, column, taken, budget)
         self._left -= before - budget.left
-        if isinstance(found, Refusal) and budget.left <= 0 and budget.learning:
+        if isinstance(found, Refusal) and budget.left <= 0 and before < WORK_MAX:
             return found._replace(unfinished=True)
         return found
 
@@ -154,12 +176,14 @@ class Fits:
             return FITS
         if not taken.devices:
             return LACKING
-        alone = self._on_node(asks, attributes, column, NOTHING)
+        budget = Budget(min(WORK_MAX, self._left))
+        alone = self._on_node(asks, attributes, column, NOTHING, budget)
         return LACKING if isinstance(alone, Refusal) else IN_USE
 
-    def _due(self, known: _Answer, attributes: NodeAttributes) -> Sequence[int]:
+    def _due(self, known: Answer, attributes: NodeAttributes) -> Sequence[int]:
         """Return the columns whose answer may have changed, or that had to wait."""
-        found = set(known.pending)
+        is_stuck = known.unknown is not None and not self._judge.is_known(known.unknown)
+        found = set() if is_stuck else set(known.pending)
         for pool in dict.fromkeys(self._changed[known.seen :]):
             nodes = self._inventory.nodes_of(pool)
             if nodes is None or known.fault:

@@ -2,10 +2,18 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from services.scheduler.policy.devices.pools import Offered
-from services.scheduler.policy.devices.selectors import SelectorFault, Selectors, variables_of
+from services.scheduler.policy.devices.selectors import (
+    DeviceContent,
+    Evaluator,
+    SelectorFault,
+    Verdict,
+    content_of,
+    shown,
+    unreadable,
+)
 from shared.api.resource import (
     ALL,
     EXACT_COUNT,
@@ -27,8 +35,10 @@ class Refusal(NamedTuple):
     text: str
     fault: bool = False
     """Whether something is wrong with the claims or with what they ask for: no node helps then."""
+    claim: int = 0
+    """Which of the claims that is, by its place among those asked for."""
     unfinished: bool = False
-    """Whether there was no time to find out, and the next time will come further."""
+    """Whether it is not known yet, and the next time will come further."""
 
 
 class Alternative(NamedTuple):
@@ -40,7 +50,9 @@ class Alternative(NamedTuple):
     asks: ExactDeviceRequest
     device_class: DeviceClass
     conditions: tuple[str, ...]
-    """The expressions of class and request: equal ones have equal answers."""
+    """The expressions of class and request: equal ones have equal answers. "" is no CEL."""
+    owner: str
+    """The namespace of the claim."""
 
     @property
     def admin(self) -> bool:
@@ -57,13 +69,23 @@ Requests = tuple[tuple[Alternative, ...], ...]
 """The requests of a claim, each with its alternatives."""
 
 
+class Unknown(NamedTuple):
+    """An expression whose verdict on a device is not known yet."""
+
+    owner: str
+    expression: str
+    device: DeviceContent
+
+
 class Budget:
-    """How much work is left: looks at devices, and steps of expressions about them."""
+    """How much work is left, in looks at devices, and what was lacking to decide."""
 
     def __init__(self, left: int) -> None:
         self.left = left
-        self.learning = False
-        """Whether there were devices of which nothing was known yet: with that, less is left."""
+        self.unknown: Unknown | None = None
+        """The first verdict that was not known: what is found without it does not count."""
+        self.unknowns = 0
+        """How many were not known."""
 
 
 class Ask(NamedTuple):
@@ -89,8 +111,8 @@ def demand_of(claim: DeviceClaim) -> Mapping[str, int]:
     return found
 
 
-def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusal:
-    """Return a claim with its classes, or why nothing can be allocated for it."""
+def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass], owner: str = "") -> Ask | Refusal:
+    """Return a claim of a namespace with its classes, or why nothing can be allocated for it."""
     requests = []
     for request in claim.requests:
         found = []
@@ -105,7 +127,7 @@ def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusa
                 return Refusal(f"request {name}: {mode}", fault=True)
             selectors = (*device_class.spec.selectors, *asks.selectors)
             conditions = tuple(each.cel.expression if each.cel else "" for each in selectors)
-            found.append(Alternative(name, request.name, asks, device_class, conditions))
+            found.append(Alternative(name, request.name, asks, device_class, conditions, owner))
         if not found:
             return Refusal(f"request {request.name}: unknown request type", fault=True)
         requests.append(tuple(found))
@@ -119,15 +141,19 @@ def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> Ask | Refusa
 class Judge:
     """Which devices meet the conditions of requests, each asked once per version of a device."""
 
-    def __init__(self) -> None:
-        self._selectors = Selectors()
-        self._variables: dict[tuple[int, int], Mapping[str, Any]] = {}
-        self._judged: dict[tuple[str, ...], dict[tuple[int, int], bool | SelectorFault]] = {}
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._contents: dict[tuple[int, int], DeviceContent | SelectorFault] = {}
+        self._judged: dict[tuple[str, ...], dict[tuple[int, int], Verdict]] = {}
         self._size = 0
 
-    def _forget(self) -> None:
-        """Forget all answers: many are about versions of devices that have gone."""
-        self._variables, self._judged, self._size = {}, {}, 0
+    def begin(self) -> None:
+        """Begin a session."""
+        self._evaluator.begin()
+
+    def is_known(self, unknown: Unknown) -> bool:
+        """Tell whether a verdict that was lacking has become known."""
+        return self._evaluator.verdict(*unknown) is not None
 
     def admits(self, alternative: Alternative, offered: Offered, budget: Budget) -> bool:
         """Tell whether a device meets all conditions. Raises `SelectorFault`."""
@@ -136,39 +162,56 @@ class Judge:
             raise answer
         return answer
 
-    def answer(
-        self, alternative: Alternative, offered: Offered, budget: Budget
-    ) -> bool | SelectorFault:
+    def answer(self, alternative: Alternative, offered: Offered, budget: Budget) -> Verdict:
         """Return whether a device meets all conditions, or why that cannot be said.
 
-        Without budget no device does, for now.
+        While a verdict is not known the device does not, and the budget says so.
         """
+        if not alternative.conditions:
+            return True
         if self._size > _JUDGED_MAX:
-            self._forget()
+            self._contents, self._judged, self._size = {}, {}, 0
         answers = self._judged.setdefault(alternative.conditions, {})
         version = (offered.serial, offered.place)
         answer = answers.get(version)
         if answer is None:
-            budget.learning = True
-            if budget.left <= 0:
+            answer = self._ask(alternative, offered, budget)
+            if answer is None:
                 return False
-            before = self._selectors.steps
-            answer = answers[version] = self._ask(alternative, offered)
-            budget.left -= self._selectors.steps - before
+            answers[version] = answer
             self._size += 1
         return answer
 
-    def _ask(self, alternative: Alternative, offered: Offered) -> bool | SelectorFault:
-        selectors = (*alternative.device_class.spec.selectors, *alternative.asks.selectors)
-        try:
-            return self._selectors.admit(selectors, self._seen(offered)) if selectors else True
-        except SelectorFault as error:
-            return error
+    def _ask(self, alternative: Alternative, offered: Offered, budget: Budget) -> Verdict | None:
+        """Return the verdict of the conditions in their order, None while it is not known."""
+        device = self._content(offered)
+        if isinstance(device, SelectorFault):
+            return device
+        is_known = True
+        for expression in alternative.conditions:
+            if not expression:
+                return SelectorFault("a condition that is no CEL")
+            verdict = unreadable(expression) or self._evaluator.verdict(
+                alternative.owner, expression, device
+            )
+            if verdict is None:
+                # The conditions after it are asked about, too: they are found out together.
+                is_known = False
+                budget.unknowns += 1
+                budget.unknown = budget.unknown or Unknown(alternative.owner, expression, device)
+            elif is_known and isinstance(verdict, SelectorFault):
+                return SelectorFault(f"{verdict} (selector {shown(expression)!r})")
+            elif is_known and not verdict:
+                return False
+        return True if is_known else None
 
-    def _seen(self, offered: Offered) -> Mapping[str, Any]:
-        """Return what conditions see of a device. Raises `SelectorFault`."""
+    def _content(self, offered: Offered) -> DeviceContent | SelectorFault:
         version = (offered.serial, offered.place)
-        found = self._variables.get(version)
+        found = self._contents.get(version)
         if found is None:
-            found = self._variables[version] = variables_of(offered.id.driver, offered.device)
+            try:
+                found = content_of(offered.id.driver, offered.device)
+            except SelectorFault as error:
+                found = SelectorFault(f"device {offered.device.name}: {error}")
+            self._contents[version] = found
         return found

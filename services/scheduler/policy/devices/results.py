@@ -6,9 +6,9 @@ from uuid import UUID, uuid5
 
 from msgspec.structs import replace
 
+from services.scheduler.cel.frames import qualified
 from services.scheduler.policy.devices.pools import DeviceId, Offered
 from services.scheduler.policy.devices.requests import Alternative
-from services.scheduler.policy.devices.selectors import qualified
 from services.scheduler.policy.devices.shares import Parts, added
 from shared.api.resource import (
     AllocationResult,

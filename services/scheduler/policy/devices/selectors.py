@@ -1,109 +1,110 @@
-"""Conditions on devices: compiled once, and asked once per expression and device.
+"""Conditions on devices, as questions to whatever evaluates CEL.
 
-An expression that cannot be read, or has no truth value for a device, is a fault of the claim or
-class that states it (`SelectorFault`): that claim is not allocated, and no other one suffers.
+Policy evaluates nothing: it reads what is known and says what it would like to know. An expression
+that cannot be read, that has no truth value for a device, or that exceeds its limit is a fault of
+the claim or class that states it (`SelectorFault`): that claim is not allocated, and no other one
+suffers.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from hashlib import blake2b
+from typing import Final, NamedTuple, Protocol
 
-from services.scheduler.policy.devices.evaluation import Evaluation, TooCostly, check
-from services.scheduler.policy.devices.syntax import BadExpression, Node, parse
-from services.scheduler.policy.devices.values import (
-    DomainMap,
-    EvaluationError,
-    quantity,
-    version,
-)
-from shared.api.resource import Device, DeviceAttribute, DeviceSelector
+import msgspec
+from typing_extensions import override
 
-_KNOWN: Final = frozenset({"device"})
-_EXPRESSIONS_MAX: Final = 10_000
+from services.scheduler.cel.frames import EXPRESSION_MAX, SeenDevice
+from shared.api.resource import Device, DeviceAttribute
+
+_SHOWN_MAX: Final = 60
+_DIGEST_BYTES: Final = 16
 
 
 class SelectorFault(ValueError):  # noqa: N818 - reads as the fact it states
     """A condition cannot be judged; the text says why."""
 
 
-class Selectors:
-    """The compiled conditions of claims and classes."""
+class DeviceContent(NamedTuple):
+    """What expressions see of a device; equal for devices that look the same."""
 
-    def __init__(self) -> None:
-        self.steps = 0
-        """Steps that evaluations have taken so far."""
-        self._trees: dict[str, Node | str] = {}
-        """Expression → tree, or why there is none."""
-
-    def admit(self, selectors: tuple[DeviceSelector, ...], variables: Mapping[str, Any]) -> bool:
-        """Tell whether a device meets all conditions. Raises `SelectorFault`."""
-        return all(self._holds(selector, variables) for selector in selectors)
-
-    def _holds(self, selector: DeviceSelector, variables: Mapping[str, Any]) -> bool:
-        if selector.cel is None:
-            raise SelectorFault("a condition that is no CEL")
-        expression = selector.cel.expression
-        tree = self._trees.get(expression)
-        if tree is None:
-            if len(self._trees) >= _EXPRESSIONS_MAX:
-                self._trees.clear()
-            tree = self._trees[expression] = _compiled(expression)
-        if isinstance(tree, str):
-            raise SelectorFault(tree)
-        evaluation = Evaluation(variables)
-        try:
-            found = evaluation.value(tree)
-        except EvaluationError as error:
-            text = f"CEL runtime error: {error}"
-            if isinstance(error, TooCostly):
-                self._trees[expression] = text  # not to be tried on each device
-            raise SelectorFault(text) from error
-        finally:
-            self.steps += evaluation.steps
-        if not isinstance(found, bool):
-            raise SelectorFault("CEL runtime error: the value is neither true nor false")
-        return found
+    digest: bytes
+    encoded: bytes
+    """A `SeenDevice` in msgpack."""
 
 
-def _compiled(expression: str) -> Node | str:
-    try:
-        tree = parse(expression)
-        check(tree, _KNOWN)
-    except BadExpression as error:
-        return f"CEL compile error: {error}"
-    return tree
+Verdict = bool | SelectorFault
+"""Whether a device meets an expression, or why that cannot be said."""
 
 
-def variables_of(driver: str, device: Device) -> Mapping[str, Any]:
-    """Return what an expression sees of a device. Raises `SelectorFault`."""
-    attributes, capacity = DomainMap(), DomainMap()
-    try:
-        for name, attribute in device.attributes.items():
-            domain, key = qualified(name, driver)
-            attributes.setdefault(domain, {})[key] = _value_of(attribute)
-        for name, amount in device.capacity.items():
-            domain, key = qualified(name, driver)
-            capacity.setdefault(domain, {})[key] = quantity(str(amount.value))
-    except EvaluationError as error:
-        raise SelectorFault(f"device {device.name}: {error}") from error
-    shown = {
-        "driver": driver,
-        "attributes": attributes,
-        "capacity": capacity,
-        "allowMultipleAllocations": device.allow_multiple_allocations,
-    }
-    return {"device": shown}
+class Evaluator(Protocol):
+    """Evaluates expressions about devices, outside of the scheduler."""
+
+    def begin(self) -> None:
+        """Begin a session."""
+
+    def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
+        """Return the verdict, None while it is not known; then it is found out.
+
+        `owner` is a namespace: those that ask are served in turn.
+        """
 
 
-def qualified(name: str, driver: str) -> tuple[str, str]:
-    """Return domain and name; one without domain is the driver's."""
-    domain, slash, rest = name.partition("/")
-    return (domain, rest) if slash else (driver, name)
+class NoEvaluator(Evaluator):
+    """Evaluates nothing: for cluster states that no decision is made on."""
+
+    @override
+    def begin(self) -> None:
+        """Do nothing."""
+
+    @override
+    def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
+        """Return None: nothing becomes known."""
+        return None
 
 
-def _value_of(attribute: DeviceAttribute) -> object:
-    if attribute.version_value is not None:
-        return version(attribute.version_value)
+def content_of(driver: str, device: Device) -> DeviceContent:
+    """Return what expressions see of a device. Raises `SelectorFault`."""
+    seen = SeenDevice(
+        driver,
+        {
+            name: _value_of(name, attribute)
+            for name, attribute in device.attributes.items()
+            if attribute.version_value is None
+        },
+        _versions(device.attributes),
+        {name: str(amount.value) for name, amount in device.capacity.items()},
+        device.allow_multiple_allocations,
+    )
+    encoded = msgspec.msgpack.encode(seen, order="deterministic")
+    return DeviceContent(blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), encoded)
+
+
+def _value_of(name: str, attribute: DeviceAttribute) -> bool | int | str:
     for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
         if value is not None:
             return value
-    raise EvaluationError("an attribute of a kind that is not known here")
+    raise SelectorFault(f"attribute {name} is of a kind that is not known here")
+
+
+def _versions(attributes: Mapping[str, DeviceAttribute]) -> dict[str, str]:
+    return {
+        name: attribute.version_value
+        for name, attribute in attributes.items()
+        if attribute.version_value is not None
+    }
+
+
+def shown(expression: str) -> str:
+    """Return the beginning of an expression, in one line."""
+    text = " ".join(expression[: 4 * _SHOWN_MAX].split())
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def unreadable(expression: str) -> SelectorFault | None:
+    """Return what is wrong with an expression that need not be read to see it."""
+    size = len(expression.encode("utf-8", "replace"))
+    if size > EXPRESSION_MAX:
+        return SelectorFault(
+            f"CEL compile error: {size} bytes are more than the {EXPRESSION_MAX} of an expression"
+        )
+    return None

@@ -21,6 +21,7 @@ from services.scheduler.policy.devices.fits import Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read
 from services.scheduler.policy.devices.results import shared_parts, with_share_ids
+from services.scheduler.policy.devices.selectors import Evaluator, NoEvaluator
 from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room
 from services.scheduler.policy.states.claim_users import ClaimUsers
 from services.scheduler.policy.states.device_promises import Decided, Promises
@@ -43,11 +44,12 @@ class Devices(PolicyState):
 
     name: ClassVar[str] = "devices"
 
-    def __init__(self) -> None:
+    def __init__(self, evaluator: Evaluator | None = None) -> None:
+        """Take what evaluates the conditions on devices; without it none is."""
         self.claims: dict[str, ResourceClaim] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.inventory = Inventory()
-        self.fits = Fits(self.inventory, Judge())
+        self.fits = Fits(self.inventory, Judge(evaluator or NoEvaluator()))
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
         self._asks: dict[str, Ask | Refusal] = {}
@@ -232,9 +234,11 @@ class Devices(PolicyState):
                 return Refusal(f"resource claim {key} is not known", fault=True)
             ask = self._asks.get(key)
             if ask is None:
-                ask = self._asks[key] = read(claim.spec.devices, self.classes)
+                ask = self._asks[key] = read(
+                    claim.spec.devices, self.classes, claim.metadata.namespace
+                )
             if isinstance(ask, Refusal):
-                return ask
+                return ask._replace(text=f"resource claim {key}: {ask.text}")
             found.append(ask)
         return found
 

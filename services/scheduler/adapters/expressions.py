@@ -1,0 +1,270 @@
+"""Evaluates conditions on devices beside the scheduler, and keeps what it has found out.
+
+Questions come from the thread that decides, which reads what is known and does not wait. A thread
+of its own has them answered by a process with hard limits, one namespace after the other: a tenant
+with many or costly expressions delays itself. An expression that exceeds a limit is remembered, so
+that it runs once, whatever becomes of the process (ADR 41).
+"""
+
+import asyncio
+import atexit
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from typing_extensions import override
+
+from services.scheduler.adapters.expression_process import (
+    Exceeded,
+    ExpressionProcess,
+    Unavailable,
+)
+from services.scheduler.cel.limits import Limits
+from services.scheduler.policy.devices.selectors import (
+    DeviceContent,
+    Evaluator,
+    SelectorFault,
+    Verdict,
+    shown,
+)
+from shared.runtime.clock import SystemClock
+from shared.runtime.logs import Logger
+
+KNOWN_MAX: Final = 200_000
+"""Verdicts that are kept; beyond, those of the expressions that were asked about first go."""
+EXCEEDED_MAX: Final = 10_000
+"""Expressions beyond their limit that are remembered."""
+QUEUED_MAX: Final = 20_000
+"""Questions of one namespace that wait; more are put again after these."""
+OWNERS_MAX: Final = 10_000
+TURN_S: Final = 0.02
+"""A turn has so many devices as took so long before, one at least."""
+_TURN_MAX: Final = 64
+_TELL_S: Final = 0.05
+"""While more is waiting, verdicts are told of so often at most."""
+_RETRY_S: Final = 5.0
+"""Pause before a process is started again that could not be."""
+
+_now: Final = SystemClock().monotonic
+"""Processes take real time, in a simulation, too."""
+Devices = OrderedDict[bytes, bytes]
+"""Digest → content."""
+
+
+class ExpressionEvaluator(Evaluator):
+    """The verdicts that are known, and the thread that finds out others."""
+
+    def __init__(
+        self,
+        *,
+        wait_s: float = 0.0,
+        limits: Limits | None = None,
+        news: Callable[[], None] = lambda: None,
+        log: Logger | None = None,
+    ) -> None:
+        """Take how long a session may wait for verdicts in all, and whom to tell of new ones.
+
+        `news` is called in the evaluator's thread.
+        """
+        self._wait_s = wait_s
+        self._left_s = wait_s
+        self._process = ExpressionProcess(limits or Limits())
+        self._news = news
+        self._log = log
+        self._condition = threading.Condition()
+        """Guards all that follows."""
+        self._known: OrderedDict[str, dict[bytes, Verdict]] = OrderedDict()
+        self._size = 0
+        self._exceeded: OrderedDict[str, SelectorFault] = OrderedDict()
+        self._queues: OrderedDict[str, OrderedDict[str, Devices]] = OrderedDict()
+        """Namespace → expression → devices, in the order in which they get their turns."""
+        self._queued: dict[str, int] = {}
+        """Namespace → its questions that wait."""
+        self._cost_s: OrderedDict[str, float] = OrderedDict()
+        """Expression → what it took for a device in its last turn."""
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._told_at = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the process, None while there is none."""
+        return self._process.pid
+
+    # --- asked by the thread that decides ------------------------------------------------------
+
+    @override
+    def begin(self) -> None:
+        """Begin a session, which may wait anew."""
+        self._left_s = self._wait_s
+
+    @override
+    def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
+        """Return the verdict if it is known, or becomes known while the session may wait."""
+        with self._condition:
+            found = self._find(expression, device.digest)
+            if found is None and not self._closed:
+                self._enqueue(owner, expression, device)
+                found = self._wait_for(expression, device.digest)
+        return found
+
+    def _find(self, expression: str, digest: bytes) -> Verdict | None:
+        fault = self._exceeded.get(expression)
+        return fault or self._known.get(expression, {}).get(digest)
+
+    def _wait_for(self, expression: str, digest: bytes) -> Verdict | None:
+        while (found := self._find(expression, digest)) is None and self._left_s > 0:
+            begun = _now()
+            self._condition.wait(self._left_s)
+            self._left_s -= _now() - begun
+        return found
+
+    def _enqueue(self, owner: str, expression: str, device: DeviceContent) -> None:
+        if self._queued.get(owner, 0) >= QUEUED_MAX or (
+            owner not in self._queues and len(self._queues) >= OWNERS_MAX
+        ):
+            return
+        devices = self._queues.setdefault(owner, OrderedDict()).setdefault(expression, Devices())
+        if device.digest in devices:
+            return
+        devices[device.digest] = device.encoded
+        self._queued[owner] = self._queued.get(owner, 0) + 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="expressions", daemon=True)
+            self._thread.start()
+        self._condition.notify_all()
+
+    def close(self) -> None:
+        """End thread and process."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._process.close()
+
+    # --- in the evaluator's thread ---------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (turn := self._next_turn()) is not None:
+            expression, devices = turn
+            begun, done = _now(), 0
+            try:
+                answers = self._process.answers(expression, list(devices.values()))
+                for digest, answer in zip(devices, answers, strict=False):
+                    verdict = SelectorFault(answer) if isinstance(answer, str) else answer
+                    self._learn(expression, digest, verdict)
+                    done += 1
+            except Exceeded as error:
+                self._remember(expression, f"the expression has taken {error} for one device")
+            except Unavailable as error:
+                if self._log is not None:
+                    self._log.error("expressions_not_evaluated", reason=str(error))
+                self._pause()
+            else:
+                self._note_cost(expression, (_now() - begun) / max(1, done))
+            self._tell()
+
+    def _next_turn(self) -> tuple[str, Devices] | None:
+        """Wait for questions; return those of the next namespace, about one expression."""
+        with self._condition:
+            while not self._queues and not self._closed:
+                self._condition.wait()
+            if self._closed:
+                return None
+            owner, expressions = self._queues.popitem(last=False)
+            expression, waiting = expressions.popitem(last=False)
+            most = self._turn_size(expression)
+            devices: Devices = OrderedDict()
+            taken = 0
+            while waiting and len(devices) < most:
+                digest, content = waiting.popitem(last=False)
+                taken += 1
+                if self._find(expression, digest) is None:
+                    devices[digest] = content
+            self._queued[owner] -= taken
+            if waiting:
+                expressions[expression] = waiting
+            if expressions:
+                self._queues[owner] = expressions  # behind all others
+            else:
+                del self._queued[owner]
+            return expression, devices
+
+    def _turn_size(self, expression: str) -> int:
+        cost_s = self._cost_s.get(expression)
+        return 1 if cost_s is None else max(1, min(_TURN_MAX, int(TURN_S / max(cost_s, 1e-6))))
+
+    def _note_cost(self, expression: str, cost_s: float) -> None:
+        self._cost_s[expression] = cost_s
+        if len(self._cost_s) > EXCEEDED_MAX:
+            self._cost_s.popitem(last=False)
+
+    def _learn(self, expression: str, digest: bytes, verdict: Verdict) -> None:
+        with self._condition:
+            known = self._known.setdefault(expression, {})
+            self._size += digest not in known
+            known[digest] = verdict
+            while self._size > KNOWN_MAX:
+                self._size -= len(self._known.popitem(last=False)[1])
+            self._condition.notify_all()
+
+    def _remember(self, expression: str, text: str) -> None:
+        if self._log is not None:
+            self._log.warning("cel_limit_exceeded", expression=shown(expression), reason=text)
+        with self._condition:
+            self._exceeded[expression] = SelectorFault(f"CEL limit exceeded: {text}")
+            if len(self._exceeded) > EXCEEDED_MAX:
+                self._exceeded.popitem(last=False)
+            self._condition.notify_all()
+
+    def _pause(self) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed, timeout=_RETRY_S)
+
+    def _tell(self) -> None:
+        now = _now()
+        if not self._queues or now - self._told_at >= _TELL_S:
+            self._told_at = now
+            self._news()
+
+
+class Expressions:
+    """A part of the service: its evaluator, which wakes the scheduler when it has news."""
+
+    name: Final = "expressions"
+
+    def __init__(self, *, wait_s: float, changed: Callable[[], None], log: Logger) -> None:
+        self._changed = changed
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.evaluator = ExpressionEvaluator(wait_s=wait_s, news=self._wake, log=log)
+
+    async def run(self) -> None:
+        """Pass news on, for ever."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._loop = None
+            self.evaluator.close()
+
+    def _wake(self) -> None:
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._changed)
+
+
+_shared: ExpressionEvaluator | None = None
+
+
+def waiting_evaluator() -> ExpressionEvaluator:
+    """Return the evaluator of this process whose sessions wait for verdicts.
+
+    For programs that decide once: tests, the simulation, a recorded cycle.
+    """
+    global _shared  # noqa: PLW0603 - one process for all of a program's cluster states
+    if _shared is None:
+        _shared = ExpressionEvaluator(wait_s=60.0)
+        atexit.register(_shared.close)
+    return _shared

@@ -1,0 +1,61 @@
+"""The process that evaluates expressions: `python -m services.scheduler.cel LIMITS`.
+
+It reads questions from standard input and writes an answer per device to standard output, until
+standard input ends.
+"""
+
+import os
+import sys
+from typing import BinaryIO, Final
+
+import msgspec
+
+from services.scheduler.cel.frames import HEADER, READY, Question, SeenDevice, frame
+from services.scheduler.cel.limits import Limits, confine, start_clock
+
+_NO_MEMORY: Final = 70
+"""Exit code: an expression needed more memory than there is."""
+_NICENESS: Final = 5
+"""Behind the services where processors are scarce."""
+
+
+def main() -> int:
+    """Answer questions; return the exit code."""
+    limits = msgspec.json.decode(sys.argv[1], type=Limits)
+    questions = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # a library that prints does not spoil the answers
+    os.nice(_NICENESS)
+    confine(limits)
+    try:
+        # Not before the limits: what the library allocates counts, too.
+        from services.scheduler.cel.environment import Environment
+
+        environment = Environment()
+    except (ImportError, RuntimeError, MemoryError) as error:
+        answers.write(frame(f"{type(error).__name__}: {error}"))
+        return 1
+    answers.write(frame(READY))
+    decode = msgspec.msgpack.Decoder(SeenDevice).decode
+    while (question := _next(questions)) is not None:
+        for device in question.devices:
+            start_clock(limits.cpu_s)
+            answer = environment.answer(question.expression, decode(device))
+            start_clock(0)
+            answers.write(frame(answer))
+    return 0
+
+
+def _next(questions: BinaryIO) -> Question | None:
+    header = questions.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    body = questions.read(HEADER.unpack(header)[0])
+    return msgspec.msgpack.decode(body, type=Question)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except MemoryError:
+        sys.exit(_NO_MEMORY)

@@ -1,0 +1,249 @@
+"""What an expression may use, and what becomes of one that uses more."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from services.scheduler.adapters.expression_process import (
+    Exceeded,
+    ExpressionProcess,
+    Unavailable,
+)
+from services.scheduler.adapters.expressions import ExpressionEvaluator
+from services.scheduler.cel.limits import Limits
+from services.scheduler.policy.devices.selectors import SelectorFault, content_of
+from shared.api.resource import Device, DeviceAttribute
+from tests.support.hostile_expressions import HOSTILE, NESTED, replaced
+
+LIMITS = Limits()
+PATIENT = Limits(cpu_s=20.0, wall_s=40.0)
+"""For what ends by another limit, on however slow a machine."""
+DEVICE = content_of("gpu.com", Device(name="d", attributes={"n": DeviceAttribute(int_value=1)}))
+BENIGN = 'device.driver == "gpu.com"'
+
+
+def device(number: int):
+    return content_of(
+        "gpu.com", Device(name="d", attributes={"n": DeviceAttribute(int_value=number)})
+    )
+
+
+@contextmanager
+def process(limits: Limits = LIMITS) -> Iterator[ExpressionProcess]:
+    found = ExpressionProcess(limits)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def evaluator(**arguments) -> Iterator[ExpressionEvaluator]:
+    found = ExpressionEvaluator(**{"wait_s": 50.0, **arguments})
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def answer(of: ExpressionProcess, expression: str) -> object:
+    try:
+        return next(of.answers(expression, [DEVICE.encoded]))
+    except Exceeded as error:
+        return error
+
+
+@pytest.fixture(scope="module")
+def shared_process() -> Iterator[ExpressionProcess]:
+    with process() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_costly_expression_ends_the_process_that_evaluates_it_and_nothing_else(
+    name, shared_process
+):
+    assert len(HOSTILE[name]) <= 10 * 1024
+    assert isinstance(answer(shared_process, HOSTILE[name]), Exceeded)
+    assert answer(shared_process, BENIGN) is True
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_an_expression_of_any_form_is_answered_within_the_limits(name, shared_process):
+    found = answer(shared_process, NESTED[name])
+    assert found in {True, False} or isinstance(found, str | Exceeded)
+    assert answer(shared_process, BENIGN) is True
+
+
+def test_time_is_limited_per_expression_and_device():
+    with process() as limited, pytest.raises(Exceeded, match="100 ms of processor time"):
+        list(limited.answers(HOSTILE["sets"], [DEVICE.encoded]))
+
+
+def test_a_loop_has_a_bounded_number_of_iterations(shared_process):
+    found = answer(shared_process, NESTED["nested ranges"])
+    assert "teration" in str(found)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the address space")
+def test_memory_is_limited():
+    with process(PATIENT) as limited, pytest.raises(Exceeded, match="256 MiB of memory"):
+        list(limited.answers(replaced(1000, 1000, 5000), [DEVICE.encoded]))
+
+
+def test_a_process_that_does_not_answer_is_ended_and_the_question_put_to_another():
+    with process(Limits(wall_s=1.0)) as limited:
+        assert answer(limited, BENIGN) is True
+        first = limited.pid
+        os.kill(first, signal.SIGSTOP)
+        assert answer(limited, BENIGN) is True
+        assert limited.pid != first
+
+
+def test_a_process_that_dies_is_replaced_and_no_expression_is_blamed():
+    with process() as limited:
+        for _ in range(2):
+            assert answer(limited, BENIGN) is True
+            os.kill(limited.pid, signal.SIGKILL)
+        assert answer(limited, BENIGN) is True
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_the_process_has_neither_the_secrets_nor_the_files_of_the_service(monkeypatch, tmp_path):
+    monkeypatch.setenv("NATS_PASSWORD", "not for tenants")
+    with (tmp_path / "key").open("w") as file, process() as limited:
+        os.set_inheritable(file.fileno(), True)
+        assert answer(limited, BENIGN) is True
+        of = Path(f"/proc/{limited.pid}")
+        assert b"NATS_PASSWORD" not in (of / "environ").read_bytes()
+        assert str(tmp_path / "key") not in {str(each.readlink()) for each in (of / "fd").iterdir()}
+
+
+def test_without_a_process_nothing_becomes_known_and_the_log_says_why(monkeypatch):
+    lines: list[str] = []
+
+    class Log:
+        def error(self, event: str, **more: object) -> None:
+            lines.append(f"{event} {more['reason']}")
+            said.set()
+
+    said = threading.Event()
+    monkeypatch.setattr(sys, "executable", "/none/python")
+    with process() as limited, pytest.raises(Unavailable, match="no process can be started"):
+        list(limited.answers(BENIGN, [DEVICE.encoded]))
+    with evaluator(wait_s=0.0, log=Log()) as waiting:
+        assert waiting.verdict("ns", BENIGN, DEVICE) is None
+        assert said.wait(30)
+        assert waiting.verdict("ns", BENIGN, DEVICE) is None
+    assert lines[0].startswith("expressions_not_evaluated no process can be started")
+
+
+# --- the evaluator -------------------------------------------------------------------------------
+
+
+def test_a_session_waits_no_longer_than_it_may_in_all():
+    with evaluator(wait_s=0.0) as impatient:
+        impatient.begin()
+        known = [impatient.verdict("ns", BENIGN, device(number)) for number in range(100)]
+        assert known == [None] * 100
+
+
+def test_no_process_runs_before_the_first_expression():
+    with evaluator() as found:
+        assert found.pid is None
+        assert found.verdict("ns", BENIGN, DEVICE) is True
+        assert found.pid is not None
+
+
+def test_an_expression_beyond_its_limit_runs_once(monkeypatch):
+    runs: list[str] = []
+    answers = ExpressionProcess.answers
+
+    def counted(self, expression, devices):
+        runs.append(expression)
+        return answers(self, expression, devices)
+
+    monkeypatch.setattr(ExpressionProcess, "answers", counted)
+    costly = HOSTILE["sets"]
+    with evaluator() as found:
+        for number in range(20):
+            verdict = found.verdict("ns", costly, device(number))
+            assert isinstance(verdict, SelectorFault)
+            assert "more than 100 ms of processor time" in str(verdict)
+        assert found.verdict("ns", BENIGN, DEVICE) is True
+        assert isinstance(found.verdict("other", costly, DEVICE), SelectorFault)
+    assert runs.count(costly) == 1
+
+
+def test_namespaces_take_turns_so_that_one_with_many_costly_expressions_delays_itself(monkeypatch):
+    runs: list[str] = []
+    answers = ExpressionProcess.answers
+
+    def counted(self, expression, devices):
+        runs.append(expression)
+        return answers(self, expression, devices)
+
+    monkeypatch.setattr(ExpressionProcess, "answers", counted)
+    with evaluator(limits=Limits(cpu_s=0.02)) as found:
+        found._left_s = 0.0
+        for number in range(500):
+            found.verdict("hostile", f"{number} < 0 || {HOSTILE['sets']}", DEVICE)
+        found.begin()
+        before = len(runs)
+        assert found.verdict("healthy", BENIGN, DEVICE) is True
+        assert len(runs) - before <= 3
+        assert len(runs) < 100
+
+
+def test_many_devices_of_one_namespace_leave_turns_to_others(monkeypatch):
+    turns: list[tuple[str, int]] = []
+    answers = ExpressionProcess.answers
+
+    def counted(self, expression, devices):
+        turns.append((expression, len(devices)))
+        return answers(self, expression, devices)
+
+    monkeypatch.setattr(ExpressionProcess, "answers", counted)
+    with evaluator() as found:
+        found._left_s = 0.0
+        for number in range(5_000):
+            found.verdict("large", BENIGN, device(number))
+        found.begin()
+        assert found.verdict("small", "true", DEVICE) is True
+        assert found.verdict("large", BENIGN, device(4_999)) is True
+    sizes = [size for expression, size in turns if expression == BENIGN]
+    assert sizes[0] == 1
+    assert max(sizes) <= 64
+
+
+def test_the_queue_of_a_namespace_is_bounded(monkeypatch):
+    monkeypatch.setattr("services.scheduler.adapters.expressions.QUEUED_MAX", 10)
+    with evaluator(wait_s=0.0) as found:
+        for number in range(1_000):
+            found.verdict("ns", BENIGN, device(number))
+            assert found._queued.get("ns", 0) <= 10
+        found._left_s = 50.0
+        assert found.verdict("other", BENIGN, DEVICE) is True
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr("services.scheduler.adapters.expressions.KNOWN_MAX", 10)
+    with evaluator() as found:
+        for number in range(50):
+            assert found.verdict("ns", f"{number} >= 0", DEVICE) is True
+        assert found._size <= 10
+        assert sum(map(len, found._known.values())) == found._size
+
+
+def test_news_are_told_once_verdicts_are_known():
+    told = threading.Event()
+    with evaluator(wait_s=0.0, news=told.set) as found:
+        assert found.verdict("ns", BENIGN, DEVICE) is None
+        assert told.wait(50)
+        assert found.verdict("ns", BENIGN, DEVICE) is True
