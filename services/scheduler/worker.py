@@ -109,12 +109,8 @@ class Worker:
         single_pods: bool = False,
         evaluator: Evaluator | None = None,
     ) -> None:
-        chosen = states(
-            queue_gates=queue_gates,
-            csi_storage=csi_storage,
-            mindcluster=mindcluster,
-            evaluator=evaluator,
-        )
+        given = {"queue_gates": queue_gates, "csi_storage": csi_storage, "mindcluster": mindcluster}
+        chosen = states(**given, evaluator=evaluator)
         served = (tuple(scheduler_names), chosen, node_labels)
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""

@@ -3,7 +3,7 @@
 Questions come from the thread that decides, which reads what is known and does not wait. A thread
 of its own has them answered by a process with hard limits, one namespace after the other: a tenant
 with many or costly expressions delays itself. An expression that exceeds a limit is remembered, so
-that it runs once, whatever becomes of the process (ADR 41).
+that it runs once, whatever becomes of the process (ADR 42).
 """
 
 import asyncio

@@ -28,7 +28,7 @@ from services.scheduler.engine.jobs.records import Job as EngineJob
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
-from services.scheduler.policy.devices.fits import IN_USE, LACKING
+from services.scheduler.policy.devices.fits import IN_USE, LACKING, PENDING
 from services.scheduler.policy.devices.requests import QUOTA, Refusal
 from services.scheduler.policy.devices.shares import Taken
 from services.scheduler.policy.states.claims import Devices
@@ -147,7 +147,7 @@ class _Verdict:
         if answer.unknown is not None:
             names = ", ".join(claims[:_NAMED_MAX])
             self._fault = f"the CEL selectors of {names} are being evaluated"
-        codes[(found == LACKING) & (codes == 0)] = _LACKING
+        codes[((found == LACKING) | (found == PENDING)) & (codes == 0)] = _LACKING
         codes[(found == IN_USE) & (codes == 0)] = _TAKEN
         return codes
 

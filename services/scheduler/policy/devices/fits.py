@@ -18,8 +18,8 @@ from services.scheduler.policy.devices.shares import NOTHING, Taken
 from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
 
-FITS, LACKING, IN_USE = range(3)
-"""The claims can be had; the node has no such devices; others have them."""
+FITS, LACKING, IN_USE, PENDING = range(4)
+"""The claims can be had; the node has no such devices; others have them; it is not known yet."""
 _BUDGET: Final = 2_000_000
 """Work for one answer about all nodes, and for all answers of one session: seconds."""
 _PROBED: Final = 16
@@ -27,7 +27,7 @@ _ASKED: Final = 1_024
 """Verdicts of expressions for which one answer asks: the first answer about claims, and later ones.
 Claims whose expressions never get one then cost no more than a few nodes."""
 _CHANGES_MAX: Final = 100_000
-_SHAPES_MAX: Final = 1_000
+_SHAPES_MAX: Final = 10_000
 
 
 class Answer(NamedTuple):
@@ -37,10 +37,8 @@ class Answer(NamedTuple):
     """Each node's code."""
     seen: int
     """How many changes of pools it includes."""
-    pending: tuple[int, ...] = ()
-    """Columns about which nothing is known yet; their codes refuse."""
     unknown: Unknown | None = None
-    """A verdict without which there is no use in looking at `pending` again."""
+    """A verdict without which there is no use in looking at pending nodes again."""
     fault: str = ""
     """What is wrong with the claims, if something is."""
     claim: int = 0
@@ -113,20 +111,18 @@ class Fits:
         known = self._answers.get(shape)
         if known is None:
             columns: Sequence[int] = range(len(attributes.names))
-            codes = np.full(len(attributes.names), LACKING, dtype=np.uint8)
+            codes = np.full(len(attributes.names), PENDING, dtype=np.uint8)
         else:
             columns, codes = self._due(known, attributes), known.codes
             if not columns:
+                known = self._answers[shape] = known._replace(seen=len(self._changed))
                 return known
-        waiting = known.pending if known is not None else ()
-        pending = [column for column in waiting if column not in columns]
-        unknown = known.unknown if known is not None and pending else None
-        fault, asked = Refusal(""), 0
+            codes[columns] = PENDING
+        fault, unknown, asked = Refusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
         for column in columns:
             if self._left <= 0 or asked >= most_asked:
-                pending.append(column)
-                continue
+                break
             budget = Budget(min(WORK_MAX, self._left))
             found = self._on_node(asks, attributes, column, taken, budget)
             unknown = unknown or budget.unknown
@@ -134,15 +130,14 @@ class Fits:
             if isinstance(found, Refusal) and found.fault:
                 fault = found
                 break
-            if isinstance(found, Refusal) and found.unfinished:
-                pending.append(column)
-                codes[column] = LACKING
-            else:
+            if not isinstance(found, Refusal) or not found.unfinished:
                 codes[column] = self._code(found, asks, attributes, column, taken)
+        if unknown is None and known is not None and PENDING in codes:
+            unknown = known.unknown
         if len(self._answers) >= _SHAPES_MAX:
             self._answers.clear()
         answer = self._answers[shape] = Answer(
-            codes, len(self._changed), tuple(pending), unknown, fault.text, fault.claim
+            codes, len(self._changed), unknown, fault.text, fault.claim
         )
         return answer
 
@@ -182,14 +177,23 @@ class Fits:
 
     def _due(self, known: Answer, attributes: NodeAttributes) -> Sequence[int]:
         """Return the columns whose answer may have changed, or that had to wait."""
-        is_stuck = known.unknown is not None and not self._judge.is_known(known.unknown)
-        found = set() if is_stuck else set(known.pending)
+        found = self._changed_columns(known, attributes)
+        pending = np.flatnonzero(known.codes == PENDING).tolist()
+        if known.fault:
+            return sorted(found)
+        if known.unknown is not None and not self._judge.is_known(known.unknown):
+            # Whatever has changed there, nothing can be decided on them yet.
+            return sorted(found.difference(pending))
+        return sorted(found.union(pending))
+
+    def _changed_columns(self, known: Answer, attributes: NodeAttributes) -> set[int]:
+        found: set[int] = set()
         for pool in dict.fromkeys(self._changed[known.seen :]):
             nodes = self._inventory.nodes_of(pool)
             if nodes is None or known.fault:
-                return range(len(attributes.names))
+                return set(range(len(attributes.names)))
             found.update(self._columns[name] for name in nodes if name in self._columns)
-        return sorted(found)
+        return found
 
     def _keep_up(self, attributes: NodeAttributes) -> None:
         versions = (self._inventory.generation, attributes.generation, len(attributes.names))
