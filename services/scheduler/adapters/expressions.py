@@ -8,10 +8,13 @@ that it runs once, whatever becomes of the process (ADR 42).
 
 import asyncio
 import atexit
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
+from weakref import WeakSet
 
 from typing_extensions import override
 
@@ -52,6 +55,29 @@ Devices = OrderedDict[bytes, bytes]
 """Digest → content."""
 
 
+_living: "WeakSet[ExpressionEvaluator]" = WeakSet()
+_holding_still: "list[ExpressionEvaluator]" = []
+
+
+def _before_fork() -> None:
+    _holding_still.extend(_living)
+    for each in _holding_still:
+        each.forking()
+
+
+def _after_fork(*, in_child: bool) -> None:
+    while _holding_still:
+        _holding_still.pop().forked(in_child=in_child)
+
+
+# A question to visibility is answered in a fork (ADR 41).
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=partial(_after_fork, in_child=False),
+    after_in_child=partial(_after_fork, in_child=True),
+)
+
+
 class ExpressionEvaluator(Evaluator):
     """The verdicts that are known, and the thread that finds out others."""
 
@@ -86,6 +112,7 @@ class ExpressionEvaluator(Evaluator):
         self._thread: threading.Thread | None = None
         self._closed = False
         self._told_at = 0.0
+        _living.add(self)
 
     @property
     def pid(self) -> int | None:
@@ -134,6 +161,15 @@ class ExpressionEvaluator(Evaluator):
             self._thread = threading.Thread(target=self._run, name="expressions", daemon=True)
             self._thread.start()
         self._condition.notify_all()
+
+    def forking(self) -> None:
+        """Hold still while this process forks."""
+        self._condition.acquire()
+
+    def forked(self, *, in_child: bool) -> None:
+        """Go on after a fork. A child has neither thread nor process: it knows what is known."""
+        self._closed = self._closed or in_child
+        self._condition.release()
 
     def close(self) -> None:
         """End thread and process."""

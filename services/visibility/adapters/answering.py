@@ -134,9 +134,12 @@ class Answering(Answers):
         begun = self._clock.monotonic()
         forked = ForkedQuestion(WhatIfStatus, limits=self._limits, clock=self._clock)
         async with self._processes, forked as question:
-            await self._owner.ask(
-                lambda mirror: question.start(lambda: self._imagine(mirror, namespace, spec))
-            )
+
+            def start(mirror: ClusterMirror) -> None:
+                mirror.ask_about_devices()  # a fork evaluates no expression
+                question.start(lambda: self._imagine(mirror, namespace, spec))
+
+            await self._owner.ask(start)
             answer = await question.result()
         took_ms = 1e3 * (self._clock.monotonic() - begun)
         return replace(answer, decided_in_ms=round(took_ms, 1))

@@ -15,10 +15,12 @@ import msgspec
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
+from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.devices.selectors import Evaluator
+from services.scheduler.policy.states.claims import Devices
 from services.scheduler.worker import FoldFailure, Worker
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
@@ -141,6 +143,10 @@ class ClusterMirror:
         self.state.review_refusals(now)
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._timeouts.review(self.state.jobs, now=now, timeout_s=timeout_s)
+
+    def ask_about_devices(self) -> None:
+        """Ask for the verdicts on devices that decisions about waiting pods need."""
+        self.state.store(Devices).ask_for_verdicts(self.state.store(NodeAttributes))
 
     def group_of(self, owner_job: str) -> Job | None:
         """Return the PodGroup that the Job of a key made last."""

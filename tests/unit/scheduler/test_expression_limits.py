@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,3 +248,26 @@ def test_news_are_told_once_verdicts_are_known():
         assert found.verdict("ns", BENIGN, DEVICE) is None
         assert told.wait(50)
         assert found.verdict("ns", BENIGN, DEVICE) is True
+
+
+def test_a_fork_knows_what_is_known_and_asks_nothing():
+    with evaluator() as found:
+        assert found.verdict("ns", BENIGN, DEVICE) is True
+        found._left_s = 0.0
+        for number in range(2_000):
+            found.verdict("ns", BENIGN, device(number))
+        for _ in range(20):
+            child = _fork()
+            if child == 0:
+                is_right = found.verdict("ns", BENIGN, DEVICE) is True
+                found.begin()
+                os._exit(0 if is_right and found.verdict("ns", "1 == 1", DEVICE) is None else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        found.begin()
+        assert found.verdict("ns", "1 == 1", DEVICE) is True
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()

@@ -207,6 +207,15 @@ class Devices(PolicyState):
         """Allocate in this session, for nodes with these attributes."""
         self._attributes = attributes
 
+    def ask_for_verdicts(self, attributes: NodeAttributes) -> None:
+        """Ask for the verdicts of expressions that a decision about waiting tasks needs."""
+        self.fits.begin()
+        for task in self.users.values():
+            keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
+            asks = self.asks(keys)
+            if keys and task.status is TaskStatus.PENDING and not isinstance(asks, Refusal):
+                self.fits.answer((*self.shape(keys), True), asks, attributes, self.taken())
+
     def _allocate(self, task: Task) -> None:
         """Choose devices for the claims of a task that has been placed."""
         attributes = self._attributes
