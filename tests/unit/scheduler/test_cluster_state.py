@@ -59,12 +59,19 @@ def test_pods_of_a_removed_node_count_again_when_it_returns():
     assert world.cluster_state.audit() == []
 
 
-def test_a_late_deletion_of_an_earlier_pod_does_not_hit_its_successor():
-    world = Cluster().node("n1").pod("a", cpu="1", node="n1", uid="new")
-    world.delete(kinds.POD, "ns/a", uid="old")
-    assert used_cpu(world, "n1") == 1000
-    world.delete(kinds.POD, "ns/a", uid="new")
+def test_the_deletion_of_a_later_pod_of_that_name_leaves_nothing_of_that_name():
+    """Facts in between were skipped: the last one of a name counts."""
+    world = Cluster().node("n1").pod("a", cpu="1", node="n1", uid="first")
+    world.delete(kinds.POD, "ns/a", uid="second")
     assert used_cpu(world, "n1") == 0
+    assert world.cluster_state.pod("ns/a") is None
+
+
+@pytest.mark.parametrize("uid", ["uid-ns/g", "another"])
+def test_the_deletion_of_a_group_leaves_no_group_of_that_name(uid):
+    world = Cluster().queue("default").group("g", minimum=1)
+    world.delete(kinds.PODGROUP, "ns/g", uid=uid)
+    assert world.cluster_state.jobs.get("ns/g") is None
 
 
 def test_another_uid_under_the_same_name_is_another_pod():
