@@ -234,8 +234,16 @@ def _passed(job: Job, gate: str, state: str) -> str:
     if gate == "gang" and job.tasks:
         there, needed = job.task_count, job.min_available
         pods = "1 pod is" if there == 1 else f"{there} pods are"
-        return f"{pods} there, {needed} {'is' if needed == 1 else 'are'} needed"
+        return f"{pods} there, {needed} {'is' if needed == 1 else 'are'} needed{_run_below(job)}"
     return ""
+
+
+def _run_below(job: Job) -> str:
+    """Say of a gang that has lost pods how many run on, below its minimum."""
+    running = len(job.by_status[TaskStatus.RUNNING])
+    if not 0 < running < job.min_available:
+        return ""
+    return f"; {running} of them {'runs' if running == 1 else 'run'}: below its minimum"
 
 
 def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:

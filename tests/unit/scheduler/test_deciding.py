@@ -421,3 +421,25 @@ def test_a_task_that_runs_leaves_nothing_pending():
     world.pod("g-0", "g", cpu="1", node="n1")
     assert phase_in(world.step(), "g") == "Running"
     assert not world.job("g").by_status[TaskStatus.PENDING]
+
+
+def test_a_group_that_is_scheduled_no_longer_says_why_it_waited():
+    world = Cluster().queue("default").node("n1", cpu="1").group("g", min_member=2)
+    for name in ("g-0", "g-1"):
+        world.pod(name, "g", cpu="1")
+    plan = world.decide()
+    assert "tasks in gang unschedulable" in conditions(plan, "g")["Unschedulable"][1]
+    world.cluster_state.assume_statuses(plan)
+    plan = world.node("n2", cpu="1").decide()
+    (group,) = plan.podgroups
+    (shown,) = (c for c in group.conditions if c.type == "Unschedulable")
+    assert (shown.status, shown.message) == ("False", "")
+    assert "Scheduled" in conditions(plan, "g")
+
+
+def test_a_gang_that_lost_a_pod_says_that_the_others_run_below_its_minimum():
+    world = Cluster().queue("default").node("n1", cpu="1").node("n2", cpu="0")
+    world.group("g", min_member=2, phase="Running")
+    world.pod("g-0", "g", cpu="1", node="n1").pod("g-1", "g", cpu="1")
+    _, message = conditions(world.decide(), "g")["Unschedulable"]
+    assert "1 pod runs below the minimum of 2" in message

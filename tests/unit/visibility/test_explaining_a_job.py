@@ -84,6 +84,16 @@ def test_the_gate_of_the_gang_counts_its_pods() -> None:
     assert counted(3) == "3 pods are there, 3 are needed"
 
 
+def test_the_gate_of_the_gang_says_that_pods_run_below_its_minimum() -> None:
+    world = World().queue("default").node("n1", cpu="1").group("g", phase="Running", minMember=2)
+    world.pod("g-0", "g", cpu="1", node="n1").pod("g-1", "g", cpu="1")
+
+    found = answer(world, "g")
+
+    messages = [gate.message for gate in found.gates if gate.name == "gang"]
+    assert messages == ["2 pods are there, 2 are needed; 1 of them runs: below its minimum"]
+
+
 def test_a_job_says_which_devices_have_to_be_prepared_before_its_bind() -> None:
     device = {"driver": DRIVER, "pool": "n1", "device": "d0"}
     result = {

@@ -113,7 +113,16 @@ def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
     message = condition.message
     if explanation is not None and _ORIGIN not in message:
         message = f"{message}. {_ORIGIN} {explanation.message}"
-    return condition._replace(message=message + _beyond(job))
+    return condition._replace(message=message + _beyond(job) + _below_minimum(job))
+
+
+def _below_minimum(job: Job) -> str:
+    """Say of a gang that has lost pods that the others run on without them."""
+    running = len(job.by_status[TaskStatus.RUNNING])
+    if not 0 < running < job.min_available:
+        return ""
+    runs = "1 pod runs" if running == 1 else f"{running} pods run"
+    return f". {runs} below the minimum of {job.min_available}"
 
 
 def _beyond(job: Job) -> str:
@@ -177,8 +186,17 @@ def phase_of(job: Job, *, unschedulable: bool) -> str:
 
 
 def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions of a group: those that are raised, and others as they were shown.
+
+    Volcano leaves Unschedulable with its message on a group that is scheduled by now; here it is
+    False and silent then, so that nobody reads why a group waits that runs.
+    """
     by_type = {condition.type: condition for condition in shown}
     by_type.update((condition.type, condition) for condition in map(bounded, raised))
+    types = {condition.type for condition in raised}
+    before = by_type.get("Unschedulable")
+    if before is not None and "Scheduled" in types and "Unschedulable" not in types:
+        by_type["Unschedulable"] = Condition("Unschedulable", "False", "", "")
     return tuple(by_type.values())
 
 
