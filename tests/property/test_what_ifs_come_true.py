@@ -4,33 +4,23 @@ Drawn clusters are asked about a drawn job; then the job is submitted to the sch
 beside a controller that makes pods of admitted groups and a binder that does as it is told.
 """
 
-import copy
 from collections import Counter
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from services.scheduler.decide import decide
 from services.scheduler.engine.state.memory import memory_of
-from services.scheduler.worker import Worker
 from services.visibility.answers import rehearsal
-from services.visibility.answers.gangs import imagined
-from services.visibility.answers.survey import Policy
-from services.visibility.answers.whatif import what_if
-from services.visibility.forecast.shapes import pods, pods_of
 from shared.api.visibility import WhatIfStatus
-from shared.api.whatifs import WhatIfSpec
-from shared.contracts import messages as m
-from shared.contracts.messages import Fact, Op
 from shared.model.status import TaskStatus
+from tests.support.acting import NOW, Cluster, ask
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
 from tests.support.mirrors import Json, World, job_of_tasks, running
 
-NOW = 1e9
 TIERS = """
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
@@ -103,123 +93,6 @@ def wanted(drawn: Json) -> Json:
     if drawn["least"]:
         found["spec"]["minAvailable"] = min(drawn["least"], sum(pods for pods, _ in tasks.values()))
     return found
-
-
-def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
-    question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
-    policy = Policy(config=configured(conf))
-    return what_if(world.mirror, policy, question, namespace="ns", now=NOW)
-
-
-class Cluster:
-    """The scheduler's worker, and what controller and binder make of what it wants."""
-
-    def __init__(self, world: World, conf: str) -> None:
-        self._config = configured(conf)
-        self._mirror = world.mirror
-        self._objects = copy.deepcopy(world.objects)
-        self._worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0)
-        for kind, key in self._objects:
-            self._say(kind, key)
-        self._pods: dict[str, list[Json]] = {}
-        self._cycle = 0
-        self.bound: Counter[tuple[str, str]] = Counter()
-
-    def _say(self, kind: str, key: str) -> None:
-        document = self._objects[kind, key]
-        body = msgspec.Raw(msgspec.json.encode(document))
-        uid = document["metadata"]["uid"]
-        assert not self._worker.fold([Fact(kind=kind, key=key, uid=uid, rv="1", body=body)])
-
-    def _put(self, kind: str, view: Any) -> None:
-        document = msgspec.to_builtins(view)
-        document["metadata"]["uid"] = view.metadata.uid.replace("what-if", "real")
-        self._objects[kind, view.metadata.key] = document
-        self._say(kind, view.metadata.key)
-
-    def submit(self, drawn: Json) -> None:
-        body = msgspec.json.encode({"job": drawn})
-        spec = msgspec.json.decode(body, type=WhatIfSpec)
-        gang = imagined(spec.job, self._mirror, namespace="ns", now=NOW)
-        self._put("podgroups", gang.group)
-        self._pods[gang.key] = list(gang.pods())
-
-    def drain(self, name: str) -> None:
-        """Cordon a node; the pods on it come again and wait."""
-        self._objects["nodes", name]["spec"] = {"unschedulable": True}
-        self._say("nodes", name)
-        for (kind, key), pod in list(self._objects.items()):
-            if kind == "pods" and pod["spec"].get("nodeName") == name:
-                gone = Fact(kind="pods", key=key, uid=pod["metadata"]["uid"], rv="2", op=Op.DELETE)
-                assert not self._worker.fold([gone])
-                pod["metadata"]["uid"] += "-again"
-                pod["spec"]["nodeName"] = ""
-                pod["status"] = {"phase": "Pending"}
-                self._say("pods", key)
-
-    def run(self) -> None:
-        for _ in range(12):
-            if not self._step():
-                return
-        raise AssertionError("the cluster does not come to rest")
-
-    def _step(self) -> bool:
-        self._cycle += 1
-        decision = self._worker.decide(self._config, now=NOW, cycle=self._cycle, token=1)
-        self._worker.assume_statuses(decision.plan)
-        for group in decision.whole.podgroups:
-            known = self._objects["podgroups", group.key]
-            known["status"] = {"phase": group.phase}
-            self._say("podgroups", group.key)
-        made = self._make_pods()
-        for command in decision.commands:
-            self._carry_out(command)
-        return bool(made or decision.commands)
-
-    def _make_pods(self) -> bool:
-        made = False
-        dimensions = self._worker.cluster_state.dimensions
-        for job_ in list(self._worker.cluster_state.jobs.all()):
-            if job_.phase == "Inqueue" and not job_.tasks:
-                shape = pods_of(job_, dimensions)
-                guessed = pods(job_.key, shape, now=NOW, scheduler_name="volcano")
-                for pod in self._pods.pop(job_.key, guessed):
-                    self._put("pods", pod)
-                    made = True
-        return made
-
-    def _carry_out(self, command: m.Command) -> None:
-        if isinstance(command, m.BindGang):
-            for bind in command.binds:
-                pod = self._objects["pods", bind.pod]
-                pod["spec"]["nodeName"] = bind.node
-                pod["status"] = {"phase": "Running"}
-                self._say("pods", bind.pod)
-                role = pod["metadata"]["annotations"].get("volcano.sh/task-spec", "")
-                if bind.pod.startswith("ns/asked-"):
-                    self.bound[role, bind.node] += 1
-            return
-        for victim in command.victims:
-            pod = self._objects.pop(("pods", victim.pod))
-            uid = pod["metadata"]["uid"]
-            gone = Fact(kind="pods", key=victim.pod, uid=uid, rv="2", op=Op.DELETE)
-            assert not self._worker.fold([gone])
-
-    def objects(self) -> list[tuple[str, Json]]:
-        """Return all objects as they are now, with their kinds."""
-        return [(kind, document) for (kind, _), document in self._objects.items()]
-
-    @property
-    def without_place(self) -> int:
-        """How many pods that a drained node held wait."""
-        pods = [document for (kind, _), document in self._objects.items() if kind == "pods"]
-        again = [pod for pod in pods if pod["metadata"]["uid"].endswith("-again")]
-        return sum(not pod["spec"]["nodeName"] for pod in again)
-
-    @property
-    def asked_runs(self) -> bool:
-        found = [j for j in self._worker.cluster_state.jobs.all() if j.name.startswith("asked-")]
-        return all(each.is_ready for each in found) and bool(found)
 
 
 def told(answer: WhatIfStatus) -> Counter[tuple[str, str]]:

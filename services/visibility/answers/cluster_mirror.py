@@ -158,6 +158,15 @@ class ClusterMirror:
         found = ((name, self.kept.get(PRIORITYCLASS.token, name)) for name in self._classes())
         return {name: known.value for name, known in found if known is not None}
 
+    def preemption_policies(self) -> Mapping[str, str]:
+        """Return the preemption policies of the priority classes that state one."""
+        found = ((name, self.kept.get(PRIORITYCLASS.token, name)) for name in self._classes())
+        return {
+            name: known.preemption_policy
+            for name, known in found
+            if known and known.preemption_policy
+        }
+
     def default_priority(self) -> int:
         """Return the priority of pods that name no class."""
         known = (self.kept.get(PRIORITYCLASS.token, name) for name in self._classes())

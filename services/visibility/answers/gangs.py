@@ -50,6 +50,7 @@ class ImaginedGang:
         self._job = job
         self._priorities = mirror.priorities()
         self._default_priority = mirror.default_priority()
+        self._policies = mirror.preemption_policies()
         self.group = group
 
     @property
@@ -66,7 +67,9 @@ class ImaginedGang:
 
     def _as_created(self, pod: Pod) -> Pod:
         """Return a pod with what the API server fills in."""
-        known = self._priorities.get(pod.spec.priority_class_name, self._default_priority)
+        priority_class = pod.spec.priority_class_name
+        known = self._priorities.get(priority_class, self._default_priority)
+        policy = pod.spec.preemption_policy or self._policies.get(priority_class)
         return replace(
             pod,
             metadata=replace(
@@ -74,7 +77,7 @@ class ImaginedGang:
                 uid=f"{_UID}/{pod.metadata.name}",
                 creation_timestamp=self.group.metadata.creation_timestamp,
             ),
-            spec=replace(pod.spec, priority=known),
+            spec=replace(pod.spec, priority=known, preemption_policy=policy),
         )
 
 
