@@ -34,7 +34,7 @@ from services.visibility.answers.wording import owner_of, shortages
 from services.visibility.forecast.shapes import pods, pods_of
 from shared.api import time as times
 from shared.api.core import Node, Pod
-from shared.api.kinds import NODE, PODGROUP, QUEUE
+from shared.api.kinds import NODE, POD, PODGROUP, QUEUE
 from shared.api.scheduling import Queue, QueueState
 from shared.api.visibility import (
     Delay,
@@ -109,6 +109,9 @@ def what_if(
     if gang is not None and not outlook.status.starts_now:
         with Rehearsal(mirror, policy, now=now) as rehearsal:
             _WhatIf(rehearsal, mirror, gang, waiting, out_of_time, now=now).change(spec)
+            # A forecast would give it pods of an even share of its minimum each.
+            for pod in gang.pods():
+                rehearsal.put(POD, pod)
             expected = forecast_for([gang.key]).get(gang.key)
     return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
 

@@ -129,6 +129,19 @@ def test_a_job_that_its_queue_would_not_admit_says_so() -> None:
     assert answer.shortages == (ResourceShortage(resource="cpu", requested="3", free="2"),)
 
 
+def test_a_job_with_a_pod_that_no_node_takes_never_starts() -> None:
+    """Pods of an even share of its minimum would all have room."""
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="4")
+    job = job_of_tasks("train", launcher=(1, "1"), worker=(1, "6"))
+
+    answer = ask(world, forecast_for=forecasts(world), job=job)
+
+    assert answer.starts_now is False
+    assert answer.expected_start is not None
+    assert answer.expected_start.median is None
+    assert answer.expected_start.unknown.startswith("never with the nodes and queues")
+
+
 def test_a_job_that_evicts_names_the_pods() -> None:
     world = World().queue("default").node("n1", cpu="2")
     world.priority("high", 1000).priority("low", 1)
