@@ -7,6 +7,7 @@ program is started.
 import argparse
 import difflib
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -127,7 +128,8 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
             raise WrongSettingError(f"{service}: {error}") from error
     if args.scheduler_conf is not None:
         conf = existing(args.scheduler_conf, "--scheduler-conf").absolute()
-        _check_configuration(conf)
+        for warning in _check_configuration(conf):
+            print(f"--scheduler-conf {conf}: {warning}", file=sys.stderr)
         for service in ("scheduler", "visibility"):  # which decides as the scheduler does
             routed[service] = (*routed[service], f"--scheduler-conf={conf}")
     if args.log_dir is not None:
@@ -147,8 +149,8 @@ def existing(path: Path, flag: str) -> Path:
     return path
 
 
-def _check_configuration(path: Path) -> None:
-    """Read a scheduler configuration as the scheduler does."""
+def _check_configuration(path: Path) -> tuple[str, ...]:
+    """Read a scheduler configuration as the scheduler does; return its warnings."""
     from services.scheduler.adapters.entry_points import load_plugins
     from services.scheduler.config import BadConfig
     from services.scheduler.decide import configure
@@ -156,7 +158,7 @@ def _check_configuration(path: Path) -> None:
 
     plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=lambda _: None)}
     try:
-        configure(path.read_text(encoding="utf-8"), plugins=plugins)
+        return configure(path.read_text(encoding="utf-8"), plugins=plugins).warnings
     except (OSError, UnicodeDecodeError, BadConfig) as error:
         reason = " ".join(str(error).split())
         raise WrongSettingError(f"--scheduler-conf {path}: {reason}") from error

@@ -79,7 +79,13 @@ async def _set_aside(program: Program) -> list[str]:
         return [f"what is set aside is unknown: {error}"]
     more = [f"and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
     shown = items[:_MOST_SHOWN]
-    return [f"set aside: {i.kind} {i.key} ({i.stage}): {i.reason}" for i in shown] + more
+    return [_words(item) for item in shown] + more
+
+
+def _words(item: _Item) -> str:
+    if item.kind == "configuration":
+        return f"refused: {item.key}: {item.reason}; what stood there before is in force"
+    return f"set aside: {item.kind} {item.key} ({item.stage}): {item.reason}"
 
 
 def _is_service(program: Program) -> bool:

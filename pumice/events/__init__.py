@@ -22,6 +22,7 @@ from pumice.events.errors import (
 from pumice.events.server import Server, find
 from pumice.events.types import (
     CATALOGUE,
+    ConfigurationRefused,
     Event,
     GangAdmitted,
     GangPlaced,
@@ -37,6 +38,7 @@ __all__ = [
     "CATALOGUE",
     "CloudEvent",
     "ClusterGone",
+    "ConfigurationRefused",
     "Event",
     "EventsError",
     "GangAdmitted",

@@ -214,6 +214,23 @@ class LeaderChanged(Event, frozen=True, kw_only=True, rename="camel"):
         return self.service
 
 
+class ConfigurationRefused(Event, frozen=True, kw_only=True, rename="camel"):
+    """A changed configuration file cannot be used; the one before it stays in force."""
+
+    topic: ClassVar[str] = "configuration.refused"
+
+    service: Annotated[str, Meta(description="for example scheduler")]
+    instance: Annotated[str, Meta(description="name of the process")] = ""
+    file: Annotated[str, Meta(description="path of the file, as the process sees it")] = ""
+    reason: Annotated[str, Meta(description="the place in the file, and what is wrong")] = ""
+
+    @property
+    @override
+    def key(self) -> str:
+        """Return the service's name."""
+        return self.service
+
+
 CATALOGUE: Final[tuple[type[Event], ...]] = (
     JobPhaseChanged,
     GangAdmitted,
@@ -223,5 +240,6 @@ CATALOGUE: Final[tuple[type[Event], ...]] = (
     PodEvicted,
     QueueStateChanged,
     LeaderChanged,
+    ConfigurationRefused,
 )
 """All types of events, in the order of a job's life."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile, node_labels
+from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
@@ -105,6 +106,13 @@ class _Wiring:
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
         context, needed = self._context, self._streams
+        reloads = ConfigurationReloads(
+            context.metrics,
+            context.set_aside,
+            instance=context.instance,
+            clock=context.clock,
+            announcer=self._announcer,
+        )
         conf = ConfFile(
             self._settings.scheduler_conf,
             clock=context.clock,
@@ -112,6 +120,7 @@ class _Wiring:
             changed=self._inbox.changed,
             default=self._default_configuration(),
             plugins=self._plugins,
+            note=reloads.note,
         )
         state, outcomes, dumper = self._state(), self._outcomes(), self._dumper()
         return [

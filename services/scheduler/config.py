@@ -2,8 +2,8 @@
 
 Pure parser: text in, `SchedulerConfig` out; the shell reads the file and keeps the old
 configuration when this one raises `BadConfig`. Every message names the place in the file. Unknown
-keys are refused, with one exception that Volcano's users rely on: an unknown plugin is skipped
-with a warning (K04).
+keys are refused. What Volcano runs with although it does not know it is warned of: a plugin, which
+is skipped (K04), an argument, and an entry of `configurations` that is for no action.
 """
 
 import difflib
@@ -118,6 +118,9 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
     """Parts that were skipped; the service logs them."""
 
 
+_OF_OTHERS: Final = frozenset({"init-params"})
+"""Entries of `configurations` for plugins of vendors: MindCluster's reads `init-params`."""
+_RETIRED: Final = ", nor has Volcano one any more: leave it out"
 _METRICS_KEYS: Final = frozenset(
     {
         "type",
@@ -139,17 +142,35 @@ def parse(text: str, *, actions: Collection[str], plugins: Collection[str]) -> S
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise BadConfig(f"the scheduler configuration is no YAML: {error}") from error
+        advice = "; indent with spaces, not with tabs" if "'\\t'" in str(error) else ""
+        raise BadConfig(f"the scheduler configuration is no YAML: {error}{advice}") from error
+    if document is None:
+        raise BadConfig(
+            "the scheduler configuration is empty: state at least `actions` and `tiers`, or leave "
+            "--scheduler-conf out for the default"
+        )
     root = _mapping(document, "the scheduler configuration")
+    if set(root) >= {"kind", "data"}:
+        inside = next(iter(root["data"]), "") if isinstance(root["data"], dict) else ""
+        raise BadConfig(
+            "this is a whole ConfigMap: the configuration is the text in it, below "
+            f"data.{inside or 'volcano-scheduler.conf'}"
+        )
     _known(root, {"actions", "tiers", "configurations", "metrics", "volcanoEvictions"}, "")
     volcano_evictions = root.get("volcanoEvictions", False)
     if not isinstance(volcano_evictions, bool):
         raise BadConfig(f"volcanoEvictions: must be true or false, is {volcano_evictions!r}")
     warnings: list[str] = []
+    tiers = _tiers(root.get("tiers"), plugins, warnings)
+    if {"proportion", "capacity"} <= {o.name for tier in tiers for o in tier.plugins}:
+        warnings.append(
+            "tiers: proportion and capacity share the cluster among queues by two rules, and both "
+            "hold; keep the one that your queues are written for"
+        )
     return SchedulerConfig(
         actions=_actions(root.get("actions"), actions),
-        tiers=_tiers(root.get("tiers"), plugins, warnings),
-        arguments=_configurations(root.get("configurations"), actions),
+        tiers=tiers,
+        arguments=_configurations(root.get("configurations"), actions, warnings),
         metrics=_metrics(root.get("metrics")),
         volcano_evictions=volcano_evictions,
         warnings=tuple(warnings),
@@ -164,7 +185,8 @@ def _actions(value: object, known: Collection[str]) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",") if name.strip())
     for name in names:
         if name not in known:
-            raise BadConfig(f"actions: there is no action {name!r}{_hint(name, known)}")
+            why = _RETIRED if name in ("elect", "reserve") else hint(name, known)
+            raise BadConfig(f"actions: there is no action {name!r}{why}")
     return names
 
 
@@ -180,9 +202,9 @@ def _tiers(value: object, known: Collection[str], warnings: list[str]) -> tuple[
             if option.name in known:
                 options.append(option)
             else:
-                hint = _hint(option.name, known)
                 warnings.append(
-                    f"{path}.plugins[{at}].name: there is no plugin {option.name!r}{hint}; skipped"
+                    f"{path}.plugins[{at}].name: there is no plugin "
+                    f"{option.name!r}{hint(option.name, known)}; skipped"
                 )
         _check_hierarchy(options, path)
         tiers.append(Tier(plugins=tuple(options)))
@@ -191,7 +213,7 @@ def _tiers(value: object, known: Collection[str], warnings: list[str]) -> tuple[
 
 def _plugin(entry: object, path: str) -> PluginOption:
     given = _mapping(entry, path)
-    _known(given, {"name", "arguments", *FLAG_DEFAULTS}, path)
+    _no_stray_arguments(given, path)
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise BadConfig(f"{path}.name: a plugin needs a name")
@@ -210,6 +232,18 @@ def _plugin(entry: object, path: str) -> PluginOption:
     )
 
 
+def _no_stray_arguments(given: Mapping[str, Any], path: str) -> None:
+    """Refuse keys that a plugin's entry does not have; most are arguments one level too high."""
+    known = {"name", "arguments", *FLAG_DEFAULTS}
+    for key in given:
+        if key not in known and not difflib.get_close_matches(key, known, n=1):
+            raise BadConfig(
+                f"{path}.{key}: a plugin's entry has no such key; if it is an argument of "
+                f"{given.get('name')!r}, indent it below `arguments:`"
+            )
+    _known(given, known, path)
+
+
 def _check_hierarchy(options: list[PluginOption], path: str) -> None:
     names = {option.name for option in options}
     hierarchical = any(o.name == "drf" and o.flags["enableHierarchy"] for o in options)
@@ -220,16 +254,25 @@ def _check_hierarchy(options: list[PluginOption], path: str) -> None:
         )
 
 
-def _configurations(value: object, known: Collection[str]) -> dict[str, Mapping[str, Any]]:
+def _configurations(
+    value: object, known: Collection[str], warnings: list[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the arguments of actions; an entry for anything else has no effect, as in Volcano."""
     found: dict[str, Mapping[str, Any]] = {}
     for at, item in enumerate(_sequence(value, "configurations")):
         path = f"configurations[{at}]"
         entry = _mapping(item, path)
         _known(entry, {"name", "arguments"}, path)
         name = entry.get("name")
-        if not isinstance(name, str) or name not in known:
-            raise BadConfig(f"{path}.name: there is no action {name!r}{_hint(str(name), known)}")
-        found[name] = _mapping(entry.get("arguments") or {}, f"{path}.arguments")
+        if not isinstance(name, str) or not name:
+            raise BadConfig(f"{path}.name: an entry needs the name of an action")
+        arguments = _mapping(entry.get("arguments") or {}, f"{path}.arguments")
+        if name in known:
+            found[name] = arguments
+        elif name not in _OF_OTHERS:
+            warnings.append(
+                f"{path}.name: there is no action {name!r}, so it has no effect{hint(name, known)}"
+            )
     return found
 
 
@@ -286,9 +329,14 @@ def _known(given: Mapping[str, Any], known: Collection[str], path: str) -> None:
     for key in given:
         if key not in known:
             place = f"{path}.{key}" if path else key
-            raise BadConfig(f"{place}: there is no such key{_hint(key, known)}")
+            raise BadConfig(f"{place}: there is no such key{hint(key, known)}")
 
 
-def _hint(name: str, known: Collection[str]) -> str:
+def hint(name: str, known: Collection[str]) -> str:
+    """Return the known name that is most like another, or all of them; for the end of a message."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f" (known: {', '.join(sorted(known))})"
+    return (
+        f"; did you mean {near[0]!r}?"
+        if near
+        else f" (known: {', '.join(sorted(known)) or 'none'})"
+    )

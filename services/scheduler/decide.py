@@ -5,12 +5,14 @@ Pure and synchronous; the shell runs it in a worker thread and publishes the pla
 """
 
 import enum
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, parse
+from msgspec.structs import replace
+
+from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, hint, parse
 from services.scheduler.engine.placement.hooks import Registrar
 from services.scheduler.engine.plan import (
     Explanation,
@@ -38,7 +40,12 @@ from services.scheduler.engine.status.statuses import (
 )
 from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.actions.claimants import take_first_turns
-from services.scheduler.policy.arguments import BadArgument
+from services.scheduler.policy.arguments import (
+    HARMLESS,
+    HARMLESS_OF_ACTIONS,
+    BadArgument,
+    ReadArguments,
+)
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
 from services.scheduler.policy.parking_policy import decides_by_amounts
 from services.scheduler.policy.states.queue_gates import QueueGates
@@ -73,20 +80,38 @@ def untimed(_: Part, __: str) -> None:
 def configure(text: str = DEFAULT_TEXT, *, plugins: Plugins = PLUGINS) -> SchedulerConfig:
     """Return a configuration that `decide` accepts. Raises `BadConfig` naming the place."""
     config = parse(text, actions=ACTIONS.keys(), plugins=plugins.keys())
+    warnings = list(config.warnings)
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
+            place = f"tiers[{number}], plugin {option.name}"
+            build = plugins[option.name]
             try:
-                build = plugins[option.name]
-                check = build.check if isinstance(build, ForeignPlugin) else build
-                check(option.arguments)
+                if isinstance(build, ForeignPlugin):
+                    build.check(option.arguments)
+                    continue
+                arguments = ReadArguments(option.arguments)
+                build(arguments)
             except BadArgument as error:
-                raise BadConfig(f"tiers[{number}], plugin {option.name}: {error}") from error
-    for action, read in ARGUMENTS.items():
+                raise BadConfig(f"{place}: {error}") from error
+            harmless = HARMLESS.get(option.name, frozenset())
+            warnings += _unread(arguments, place, harmless)
+    for action in {**ARGUMENTS, **config.arguments}:
+        arguments = ReadArguments(config.arguments.get(action, {}))
+        place = f"configurations, action {action}"
         try:
-            read(config.arguments.get(action, {}))
+            if action in ARGUMENTS:
+                ARGUMENTS[action](arguments)
         except BadArgument as error:
-            raise BadConfig(f"configurations, action {action}: {error}") from error
-    return config
+            raise BadConfig(f"{place}: {error}") from error
+        warnings += _unread(arguments, place, HARMLESS_OF_ACTIONS)
+    return replace(config, warnings=tuple(warnings))
+
+
+def _unread(arguments: ReadArguments, place: str, harmless: Collection[str]) -> Iterator[str]:
+    """Yield a warning for each argument that nothing reads."""
+    for key, known in arguments.unread():
+        if key not in harmless:
+            yield f"{place}: there is no argument {key!r}, so it has no effect{hint(key, known)}"
 
 
 def open_session(

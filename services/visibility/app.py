@@ -7,6 +7,7 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.scheduler.adapters.conf_file import ConfFile, node_labels
+from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
@@ -125,12 +126,16 @@ class _Following:
         self._inbox = Inbox()
         note = PluginFailures(metrics=context.metrics, log=context.log)
         self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
+        reloads = ConfigurationReloads(
+            context.metrics, context.set_aside, instance=context.instance, clock=context.clock
+        )
         self._conf = ConfFile(
             settings.scheduler_conf,
             clock=context.clock,
             log=context.log,
             changed=self._inbox.changed,
             plugins=self._plugins,
+            note=reloads.note,
         )
         self._sharding = Sharding(
             mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name

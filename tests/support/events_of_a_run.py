@@ -77,6 +77,8 @@ async def play(plane: ControlPlane, directory: Path, look: Look = _no_look) -> l
         await _queues(api, seen)
         await _jobs(api, seen)
         await _another_leader(services, seen)
+        conf.write_text(CONFIGURATION.replace("allocate", "alocate"))
+        await seen.comes("configuration.refused", service="scheduler", file=str(conf))
         found = await seen.all()
         await look(seen.url, seen.password)
         await services.stop()

@@ -6,7 +6,7 @@ the symbolic link swap of a mounted ConfigMap alike, on any file system.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,13 @@ from shared.runtime.errors import Rejected
 from shared.runtime.logs import Logger
 
 POLL_S: Final = 0.2
+
+Note = Callable[[str, str], None]
+"""Is told, of a reload, the file and why it was refused; "" when it is in force."""
+
+
+def _no_note(file: str, reason: str) -> None:
+    """Tell nobody."""
 
 
 class ConfFile:
@@ -34,8 +41,10 @@ class ConfFile:
         changed: asyncio.Event,
         default: str | None = DEFAULT_TEXT,
         plugins: Plugins = PLUGINS,
+        note: Note = _no_note,
     ) -> None:
         """Read the file at `path`; without one `default` is in force, and None is refused."""
+        self._note = note
         self._path = Path(path) if path else None
         self._default = default
         self._plugins = plugins
@@ -43,7 +52,6 @@ class ConfFile:
         self._log = log
         self._changed = changed
         self._stamp: tuple[int, int, int] | None = None
-        self.refusals = 0
         self.config = self._first()
 
     def _first(self) -> SchedulerConfig:
@@ -97,10 +105,11 @@ class ConfFile:
         except FileNotFoundError:
             return  # between two steps of a replacement; the next look sees the new one
         except (OSError, UnicodeDecodeError, BadConfig) as error:
-            self.refusals += 1
             self._log.error("configuration_refused", file=str(self._path), reason=str(error))
+            self._note(str(self._path), str(error))
             return
         self._log.info("configuration_reloaded", file=str(self._path))
+        self._note(str(self._path), "")
         self._changed.set()
 
 

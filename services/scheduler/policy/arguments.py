@@ -4,7 +4,10 @@ A value of the wrong kind is refused when the configuration is loaded (upstream 
 and logs); numbers and booleans may be quoted, as users of Volcano write them.
 """
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from typing_extensions import override
 
 from pumice.plugins import Arguments
 from shared.model import durations
@@ -15,9 +18,76 @@ class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
     """An argument that cannot be used; the message names it."""
 
 
+HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    "predicates": frozenset(
+        {
+            "predicate.CacheEnable",
+            "predicate.DynamicResourceAllocationEnable",
+            "volumebinding.bindTimeoutSeconds",
+            "volumebinding.shape",
+            "volumebinding.weight",
+            "dynamicresources.filterTimeoutSeconds",
+        }
+    ),
+    "deviceshare": frozenset(
+        {"deviceshare.KnownGeometriesCMName", "deviceshare.KnownGeometriesCMNamespace"}
+    ),
+    "capacity": frozenset(
+        {"predicate.DynamicResourceAllocationEnable", "capacity.DRAConsumableCapacityEnable"}
+    ),
+    "rescheduling": frozenset({"metricsPeriod"}),
+}
+"""Arguments of Volcano's plugins that change no decision here."""
+HARMLESS_OF_ACTIONS: Final = frozenset(
+    {"predicateErrorCacheEnable", "topologyAwarePreemptWorkerNum"}
+)
+"""The same of its actions (K07)."""
+_SWITCH: Final = "enable"
+
+
+class ReadArguments(Mapping[str, Any]):
+    """Arguments that note what is read of them: what nobody reads is misspelt."""
+
+    def __init__(self, given: Arguments) -> None:
+        self._given = given
+        self.read: set[str] = set()
+        """Names that were asked for."""
+        self._sections: dict[str, ReadArguments] = {}
+
+    @override
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        value = self._given[key]
+        if not isinstance(value, Mapping):
+            return value
+        return self._sections.setdefault(key, ReadArguments(value))
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def unread(self) -> Iterator[tuple[str, frozenset[str]]]:
+        """Yield each argument that was not read, with those beside it that were asked for.
+
+        A section that is switched off is not read beyond its switch, and so passed over.
+        """
+        for key in self._given:
+            if key not in self.read:
+                yield key, frozenset(self.read)
+            elif (section := self._sections.get(key)) and section.read - {_SWITCH}:
+                for inner, others in section.unread():
+                    yield f"{key}.{inner}", others
+
+
 def integer(arguments: Arguments, key: str, default: int) -> int:
-    """Return an integer argument."""
+    """Return an integer argument; `1.0` is one, as for Volcano."""
     value = _given(arguments, key, default)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     try:
         return int(str(value))
     except ValueError as error:

@@ -79,7 +79,7 @@ def test_an_unknown_plugin_is_skipped_with_a_warning():
             PLAIN + "metrics: {type: prometheus, address: 'http://p', tls.insecureSkipVerify: 1}",
             "metrics.tls.insecureSkipVerify: '1' is neither true nor false",
         ),
-        (PLAIN + "configurations: [{name: nope}]", r"configurations\[0\].name"),
+        (PLAIN + "configurations: [{arguments: {}}]", r"configurations\[0\].name"),
         (
             PLAIN + "  - name: binpack\n    arguments: {binpack.cpu: lots}",
             r"tiers\[0\], plugin binpack: binpack.cpu: 'lots' is no integer",

@@ -51,9 +51,7 @@ class Tdm:
     def __init__(self, arguments: Arguments) -> None:
         """Take `tdm.revocable-zone.<zone>` (`HH:MM-HH:MM`), `tdm.evict.period`, `tdm.time-zone`."""
         self._zones = {
-            key.replace(_PREFIX, "", 1): str(value)
-            for key, value in arguments.items()
-            if _PREFIX in key
+            key.replace(_PREFIX, "", 1): str(arguments[key]) for key in arguments if _PREFIX in key
         }
         period = durations.parse(str(arguments.get(_PERIOD, "")))
         self._period_s = 60.0 if period is None else period

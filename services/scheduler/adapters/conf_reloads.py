@@ -1,0 +1,54 @@
+"""Tells of reloads of the configuration: metric, `/set-aside`, and an event of what is refused."""
+
+from typing import Final
+
+from pumice.events import ConfigurationRefused
+from shared.bus.announcer import Announcer
+from shared.runtime.clock import Clock
+from shared.runtime.contain import SetAside
+from shared.runtime.metrics import Metrics
+
+_KIND: Final = "configuration"
+_STAGE: Final = "reload"
+
+
+class ConfigurationReloads:
+    """Notes of one process how the reloads of its file ended."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        set_aside: SetAside,
+        *,
+        instance: str,
+        clock: Clock,
+        announcer: Announcer | None = None,
+    ) -> None:
+        """Make it; without `announcer` no event is sent (of several processes one is enough)."""
+        self._set_aside = set_aside
+        self._instance = instance
+        self._clock = clock
+        self._announcer = announcer
+        self._refused = metrics.gauge(
+            "pumice_configuration_refused",
+            "1 while the configuration file was refused and the one before it is in force",
+        )
+        self._reloads = metrics.counter(
+            "pumice_configuration_reloads", "Reloads of the configuration file", ["result"]
+        )
+
+    def note(self, file: str, reason: str) -> None:
+        """Note that a reload was refused for a reason, or ("") that it is in force."""
+        self._refused.set(1 if reason else 0)
+        self._reloads.labels("refused" if reason else "applied").inc()
+        if not reason:
+            self._set_aside.drop(_KIND, file)
+            return
+        now = self._clock.now()
+        line = " ".join(reason.split())
+        self._set_aside.put(_KIND, file, stage=_STAGE, reason=line, now=now)
+        if self._announcer is not None:
+            event = ConfigurationRefused(
+                service="scheduler", instance=self._instance, file=file, reason=line
+            )
+            self._announcer.announce(event, f"configuration/{self._instance}/{now}")
