@@ -1,8 +1,8 @@
 """Start a local cluster: an API server with fake nodes, NATS, and the services.
 
-It goes on in the background until `pumice down`. Data, logs and credentials are kept in the data
-directory; a later `pumice up` goes on with them. Clusters in several data directories run beside
-each other.
+It goes on in the background until `pumice down`. Data, logs, credentials and flags are kept in
+the data directory; a later `pumice up` goes on with them. Clusters in several data directories run
+beside each other.
 
 All flags of the services are taken too, as `pumice run` takes them (`pumice up --flags`).
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from pumice.cli import serving
+from pumice.cli import kept_flags, serving
 from pumice.cli.places import data_directory, events_lines
 from pumice.directory import default_directory
 from pumice.local import build, embedded, layout, state
@@ -28,7 +28,13 @@ from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
 from pumice.local.names import SERVICES
 from pumice.local.ports import claim
 from pumice.local.process import tail
-from pumice.local.stack import HolderConfig, StackOptions, api_of, write_holder_config
+from pumice.local.stack import (
+    HolderConfig,
+    StackOptions,
+    api_of,
+    order_of,
+    write_holder_config,
+)
 from pumice.local.state import State
 from shared.model import quantity
 
@@ -56,9 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["control-plane"],
         help="start the API server's side and NATS, not the services",
     )
-    parser.add_argument("--port", type=int, default=0, help="of the API server (default: free)")
-    parser.add_argument("--nats-port", type=int, default=0, help="of NATS (default: free)")
+    parser.add_argument("--port", type=_count, help="of the API server (default: free, and kept)")
+    parser.add_argument("--nats-port", type=_count, help="of NATS (default: free, and kept)")
+    parser.add_argument(
+        "--forget-flags",
+        action="store_true",
+        help="use the flags of this command alone, not those that the cluster was started with",
+    )
     serving.add_arguments(parser)
+    parser.set_defaults(cluster=None)  # so that it is told from one that is given
     for flag in _OF_RUN:
         parser.add_argument(flag, dest=_ELSEWHERE, action=_Refused, help=argparse.SUPPRESS)
     data_directory(parser)
@@ -102,7 +114,10 @@ class _Refused(argparse.Action):
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
     if number < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return number
@@ -124,18 +139,25 @@ async def run(args: argparse.Namespace) -> int:
         print(serving.flags_page())
         return 0
     directory: Path = args.data_dir
+    former = order_of(directory) if api_of(directory) else None
+    kept = former.flags if former and not args.forget_flags else {}
+    now = kept_flags.given(args)
+    held = kept_flags.merged(kept, now, directory)
+    kept_flags.fill(args, held)
     flags, fleet = serving.flags_of(args), _fleet(args)
     if args.kubeconfig_out:
         check_replaceable(args.kubeconfig_out)
     with state.held(directory):  # the holder takes it over below
         api = _api(args.api, directory)
-        claim(args.port, owner="the API server", flag="--port")
-        claim(args.nats_port, owner="nats-server", flag="--nats-port")
+        ports = _ports(args, former)
+        if again := kept_flags.words(kept, without=now):
+            _tell(f"as it was started before: {again}")
         if not await _agreed(api):
             return 1
         binaries = await embedded.ensure(api, _tell)
-        options = _options(args, api=api, fleet=fleet, flags=flags)
-        write_holder_config(directory, HolderConfig(stack=options, binaries=binaries))
+        options = _options(args, api=api, fleet=fleet, flags=flags, ports=ports)
+        config = HolderConfig(stack=options, binaries=binaries, flags=held)
+        write_holder_config(directory, config)
         state.forget(directory)
     holder = _start_holder(directory)
     try:
@@ -159,6 +181,27 @@ def _api(given: Api | None, directory: Path) -> Api:
             " remove it with `pumice down --purge`, or give another --data-dir"
         )
     return given or kept or "embedded"
+
+
+def _ports(args: argparse.Namespace, former: HolderConfig | None) -> tuple[int, int]:
+    """Return the ports of API server and NATS: given, else as before, so that kubeconfigs hold."""
+    before = (former.stack.plane.port, former.stack.plane.nats_port) if former else (0, 0)
+    return (
+        _port(args.port, before[0], owner="the API server", flag="--port"),
+        _port(args.nats_port, before[1], owner="nats-server", flag="--nats-port"),
+    )
+
+
+def _port(given: int | None, before: int, *, owner: str, flag: str) -> int:
+    """Return the port that is given, else that of the last time, else a free one."""
+    if given:
+        return claim(given, owner=owner, flag=flag)
+    try:
+        return claim(before, owner=owner, flag=flag)
+    except LocalError:
+        fresh = claim(0, owner=owner, flag=flag)
+        _tell(f"port {before}, where {owner} was, is taken: it is at {fresh} now")
+        return fresh
 
 
 async def _agreed(api: Api) -> bool:
@@ -187,15 +230,21 @@ def _fleet(args: argparse.Namespace) -> Fleet:
 
 
 def _options(
-    args: argparse.Namespace, *, api: Api, fleet: Fleet, flags: serving.Flags
+    args: argparse.Namespace,
+    *,
+    api: Api,
+    fleet: Fleet,
+    flags: serving.Flags,
+    ports: tuple[int, int],
 ) -> StackOptions:
+    port, nats_port = ports
     return StackOptions(
         plane=Options(
             directory=args.data_dir,
-            port=args.port,
-            nats_port=args.nats_port,
+            port=port,
+            nats_port=nats_port,
             api=api,
-            cluster=args.cluster,
+            cluster=args.cluster or "local",
             logs=args.log_dir,
         ),
         fleet=fleet,

@@ -10,7 +10,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from pumice.local import state
 from pumice.local.errors import LocalError
@@ -18,6 +21,8 @@ from pumice.local.stack import LocalStack, read_holder_config
 from pumice.local.state import Program, State
 from shared.runtime.errors import leaves
 from shared.runtime.tasks import TaskGroup
+
+_AGAIN_S: Final = 1.0
 
 
 def main() -> int:
@@ -42,13 +47,15 @@ async def _hold(directory: Path) -> int:
             serving = tasks.create_task(_serve(directory), name="stack")
             await stop.wait()
             _say("stopping")
-            state.write(directory, State(phase="stopping", pid=os.getpid()))
+            with suppress(OSError):  # on a full disk it stops, too
+                state.write(directory, State(phase="stopping", pid=os.getpid()))
             serving.cancel()
     except* LocalError as group:
         failure = "; ".join(str(error) for error in leaves(group))
     if failure:
         _say(failure)
-        state.write(directory, State(phase="failed", pid=os.getpid(), message=failure))
+        with suppress(OSError):
+            state.write(directory, State(phase="failed", pid=os.getpid(), message=failure))
         return 1
     state.forget(directory)
     _say("stopped")
@@ -59,13 +66,49 @@ async def _serve(directory: Path) -> None:
     wanted = read_holder_config(directory)
     stack = LocalStack(wanted.stack, wanted.binaries, report=_say)
 
+    record = StateRecord(directory, lambda: _seen(stack))
+
     def report(line: str) -> None:
         _say(line)
-        state.write(directory, _seen(stack))
+        record.write()
 
     async with stack:
         state.write(directory, _seen(stack))
-        await stack.supervisor(report=report).run()
+        async with TaskGroup() as tasks:
+            tasks.create_task(record.run(), name="record")
+            tasks.create_task(stack.supervisor(report=report).run(), name="supervisor")
+
+
+class StateRecord:
+    """Keeps the state file up to date.
+
+    A disk that is full is no reason to end: the programs that it ends are started again once there
+    is room, and the state is written then.
+    """
+
+    def __init__(self, directory: Path, seen: Callable[[], State]) -> None:
+        self._directory = directory
+        self._seen = seen
+        self._is_behind = False
+
+    def write(self) -> bool:
+        """Write what is seen now, and return whether that is done; else `run` tries again."""
+        try:
+            state.write(self._directory, self._seen())
+        except OSError as error:
+            if not self._is_behind:
+                _say(f"cannot write to {self._directory}: {_reason(error)}; trying again")
+            self._is_behind = True
+            return False
+        self._is_behind = False
+        return True
+
+    async def run(self) -> None:
+        """Write again what could not be written, for ever."""
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            if self._is_behind and self.write():
+                _say(f"{self._directory} can be written again")
 
 
 def _seen(stack: LocalStack) -> State:
@@ -93,8 +136,14 @@ def _seen(stack: LocalStack) -> State:
     )
 
 
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
 def _say(line: str) -> None:
-    print(time.strftime("%H:%M:%S"), line, flush=True)
+    """Print to our log. Where that is on a full disk, the line is lost and nothing else."""
+    with suppress(OSError):
+        print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
 if __name__ == "__main__":

@@ -311,8 +311,8 @@ class Supervisor:
             await asyncio.sleep(delay_s)
             try:
                 await entry.start()
-            except LocalError as error:
-                self._report(str(error))
+            except (LocalError, OSError) as error:  # OSError: a disk is full, say
+                self._report(f"{entry.process.name} cannot be started: {error}")
                 entry.process.kill()
             else:
                 self._report(f"{entry.process.name} is back (pid {entry.process.pid})")

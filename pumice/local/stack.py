@@ -155,6 +155,8 @@ class HolderConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     stack: StackOptions
     binaries: Mapping[str, Path]
+    flags: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The flags of `pumice up` that led to it, for the next start (`pumice.cli.kept_flags`)."""
 
 
 def write_holder_config(directory: Path, config: HolderConfig) -> None:
@@ -167,6 +169,14 @@ def read_holder_config(directory: Path) -> HolderConfig:
     return msgspec.json.decode(
         (directory / layout.ORDER).read_bytes(), type=HolderConfig, dec_hook=_path_from_text
     )
+
+
+def order_of(directory: Path) -> HolderConfig | None:
+    """Return the configuration of the last start, None when there is none that can be read."""
+    try:
+        return read_holder_config(directory)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def api_of(directory: Path) -> Api | None:
