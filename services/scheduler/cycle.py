@@ -247,7 +247,9 @@ class Scheduler:
             self._dumper.take(config, memory, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
         for group in decision.expired_reservations:
-            self._log.warning("reservation_returned", group=group, reason="its pods did not come")
+            self._log.warning(
+                "reservation_returned", group=group, reason="it did not start in time"
+            )
         if decision.commands:
             self._faults.point("scheduler.before-publish")
         await self._publish(decision, term, tenure, begun=now)

@@ -1,11 +1,12 @@
-"""A reservation whose pods never come is returned after the timeout, and counts again with them."""
+"""The reservation of a group that does not start is returned after the timeout."""
 
 import pytest
 
 from pumice.testing import Cluster, binds_of, phase_in
 from services.scheduler.config import BadConfig
-from services.scheduler.decide import configure
+from services.scheduler.decide import configure, run_actions
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
+from services.scheduler.engine.session.waking import refused
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from shared.api import kinds
 
@@ -57,6 +58,64 @@ def test_what_was_returned_counts_again_as_soon_as_the_pods_are_there():
     reservation_timeouts.review(world.cluster_state.jobs, now=11, timeout_s=10)
     assert not world.job("gone").reservation_expired
     assert phase_in(world.decide(), "next") == "Pending"
+
+
+GPUS = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins:
+  - {name: overcommit}
+  - {name: drf}
+  - {name: predicates}
+  - {name: proportion}
+  - {name: nodeorder}
+"""
+
+
+def too_wide() -> Cluster:
+    """Two nodes of one GPU; a pod that wants two waits, and a group that wants one behind it."""
+    gpu = "nvidia.com/gpu"
+    world = Cluster(GPUS)
+    for name in ("n1", "n2"):
+        world.node(name, cpu="8", **{"nvidia.com/gpu": "1"})
+    world.group("wide", min_member=1, minResources={"cpu": "1", gpu: "2"})
+    world.pod("wide-0", "wide", cpu="1", requests={gpu: "2"})
+    return world.group("small", phase="Pending", min_member=1, minResources={"cpu": "1", gpu: "1"})
+
+
+def test_a_group_that_no_node_takes_gives_back_what_it_reserved_and_is_told_so():
+    world, timeouts = too_wide(), ReservationTimeouts()
+    for now, phase in ((0, "Pending"), (299, "Pending"), (300, "Inqueue")):
+        timeouts.review(world.cluster_state.jobs, now=now, timeout_s=300)
+        plan = world.decide()
+        assert phase_in(plan, "small") == phase, now
+    said = {e.job: e.message + e.details for e in plan.explanations}
+    assert "it never fits as it is" in said["ns/wide"]
+    assert "it no longer reserves resources" in said["ns/wide"]
+
+
+def test_a_parked_group_gives_back_what_it_reserved():
+    """Nobody looks at it while nothing changes: its time runs all the same."""
+    world, timeouts = too_wide(), ReservationTimeouts()
+    jobs = world.cluster_state.jobs
+    assert timeouts.review(jobs, now=0, timeout_s=300) == []
+    session = world.session()
+    run_actions(session, world.config)
+    found = refused(session, at_enqueue=False, at_allocate=True)
+    session.close()
+    assert [jobs.park(*each, now=0.0) for each in found] == [True]
+    assert timeouts.review(jobs, now=299, timeout_s=300) == []
+    assert timeouts.review(jobs, now=300, timeout_s=300) == ["ns/wide"]
+    assert phase_in(world.decide(), "small") == "Inqueue"
+
+
+def test_a_group_whose_reservation_was_returned_starts_once_there_is_room():
+    world, timeouts = too_wide(), ReservationTimeouts()
+    for now in (0, 300):
+        timeouts.review(world.cluster_state.jobs, now=now, timeout_s=300)
+    world.node("n3", cpu="8", **{"nvidia.com/gpu": "2"})
+    assert binds_of(world.decide()) == {"wide-0": "n3"}
 
 
 def test_another_group_of_the_same_name_has_a_lease_of_its_own():

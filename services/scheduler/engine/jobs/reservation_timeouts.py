@@ -1,10 +1,10 @@
-"""Timeouts of reservations: an Inqueue PodGroup whose pods never come holds nothing for ever.
+"""Timeouts of reservations: an Inqueue PodGroup that does not start holds nothing for ever.
 
 Entering a queue reserves a group's minResources, so that its pods find room when the job controller
-has created them. Where they are not created (a quota forbids it, the group has no owner), Volcano
-keeps the reservation for good and the queue stands still. Here it is a lease: when a group has been
-seen Inqueue with fewer pods than its minimum for the timeout, it stops counting. Its phase stays,
-and as soon as its pods are there it counts again: they are demand that exists.
+has created them. Where they are not created (a quota forbids it, the group has no owner), or where
+no node ever takes them, Volcano keeps the reservation for good and the queue stands still. Here it
+is a lease: when a group has been seen Inqueue for the timeout, it stops counting. Its phase stays.
+A group whose pods come late gets a new lease, since they may start now.
 
 Outside of sessions: the scheduler's worker calls `review` before it decides, with `now`. What is
 decided depends on `Job.reservation_expired` alone, so that a single session, as the conformance
@@ -12,6 +12,7 @@ cases run it, decides as Volcano does. The time is counted from when this proces
 group so; a restart begins anew, which errs on the side of the group.
 """
 
+import math
 from typing import NamedTuple
 
 from services.scheduler.engine.jobs.jobs import Jobs
@@ -19,18 +20,24 @@ from services.scheduler.engine.jobs.records import Job
 
 
 class WaitingGroup(NamedTuple):
-    """Since when a PodGroup has been waiting for its pods."""
+    """Since when a PodGroup has been waiting to start."""
 
     uid: str
     since: float
     """Unix seconds."""
+    has_pods: bool = False
+    """Whether it has as many pods as it needs."""
 
 
 class ReservationTimeouts:
-    """Remembers the PodGroups that wait for pods, by key."""
+    """Remembers the PodGroups that are Inqueue, by key."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, WaitingGroup] = {}
+        self._expired: set[str] = set()
+        self._timeout_s = 0.0
+        self._due = math.inf
+        """When the next lease may end, Unix seconds; parked groups are not looked at before."""
 
     @property
     def waiting_groups(self) -> dict[str, WaitingGroup]:
@@ -40,38 +47,65 @@ class ReservationTimeouts:
     def restore(self, waiting_groups: dict[str, WaitingGroup]) -> None:
         """Take over what another instance remembered."""
         self._waiting = dict(waiting_groups)
+        self._due = 0.0
 
     def review(self, jobs: Jobs, *, now: float, timeout_s: float) -> list[str]:
         """Return reservations that have lasted too long; `timeout_s` 0 leaves all (Volcano's way).
 
         Returns the keys of the groups that lost theirs just now, in order.
         """
-        before, self._waiting = self._waiting, {}
-        fresh = []
         for job in jobs.unsettled():
-            if not _waits_for_pods(job):
+            self._note(jobs, job, now)
+        self._forget_started(jobs)
+        if timeout_s != self._timeout_s:
+            self._timeout_s, self._due = timeout_s, now
+        return [] if now < self._due else self._expire(jobs, now, timeout_s)
+
+    def _note(self, jobs: Jobs, job: Job, now: float) -> None:
+        waiting = self._waiting.get(job.key)
+        if not _reserves(job):
+            if waiting is not None:
+                del self._waiting[job.key]
+                _mark(jobs, job, reservation_expired=False)
+            return
+        has_pods = job.task_count >= job.min_available
+        if waiting is None or (waiting.uid, waiting.has_pods) != (job.uid, has_pods):
+            self._waiting[job.key] = WaitingGroup(job.uid, now, has_pods)
+            self._due = min(self._due, now)
+            _mark(jobs, job, reservation_expired=False)
+
+    def _forget_started(self, jobs: Jobs) -> None:
+        """Forget groups without a reservation that have started or are gone."""
+        for key in list(self._expired):
+            job = jobs.get(key)
+            if job is None or not _reserves(job):
+                self._expired.discard(key)
+                self._waiting.pop(key, None)
+                if job is not None:
+                    _mark(jobs, job, reservation_expired=False)
+
+    def _expire(self, jobs: Jobs, now: float, timeout_s: float) -> list[str]:
+        """End the leases that are due, and note when the next one is."""
+        self._due, fresh = math.inf, []
+        for key, waiting in list(self._waiting.items()):
+            job = jobs.get(key)
+            if job is None or job.uid != waiting.uid or not _reserves(job):
+                del self._waiting[key]
+                if job is not None:
+                    _mark(jobs, job, reservation_expired=False)
                 continue
-            waiting = before.get(job.key)
-            if waiting is None or waiting.uid != job.uid:
-                waiting = WaitingGroup(job.uid, now)
-            self._waiting[job.key] = waiting
             due = 0 < timeout_s <= now - waiting.since
-            if due and not job.reservation_expired:
-                fresh.append(job.key)
+            if due:
+                self._expired.add(key)
+                fresh += [] if job.reservation_expired else [key]
+            elif timeout_s:
+                self._due = min(self._due, waiting.since + timeout_s)
             _mark(jobs, job, reservation_expired=due)
-        for key in before.keys() - self._waiting.keys():
-            job_then = jobs.get(key)
-            if job_then is not None:
-                _mark(jobs, job_then, reservation_expired=False)
-        return fresh
+        return sorted(fresh)
 
 
-def _waits_for_pods(job: Job) -> bool:
-    return (
-        job.phase == "Inqueue"
-        and job.min_resources is not None
-        and job.task_count < job.min_available
-    )
+def _reserves(job: Job) -> bool:
+    return job.phase == "Inqueue" and job.min_resources is not None
 
 
 def _mark(jobs: Jobs, job: Job, *, reservation_expired: bool) -> None:
