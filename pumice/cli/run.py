@@ -108,6 +108,7 @@ async def _serve(
             installation=f"{args.cluster}-{secrets.token_hex(4)}",
             logs=args.log_dir,
             log_format="json" if args.log_dir else "console",
+            data=data,
         )
         services, programs = _services(args, wiring, flags, data)
         stack.push_async_callback(_stop_all, [program.process for program in programs])

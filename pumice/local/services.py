@@ -58,6 +58,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     logs: Path | None = None
     """Directory of the logs; None: to our own stderr."""
     log_format: str = "json"
+    data: Path | None = None
+    """Directory where a service keeps what its next process has to know."""
 
 
 class Hosted:
@@ -177,6 +179,8 @@ def flags_of(service: str, name: str, wiring: Wiring, flags: Iterable[str]) -> t
     ]
     if wiring.kubeconfig is not None:
         common.append(f"--kubeconfig={wiring.kubeconfig}")
+    if wiring.data is not None and service == "scheduler":
+        common.append(f"--watchdog-dir={wiring.data / f'{name}-watchdog'}")
     own = (*_callback_address(service, name, flags), *flags)
     host, _, port = (_given(own, _LISTENS) or f"{LOOPBACK}:0").rpartition(":")
     taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")

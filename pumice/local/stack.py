@@ -63,6 +63,7 @@ class LocalStack:
             cluster=options.plane.cluster,
             installation=f"{options.plane.cluster}-cluster",
             logs=self.plane.logs,
+            data=self.plane.logs.parent,
         )
         for service in options.services:
             instance = _next_name(service, self.services)

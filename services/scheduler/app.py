@@ -13,9 +13,11 @@ from services.scheduler.adapters.entry_points import PluginFailures, load_plugin
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.marker import Marker
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
+from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
 from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
 from services.scheduler.cycle import Scheduler
 from services.scheduler.dump import Options
@@ -88,8 +90,9 @@ class _Wiring:
         self._expressions = Expressions(
             wait_s=0.0, changed=self._inbox.changed.set, log=context.log
         )
-        self._worker = self._make_worker()
         self._announcer = self._on_bus.announcer()
+        self._watchdog = self._make_watchdog()
+        self._worker = self._make_worker()
         self._explained = WaitPublisher(
             bus.publisher(self._streams.waiting.name),
             subjects=self._subjects,
@@ -138,7 +141,24 @@ class _Wiring:
             dumper,
             self._announcer,
             self._explained,
+            self._watchdog,
         ]
+
+    def _make_watchdog(self) -> Watchdog:
+        """Return the watchdog. Raises Rejected when its directory cannot be used."""
+        settings = self._settings
+        role = SINGLE_PODS if settings.single_pods else ""
+        return Watchdog(
+            Budget(budget_s=settings.decision_budget, limit_s=settings.decision_limit),
+            marker=Marker(settings.watchdog_dir),
+            shared=Shared(
+                bus=self._bus,
+                stream=self._streams.lease.name,
+                subject=self._subjects.quarantine(role),
+            ),
+            announcer=self._announcer,
+            context=self._context,
+        )
 
     def _make_worker(self) -> Worker:
         settings = self._settings
@@ -156,6 +176,7 @@ class _Wiring:
             single_pods=settings.single_pods,
             evaluator=self._expressions.evaluator,
             measured=self._usage.latest,
+            progress=self._watchdog.progress,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
 
@@ -234,6 +255,7 @@ class _Wiring:
         return Scheduler(
             settings=settings,
             worker=self._worker,
+            watchdog=self._watchdog,
             inbox=self._inbox,
             state=state,
             outcomes=outcomes,

@@ -8,6 +8,7 @@ is not synced, or while another installation holds the cluster's Lease (`Tenure`
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final, TypeVar
 
 from services.scheduler.adapters.conf_file import ConfFile
@@ -15,10 +16,12 @@ from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, StateFeed
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import Report
+from services.scheduler.adapters.watchdog import Watchdog
+from services.scheduler.decision import Decision, FoldFailure
 from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.engine.state.held import held_uids
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.worker import Decision, FoldFailure, Worker
+from services.scheduler.worker import Worker
 from shared.bus.leader import Leadership, Term
 from shared.bus.tenure import Tenure
 from shared.contracts.versions import UnknownVersion
@@ -59,6 +62,7 @@ class Scheduler:
         *,
         settings: SchedulerSettings,
         worker: Worker,
+        watchdog: Watchdog,
         inbox: Inbox,
         state: StateFeed,
         outcomes: OutcomeFeed,
@@ -78,6 +82,7 @@ class Scheduler:
     ) -> None:
         self._settings = settings
         self._worker = worker
+        self._watchdog = watchdog
         self._inbox = inbox
         self._state = state
         self._outcomes = outcomes
@@ -211,8 +216,12 @@ class Scheduler:
             await self._clock.sleep(max(self._settings.debounce, left))
 
     async def _recover(self) -> None:
-        """Read COMMAND, then OUTCOME, and assume the intents of the previous leader."""
+        """Take over the quarantine, and assume the intents of the previous leader.
+
+        COMMAND is read before OUTCOME.
+        """
         epoch = self._state.epoch
+        await self._watchdog.load()
         try:
             unfinished = await self._publisher.unfinished()
         except UnknownVersion as error:
@@ -238,9 +247,15 @@ class Scheduler:
         self._worker.set_tenure(self._tenure.signature)
         memory = await self._in_thread(self._worker.memory) if self._dumper.is_due else None
         self._deciding = True
-        decision = await self._in_thread(
-            lambda: self._worker.decide(config, now=now, cycle=cycle, token=token)
+        decide = partial(
+            self._worker.decide,
+            config,
+            now=now,
+            cycle=cycle,
+            token=token,
+            quarantined=self._watchdog.left_out(),
         )
+        decision = await self._in_thread(lambda: self._watchdog.watch(decide))
         self._deciding = False
         self._set_aside(decision.exclusions)
         if memory is not None:
@@ -282,6 +297,7 @@ class Scheduler:
         if gathered.forget:
             self._recovered_epoch = NEVER
         self._dumper.folded(gathered)
+        self._watchdog.observe(gathered.facts)
         failures = await self._in_thread(lambda: self._fold_in(gathered))
         self._report_failures(gathered, failures)
         self._publisher.folded(gathered.facts)

@@ -44,6 +44,29 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = Seconds(1.0)
+    decision_budget: Annotated[
+        Seconds,
+        Meta(
+            description="time for one decision; a job that takes all of it is named and left out "
+            "of the next ones, for a minute at first; 0: no bound",
+            ge=0,
+        ),
+    ] = Seconds(5.0)
+    decision_limit: Annotated[
+        Seconds,
+        Meta(
+            description="time for one decision after which /livez fails; the process ends by "
+            "itself after half as much again; 0: never",
+            ge=0,
+        ),
+    ] = Seconds(60.0)
+    watchdog_dir: Annotated[
+        str,
+        Meta(
+            description="directory that outlives the process, where it notes which job it handles "
+            "and which are left out; empty: none, as the bus has the latter"
+        ),
+    ] = ""
     seed: Annotated[
         int, Meta(description="chooses among nodes of equal score; 0: the first in order")
     ] = 0

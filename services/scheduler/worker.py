@@ -7,19 +7,19 @@ it needs no lock.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from pumice.events.types import GangAdmitted
 from services.scheduler import desired, messages
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.cycle_metrics import CycleMetrics, CycleSample, PlacedJob, placements
-from services.scheduler.decide import Stopwatch, decide, untimed
+from services.scheduler.cycle_metrics import CycleMetrics, placements
+from services.scheduler.decide import NO_QUARANTINE, Stopwatch, decide, untimed
+from services.scheduler.decision import Decision, FoldFailure, UnstoredIntent
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts, WaitingGroup
 from services.scheduler.engine.journal import BrokenOff
-from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.engine.session.exclusions import Exclusion
+from services.scheduler.engine.plan import Plan
+from services.scheduler.engine.progress import Progress
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
@@ -38,53 +38,6 @@ from shared.contracts.subjects import SINGLE_PODS
 
 FEW: Final = 20
 """With up to so many waiting jobs none is parked: the status of a short queue is up to date."""
-
-
-class FoldFailure(msgspec.Struct, frozen=True):
-    """A fact that could not be folded, and why."""
-
-    kind: str
-    key: str
-    uid: str
-    reason: Exception | str
-    """The exception where it was an unexpected one."""
-
-
-class UnstoredIntent(NamedTuple):
-    """An intent that was not stored; `why` is empty if the same may be stored later."""
-
-    command: m.Command
-    why: str = ""
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, and the messages in which it is published."""
-
-    plan: Plan
-    """The plan without the statuses that are held back (`pacing`)."""
-    whole: Plan
-    """The plan with all statuses."""
-    commands: list[m.Command]
-    statuses: list[desired.DesiredStatus]
-    """Statuses to publish: those of the plan, and earlier ones that no object shows yet."""
-    admitted: Sequence[GangAdmitted] = ()
-    waits: Sequence[Explanation] = ()
-    """Waits that have lasted for a while and that no event has reported yet."""
-    explained: Sequence[m.WaitExplained] = ()
-    """Messages for the stream WAITING: explanations that have changed, and ends of waits."""
-    expired_reservations: Sequence[str] = ()
-    """Keys of Inqueue PodGroups that reserve nothing any more: their pods came too late."""
-    exclusions: Sequence[Exclusion] = ()
-    """Jobs, queues and actions whose handling raised an unexpected error."""
-    parked: int = 0
-    """Waiting jobs that the cycle did not visit, as nothing that they wait for has changed."""
-    sample: CycleSample = CycleSample()
-    placements: Sequence[PlacedJob] = ()
-
-    @property
-    def says_nothing(self) -> bool:
-        """Return whether there is nothing to publish."""
-        return self.plan.is_empty and not self.statuses
 
 
 class Worker:
@@ -108,6 +61,7 @@ class Worker:
         node_labels: Sequence[tuple[str, str]] = (),
         single_pods: bool = False,
         evaluator: Evaluator | None = None,
+        progress: Progress | None = None,
     ) -> None:
         given = {"queue_gates": queue_gates, "csi_storage": csi_storage, "mindcluster": mindcluster}
         chosen = states(**given, evaluator=evaluator)
@@ -119,6 +73,7 @@ class Worker:
         self._own_shard = desired.OwnShard(sharding)
         self._measured = measured
         self._ended = ended
+        self._progress = progress
         self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
         self._seed = seed
@@ -291,8 +246,16 @@ class Worker:
         """Claim nodes of shards in this tenure of the Lease from now on; "": none is needed."""
         self._cluster_state.shards.tenure = tenure
 
-    def decide(self, config: SchedulerConfig, *, now: float, cycle: int, token: int) -> Decision:
-        """Run one cycle; its intents are assumed at once."""
+    def decide(
+        self,
+        config: SchedulerConfig,
+        *,
+        now: float,
+        cycle: int,
+        token: int,
+        quarantined: Mapping[str, str] = NO_QUARANTINE,
+    ) -> Decision:
+        """Run one cycle; its intents are assumed at once. Jobs in `quarantined` are left out."""
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._cluster_state.review_refusals(now)
         expired_reservations = self._reservation_timeouts.review(
@@ -303,7 +266,7 @@ class Worker:
             self._parking_policy = parking_policy(config, self._plugins, contending=True)
             self._cluster_state.jobs.wake_all()
             self._metrics.mark_stale()
-        whole = self._plan(config, now=now, cycle=cycle)
+        whole = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
         parked = len(self._cluster_state.jobs.parking)
         due = self._pacing.due(
             whole,
@@ -367,7 +330,9 @@ class Worker:
         task = self._cluster_state.task(uid)
         return task.job_key if task is not None else ""
 
-    def _plan(self, config: SchedulerConfig, *, now: float, cycle: int) -> Plan:
+    def _plan(
+        self, config: SchedulerConfig, *, now: float, cycle: int, quarantined: Mapping[str, str]
+    ) -> Plan:
         try:
             plan = decide(
                 self._cluster_state,
@@ -380,6 +345,8 @@ class Worker:
                 ended=self._ended,
                 inspect=self._inspect,
                 without=self._without,
+                quarantined=quarantined,
+                progress=self._progress,
             )
         except BrokenOff as error:
             self._cluster_state.spoil()

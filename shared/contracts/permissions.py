@@ -132,7 +132,12 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
         own = (*leases, subjects.members_of(name), presence)
         return _user(name, _get(s.lease), own, *publish, hears=(presence,))
 
-    scheduler_leases = (subjects.lease("scheduler"), subjects.lease(SINGLE_PODS))
+    scheduler_leases = (
+        subjects.lease("scheduler"),
+        subjects.lease(SINGLE_PODS),
+        subjects.quarantine(),
+        subjects.quarantine(SINGLE_PODS),
+    )
     job_leases = tuple(subjects.job_lease(partition) for partition in range(JOB_PARTITIONS))
     return {
         "cache": service(

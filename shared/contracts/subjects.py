@@ -115,6 +115,10 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         """Return the subject of one lease."""
         return f"{self.prefix}.lease.{escape(name)}"
 
+    def quarantine(self, role: str = "") -> str:
+        """Return the subject of the jobs that schedulers of a role leave out, on LEASE."""
+        return self.lease(f"{role or 'scheduler'}-quarantine")
+
     def member(self, service: str, instance: str) -> str:
         """Return the subject on which one process announces itself."""
         return f"{self.prefix}.member.{service}.{escape(instance)}"

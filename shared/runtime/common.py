@@ -124,12 +124,12 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     listen_address: Annotated[
         str,
-        Meta(description="serves /healthz, /readyz and /metrics; port 0 picks a free one"),
+        Meta(description="serves /livez, /healthz, /readyz and /metrics; port 0 picks a free one"),
     ] = "127.0.0.1:0"
     healthz_address: Annotated[
-        str, Meta(description="a second address for /healthz and /readyz; empty: none")
+        str, Meta(description="a second address for /livez, /healthz and /readyz; empty: none")
     ] = ""
-    enable_healthz: Annotated[bool, Meta(description="serve /healthz and /readyz")] = True
+    enable_healthz: Annotated[bool, Meta(description="serve /livez, /healthz and /readyz")] = True
     enable_metrics: Annotated[bool, Meta(description="serve /metrics")] = True
     grace: Annotated[
         Seconds, Meta(description="time to stop after a signal before what is stuck is named", ge=0)

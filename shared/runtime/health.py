@@ -1,8 +1,10 @@
 """Whether a service lives, whether it is ready, and its metrics, over HTTP.
 
 `/healthz` answers 200 as long as the loop turns and no part has failed: a blocked loop shows as
-a probe that times out. `/readyz` answers 503 with the gates that are shut and why; a gate is
-anything a service needs before others may count on it (streams, first sync, leadership).
+a probe that times out. `/livez` also answers 503, with the reasons, when a part asks for a restart
+of the process: it is what a kubelet should ask for. `/readyz` answers 503 with the gates that are
+shut and why; a gate is anything a service needs before others may count on it (streams, first
+sync, leadership).
 `/set-aside` lists what the service has left out because handling it failed; it goes on without.
 """
 
@@ -37,6 +39,21 @@ class Gate:
         """Open or shut the gate; `reason` is one line for a person, needed when it is shut."""
         self.ok, self.reason = ok, reason
         self._changed()
+
+
+class Liveness:
+    """What the parts of one service watch that only a restart can cure."""
+
+    def __init__(self) -> None:
+        self._checks: list[Callable[[], str]] = []
+
+    def add(self, check: Callable[[], str]) -> None:
+        """Have `check` asked: it returns why the process should be restarted, or ""."""
+        self._checks.append(check)
+
+    def failures(self) -> list[str]:
+        """Return why the process should be restarted; empty while it should not."""
+        return [reason for check in self._checks if (reason := check())]
 
 
 class Readiness:
@@ -100,6 +117,7 @@ class HealthServer:
         self,
         *,
         readiness: Readiness,
+        liveness: Liveness,
         metrics: Metrics | None,
         set_aside: SetAside,
         healthz: bool = True,
@@ -109,6 +127,7 @@ class HealthServer:
         self.name = f"health:{flag}"
         self.address = ""
         self._readiness = readiness
+        self._liveness = liveness
         self._metrics = metrics
         self._set_aside = set_aside
         self._clock = clock
@@ -116,6 +135,7 @@ class HealthServer:
         application = web.Application()
         if healthz:
             application.router.add_get("/healthz", self._healthz)
+            application.router.add_get("/livez", self._livez)
             application.router.add_get("/readyz", self._readyz)
             application.router.add_get("/set-aside", self._set_aside_page)
         if metrics is not None:
@@ -160,6 +180,10 @@ class HealthServer:
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok")
+
+    async def _livez(self, _request: web.Request) -> web.Response:
+        failures = self._liveness.failures()
+        return web.Response(status=503 if failures else 200, text="; ".join(failures) or "ok")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         shut = self._readiness.shut()

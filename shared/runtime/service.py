@@ -26,7 +26,7 @@ from shared.runtime.common import CommonSettings
 from shared.runtime.contain import SetAside
 from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
-from shared.runtime.health import HealthServer, Readiness
+from shared.runtime.health import HealthServer, Liveness, Readiness
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
 from shared.runtime.settings import WRONG_SETTINGS, service_links
@@ -54,6 +54,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     rng: random.Random
     log: Logger
     readiness: Readiness
+    liveness: Liveness
     metrics: Metrics
     work_queues: WorkQueueMetrics
     set_aside: SetAside
@@ -201,6 +202,7 @@ def _context(
         rng=rng,
         log=log,
         readiness=Readiness(),
+        liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
         set_aside=set_aside,
@@ -228,6 +230,7 @@ def _spans(
 async def _listen(settings: CommonSettings, context: Context) -> list[HealthServer]:
     server = HealthServer(
         readiness=context.readiness,
+        liveness=context.liveness,
         metrics=context.metrics if settings.enable_metrics else None,
         set_aside=context.set_aside,
         healthz=settings.enable_healthz,
@@ -238,6 +241,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
         return [server]
     second = HealthServer(
         readiness=context.readiness,
+        liveness=context.liveness,
         metrics=None,
         set_aside=context.set_aside,
         healthz=True,

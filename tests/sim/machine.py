@@ -28,7 +28,7 @@ from shared.contracts.streams import streams
 from shared.kube.client import Kube
 from shared.runtime.contain import SetAside
 from shared.runtime.faults import POINTS
-from shared.runtime.health import Readiness
+from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
@@ -129,6 +129,7 @@ class Machine:
             rng=random.Random(f"{sim.seed}-{self.instance}-{self._life}"),
             log=sim.story.logger(self.instance, alive=lambda: alive[0]),
             readiness=Readiness(),
+            liveness=Liveness(),
             metrics=metrics,
             work_queues=WorkQueueMetrics(metrics),
             set_aside=self.set_aside,

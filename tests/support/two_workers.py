@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.decision import Decision
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support.facts import stored_group, stored_node, stored_pod, stored_queue
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
+from services.scheduler.decision import Decision, UnstoredIntent
 from services.scheduler.desired import DesiredStatus
 from services.scheduler.messages import key_of
-from services.scheduler.worker import Decision, UnstoredIntent
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
 from shared.bus.leader import Term

@@ -11,8 +11,8 @@ from prometheus_client import Histogram
 from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.decide import Part
+from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import Explanation, GangBinds, Plan
-from services.scheduler.worker import Decision
 from shared.bus.announcer import Announcer
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger

@@ -13,9 +13,9 @@ from concurrent.futures import Executor
 from typing import Final, TypeVar
 
 from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
+from services.scheduler.decision import FoldFailure
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.state.held import held_uids
-from services.scheduler.worker import FoldFailure
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
 from shared.runtime.clock import Clock

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.decision import FoldFailure
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
 from services.scheduler.engine.nodes.attributes import NodeAttributes
@@ -21,7 +22,7 @@ from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.states.claims import Devices
-from services.scheduler.worker import FoldFailure, Worker
+from services.scheduler.worker import Worker
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
 

@@ -9,9 +9,9 @@ import structlog
 
 from services.binder.adapters.outcomes import Outcomes
 from services.scheduler.adapters.publish import PlanPublisher
+from services.scheduler.decision import Decision
 from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.plan import Plan
-from services.scheduler.worker import Decision
 from shared.bus.errors import TooLarge
 from shared.bus.leader import Term
 from shared.bus.nats import NatsBus

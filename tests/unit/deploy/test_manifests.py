@@ -70,7 +70,7 @@ A_STARVED_START_S = 150
 @each_service
 def test_a_service_has_probes_and_a_disruption_budget(service: str) -> None:
     (container,) = pod_of(deployment(service))["containers"]
-    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     startup = container["startupProbe"]
     assert startup["httpGet"] == container["livenessProbe"]["httpGet"]

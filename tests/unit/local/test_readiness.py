@@ -7,7 +7,7 @@ from pumice.local import readiness
 from pumice.local.ports import free_port
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import SetAside
-from shared.runtime.health import HealthServer, Readiness
+from shared.runtime.health import HealthServer, Liveness, Readiness
 
 
 def page(**gates):
@@ -43,7 +43,13 @@ def test_a_line_stays_a_line_however_long_the_reason():
 async def test_a_service_is_asked_over_http():
     gates = Readiness()
     gates.gate("watch-pods")
-    server = HealthServer(readiness=gates, metrics=None, set_aside=SetAside(), clock=SystemClock())
+    server = HealthServer(
+        readiness=gates,
+        liveness=Liveness(),
+        metrics=None,
+        set_aside=SetAside(),
+        clock=SystemClock(),
+    )
     port = free_port()
     assert "refused" in await readiness.ask(f"127.0.0.1:{port}")
     await server.start(f"127.0.0.1:{port}")

@@ -5,13 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.scheduler.decision import Decision
 from services.scheduler.desired import FIRST_S, LONGEST_S, DesiredStatus, Reminders
 from services.scheduler.messages import (
     ADMISSION_DEFERRAL_S,
     PLACEMENT_DEFERRAL_S,
     RUNNING_DEFERRAL_S,
 )
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker

@@ -3,8 +3,9 @@
 import pytest
 
 from pumice.plugins import Condition
+from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import MESSAGE_LETTERS, bounded
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker
 

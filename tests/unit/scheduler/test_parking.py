@@ -5,7 +5,8 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.decide import configure
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.decision import Decision
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.unit.scheduler.test_worker import add_group, add_pod, put, worker

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from services.scheduler.decide import Part, configure
+from services.scheduler.decision import Decision
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.parking_policy import parking_policy
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.support.configured import configured

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from services.scheduler.decide import configure
+from services.scheduler.decision import Decision
 from services.scheduler.engine.state.refusals import LONGEST_S, Refusals
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.unit.scheduler.test_worker import (

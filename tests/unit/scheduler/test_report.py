@@ -8,8 +8,8 @@ import structlog
 from pumice.events import Event, GangAdmitted
 from services.scheduler.adapters.report import GangEvents, Report
 from services.scheduler.cycle_metrics import CycleSample, Figures, JobFigures, PlacedJob
+from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import Eviction, Explanation, Plan
-from services.scheduler.worker import Decision
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.spans import NO_SPANS

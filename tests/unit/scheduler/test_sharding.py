@@ -8,8 +8,9 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, configure, run_actions
+from services.scheduler.decision import Decision
 from services.scheduler.engine.state.shards import Mode, NodeShards, Sharding, ShardStatus
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.worker import Worker
 from shared.api import kinds
 from shared.api.scheduling import NodeShard
 from shared.contracts import messages as m

@@ -1,7 +1,8 @@
 """The worker between the loop and the engine: facts come in as on the bus, decisions go out."""
 
 from services.scheduler.decide import configure
-from services.scheduler.worker import Decision, Worker
+from services.scheduler.decision import Decision
+from services.scheduler.worker import Worker
 from shared.contracts import messages as m
 from tests.support import facts
 

@@ -1,0 +1,259 @@
+"""Watches decisions: names what takes too long, quarantines it, and ends a process that is stuck.
+
+A decision runs in the worker's thread; this part watches it from the event loop, which Python lets
+in every few milliseconds. It adds up how long the decision has handled each object. An object that
+takes the whole budget of a decision is quarantined: in a file for the next process of this pod, on
+the bus for standbys and other pods. When the decision takes longer than its limit, `/livez` fails.
+
+A call that never lets other threads in stops this part as well, and the health pages with it. For
+that case, and where no kubelet asks for `/livez`, a timer outside of Python ends the process
+(`faulthandler`), with the stacks of all threads on stderr. The next process finds in the marker
+what it was doing.
+"""
+
+import faulthandler
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from types import FrameType
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from pumice.events import GangUnschedulable
+from services.scheduler.adapters.marker import Marker
+from services.scheduler.engine.progress import IDLE, Progress, Step
+from services.scheduler.engine.session.session import QUARANTINE
+from services.scheduler.quarantine import LONGEST_S, Entry, Quarantine, decode, encode
+from shared.api.kinds import PODGROUP
+from shared.bus.announcer import Announcer
+from shared.bus.port import Publishing, Reading
+from shared.contracts.messages import Fact
+from shared.runtime.errors import Retryable
+from shared.runtime.service import Context
+
+T = TypeVar("T")
+EVERY_S: Final = 0.25
+SLOW_S: Final = 1.0
+"""Time in one step from which a death in it is no accident."""
+LAST_RESORT: Final = 0.5
+"""Time beyond the limit, in limits, after which the process is ended from within: a kubelet is
+faster."""
+_TTL_S: Final = int(2 * LONGEST_S)
+_PLUGINS: Final = "services.scheduler.policy.plugins."
+_GUARD: Final = ("pumice.plugins.guarding", "attempt")
+_OURS: Final = ("services.scheduler.", "pumice.plugins.")
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a decision may take, in seconds; 0 is no bound."""
+
+    budget_s: float = 5.0
+    limit_s: float = 60.0
+
+
+class QuarantineBus(Publishing, Reading, Protocol):
+    """Calls to the bus that the quarantine needs."""
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the entries are on the bus."""
+
+    bus: QuarantineBus
+    stream: str
+    subject: str
+
+
+class Watchdog:
+    """A part of the service; `watch` is called in the worker's thread."""
+
+    name: Final = "watchdog"
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        marker: Marker,
+        shared: Shared,
+        announcer: Announcer,
+        context: Context,
+    ) -> None:
+        self._budget = budget
+        self._marker = marker
+        self._shared = shared
+        self._publisher = shared.bus.publisher(shared.stream)
+        self._announcer = announcer
+        self._clock = context.clock
+        self._log = context.log
+        self.progress: Final = Progress(marker)
+        self.quarantine: Final = Quarantine(marker.found)
+        self._stored = -1
+        self._published = -1
+        self._begun: float | None = None
+        self._thread = 0
+        self._spent: dict[str, float] = defaultdict(float)
+        """Seconds that the present decision has handled each PodGroup, by samples."""
+        self._told: set[str] = set()
+        self._slow = context.metrics.counter(
+            "pumice_scheduler_slow_decisions", "Decisions that took longer than their budget"
+        )
+        self._quarantines = context.metrics.counter(
+            "pumice_scheduler_quarantines",
+            "Quarantines of objects whose handling took too long",
+            ["stage"],
+        )
+        context.liveness.add(self._stuck)
+        if marker.died_at.kind == PODGROUP.token:
+            self._note_death(marker.died_at, was_slow=marker.was_slow)
+
+    def watch(self, work: Callable[[], T]) -> T:
+        """Decide in the worker's thread, watched."""
+        self._thread = threading.get_ident()
+        self._begun = self._clock.monotonic()
+        if self._budget.limit_s:
+            faulthandler.dump_traceback_later(self._budget.limit_s * (1 + LAST_RESORT), exit=True)
+        try:
+            return work()
+        finally:
+            if self._budget.limit_s:
+                faulthandler.cancel_dump_traceback_later()
+            self._begun = None
+            self.progress.begin(IDLE)
+
+    async def run(self) -> None:
+        """Look at the present decision four times a second, for ever."""
+        while True:
+            await self._clock.sleep(EVERY_S)
+            self._look()
+            await self.store()
+
+    async def load(self) -> None:
+        """Take over what other processes have quarantined; before the first cycle of a term.
+
+        Raises Retryable.
+        """
+        found = await self._shared.bus.last(self._shared.stream, self._shared.subject)
+        if found is not None:
+            self.quarantine.merge(decode(found.payload))
+
+    def left_out(self) -> dict[str, str]:
+        """Return the jobs that are to be left out of the next decision, with reasons."""
+        now = self._clock.now()
+        self.quarantine.forget_expired(now)
+        return self.quarantine.jobs(now)
+
+    def observe(self, facts: list[Fact]) -> None:
+        """Let go what its owner has changed."""
+        self.quarantine.observe(facts, now=self._clock.now())
+
+    async def store(self) -> None:
+        """Store the entries in the file and on the bus, if they have changed."""
+        changes, entries = self.quarantine.changes, self.quarantine.entries()
+        if changes != self._stored:
+            try:
+                self._marker.store(entries)
+            except OSError as error:
+                self._log.warning("quarantine_not_stored", reason=str(error))
+            self._stored = changes
+        if changes != self._published and (entries or self._published >= 0):
+            try:
+                if self._published < 0:
+                    await self.load()
+                    changes, entries = self.quarantine.changes, self.quarantine.entries()
+                await self._publisher.publish(self._shared.subject, encode(entries), ttl_s=_TTL_S)
+            except Retryable as error:
+                self._log.info("quarantine_not_published", reason=str(error))
+                return
+        self._published = changes
+
+    def _look(self) -> None:
+        begun, step = self._begun, self.progress.step
+        if begun is None:
+            self._spent.clear()
+            self._told.clear()
+            return
+        took_s = self._clock.monotonic() - begun
+        spent_s = 0.0
+        if step.kind == PODGROUP.token:
+            self._spent[step.key] += EVERY_S
+            spent_s = self._spent[step.key]
+            if spent_s >= SLOW_S:
+                self._marker.note_slow()
+        if not self._budget.budget_s or took_s < self._budget.budget_s:
+            return
+        plugin, place = _where(self._thread)
+        if "decision" not in self._told:
+            self._told.add("decision")
+            self._slow.inc()
+            self._log.error(
+                "decision_slow",
+                seconds=round(took_s, 1),
+                stage=step.stage,
+                kind=step.kind,
+                key=step.key,
+                plugin=plugin,
+                place=place,
+            )
+        if step.key not in self._told and spent_s >= self._budget.budget_s - 2 * EVERY_S:
+            self._told.add(step.key)
+            self._put(step, plugin, f"took {spent_s:.0f} s and longer")
+
+    def _put(self, step: Step, plugin: str, why: str) -> None:
+        entry = self.quarantine.put(step, plugin=plugin, why=why, now=self._clock.now())
+        self._tell(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        self._quarantines.labels(entry.stage).inc()
+        self._log.error(
+            "object_quarantined",
+            kind=entry.kind,
+            key=entry.key,
+            stage=entry.stage,
+            plugin=entry.plugin,
+            offences=entry.offences,
+            reason=entry.reason,
+        )
+        event = GangUnschedulable(
+            gang=entry.key, uid=entry.uid, gate=QUARANTINE, message=entry.reason
+        )
+        self._announcer.announce(event, f"quarantined/{entry.uid or entry.key}/{entry.until:.0f}")
+
+    def _note_death(self, step: Step, *, was_slow: bool) -> None:
+        now = self._clock.now()
+        self._log.warning(
+            "died_while_deciding", stage=step.stage, kind=step.kind, key=step.key, slow=was_slow
+        )
+        if was_slow:
+            already = {(e.kind, e.key) for e in self.quarantine.entries() if e.until > now}
+            if (step.kind, step.key) not in already:
+                self._put(step, "", "was slow when a process died")
+        else:
+            entry = self.quarantine.note_death(step, now=now)
+            if entry.until > now:
+                self._tell(entry)
+
+    def _stuck(self) -> str:
+        """Return why the process should be restarted, "" if it should not."""
+        begun, step = self._begun, self.progress.step
+        took_s = self._clock.monotonic() - begun if begun is not None else 0.0
+        if not self._budget.limit_s or took_s < self._budget.limit_s:
+            return ""
+        return f"a decision takes {took_s:.0f} s: {step.stage} {step.kind} {step.key}".rstrip()
+
+
+def _where(thread: int) -> tuple[str, str]:
+    """Return in which plugin, and at which place of ours, a thread is at this moment."""
+    frame: FrameType | None = sys._current_frames().get(thread)  # noqa: SLF001 - the way to ask
+    plugin = place = ""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not place and module.startswith(_OURS):
+            place = f"{module}:{frame.f_lineno} {frame.f_code.co_name}"
+        if not plugin and module.startswith(_PLUGINS):
+            plugin = module.removeprefix(_PLUGINS)
+        elif not plugin and (module, frame.f_code.co_name) == _GUARD:
+            blame = str(getattr(frame.f_locals.get("self"), "blame", ""))
+            plugin = blame.removeprefix("plugin ").removesuffix(" failed")
+        frame = frame.f_back
+    return plugin, place

@@ -1,0 +1,177 @@
+"""Objects whose handling took far too long, or during whose handling a process died. Pure.
+
+A quarantined object is left out of decisions for `FIRST_S`; each further offence doubles that, up
+to `LONGEST_S`. It is let go early when its owner changes what it asks for, or deletes it; after
+`FORGIVEN` offences it waits for its time. Offences are forgotten `LONGEST_S` after the end of the
+last quarantine.
+
+A process that dies while it handles an object may have been killed for any reason. So the first
+death is a suspicion only, unless the handling was slow already; the second one quarantines.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from services.scheduler.engine.progress import Step
+from shared.contracts import messages as m
+
+FIRST_S: Final = 60.0
+LONGEST_S: Final = 3600.0
+FORGIVEN: Final = 3
+ENTRIES_MAX: Final = 200
+"""The quarantine that ends first makes room for a new one."""
+_PODGROUPS: Final = "podgroups"
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One object, and until when it is left out."""
+
+    kind: str
+    key: str
+    uid: str
+    stage: str
+    """The step that handled it: an action, `status`, `fold`."""
+    plugin: str = ""
+    reason: str
+    """One line for a person."""
+    offences: int
+    until: float
+    """Unix seconds; in the past for a mere suspicion, or when it may be tried again."""
+    asks: str = ""
+    """Digest of what the object asks for, once a fact of it was read in quarantine."""
+
+
+class Quarantine:
+    """The entries of one process; used from one thread."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self.changes = 0
+        """How often something changed: whoever stores the entries compares it."""
+        self.merge(entries)
+
+    def put(self, step: Step, *, plugin: str, why: str, now: float) -> Entry:
+        """Quarantine the object of a step for one more offence, and return its entry."""
+        before = self._before(step)
+        offences = before.offences + 1 if before is not None else 1
+        wait_s = min(FIRST_S * 2.0 ** min(offences - 1, 16), LONGEST_S)
+        by = f"plugin {plugin} in " if plugin else ""
+        entry = Entry(
+            kind=step.kind,
+            key=step.key,
+            uid=step.uid,
+            stage=step.stage,
+            plugin=plugin,
+            reason=f"quarantined for {wait_s:.0f} s: {by}{step.stage} {why}",
+            offences=offences,
+            until=now + wait_s,
+        )
+        self._set(entry)
+        return entry
+
+    def note_death(self, step: Step, *, now: float) -> Entry:
+        """Note that a process died while it handled an object; return the entry of the object.
+
+        It is a suspicion at first, and a quarantine when it is suspected already.
+        """
+        if self._before(step) is not None:
+            return self.put(step, plugin="", why="was under way when a process died", now=now)
+        entry = Entry(
+            kind=step.kind,
+            key=step.key,
+            uid=step.uid,
+            stage=step.stage,
+            reason="a process died while it was handled",
+            offences=1,
+            until=now,
+        )
+        self._set(entry)
+        return entry
+
+    def merge(self, entries: Iterable[Entry]) -> None:
+        """Take over what another process has found; the later end of a quarantine counts."""
+        for entry in entries:
+            mine = self._entries.get((entry.kind, entry.key))
+            if mine is None or (mine.offences, mine.until) < (entry.offences, entry.until):
+                self._set(entry)
+
+    def observe(self, facts: Iterable[m.Fact], *, now: float) -> None:
+        """Let go what its owner has deleted, made anew or changed."""
+        for fact in facts if self._entries else ():
+            entry = self._entries.get((fact.kind, fact.key))
+            if entry is not None:
+                self._observe(entry, fact, now)
+
+    def _observe(self, entry: Entry, fact: m.Fact, now: float) -> None:
+        if fact.op is m.Op.DELETE or (entry.uid and fact.uid and fact.uid != entry.uid):
+            del self._entries[entry.kind, entry.key]
+            self.changes += 1
+            return
+        asks = _digest(fact)
+        if not entry.asks:
+            self._set(replace(entry, asks=asks))
+        elif entry.asks != asks:
+            is_forgiven = entry.offences < FORGIVEN
+            until = min(entry.until, now) if is_forgiven else entry.until
+            self._set(replace(entry, asks=asks, until=until))
+
+    def jobs(self, now: float) -> dict[str, str]:
+        """Return the keys of the PodGroups that are left out at `now`, with reasons."""
+        return {
+            entry.key: entry.reason
+            for entry in self.entries()
+            if entry.kind == _PODGROUPS and entry.until > now
+        }
+
+    def forget_expired(self, now: float) -> None:
+        """Forget offences that are long past."""
+        kept = {at: e for at, e in self._entries.items() if e.until + LONGEST_S > now}
+        if len(kept) < len(self._entries):
+            self._entries = kept
+            self.changes += 1
+
+    def entries(self) -> list[Entry]:
+        """Return everything, by kind and key."""
+        return [entry for _, entry in sorted(self._entries.items())]
+
+    def _before(self, step: Step) -> Entry | None:
+        found = self._entries.get((step.kind, step.key))
+        return found if found is not None and found.uid in ("", step.uid) else None
+
+    def _set(self, entry: Entry) -> None:
+        self._entries[entry.kind, entry.key] = entry
+        self.changes += 1
+        if len(self._entries) > ENTRIES_MAX:
+            first = min(self._entries.values(), key=lambda e: (e.until, e.kind, e.key))
+            del self._entries[first.kind, first.key]
+
+
+def encode(entries: Iterable[Entry]) -> bytes:
+    """Return entries as they are stored on the bus and in a file."""
+    return msgspec.json.encode(list(entries))
+
+
+def decode(payload: bytes) -> list[Entry]:
+    """Return stored entries; none if they are unreadable, as of another release."""
+    try:
+        return msgspec.json.decode(payload, type=list[Entry])
+    except msgspec.DecodeError:
+        return []
+
+
+def _digest(fact: m.Fact) -> str:
+    """Return a digest of what an object asks for: not of its status, which we write ourselves."""
+    try:
+        body: Any = msgspec.json.decode(fact.body)
+    except msgspec.DecodeError:
+        return "unreadable"
+    body = body if isinstance(body, dict) else {}
+    meta = body.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    asked = [body.get("spec"), meta.get("labels"), meta.get("annotations")]
+    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()[:32]
