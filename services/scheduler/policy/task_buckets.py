@@ -2,22 +2,30 @@
 
 Roles attract each other, or themselves, or keep apart; a bucket collects tasks so that attraction
 is largest. Tasks that have a node already make up the bucket of that node.
+
+Users write the rules and choose how many tasks there are. So buckets with the same roles are judged
+once, tasks of the same request are counted and not listed, and rules on more than `ROLES_MAX` roles
+are not looked at.
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from pumice.plugins import IntArray, Task
-from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from shared.api import keys
 
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
 """The kind of rule that puts a role first."""
 _MIB: Final = 1024 * 1024
+ROLES_MAX: Final = 64
+"""Roles that the rules of a job may name: pairs of them are looked at."""
+_Roles = frozenset[tuple[str, int]]
 
 
 class Rules(NamedTuple):
@@ -41,12 +49,14 @@ class Rules(NamedTuple):
 def rules_of(annotations: Mapping[str, str], roles: frozenset[str]) -> Rules | None:
     """Return what a PodGroup's annotations say; None when nothing, or when it makes no sense.
 
-    It makes none when it names a role that no task has, or one twice in a set.
+    It makes none when it names a role that no task has, one twice in a set, or too many.
     """
     near = _sets(annotations.get(keys.TASK_TOPOLOGY_AFFINITY), ";")
     apart = _sets(annotations.get(keys.TASK_TOPOLOGY_ANTI_AFFINITY), ";")
     order = _sets(annotations.get(keys.TASK_TOPOLOGY_TASK_ORDER), None)
     named = [[role for role in one if role] for one in (*near, *apart, *order)]
+    if len({role for one in named for role in one}) > ROLES_MAX:
+        return None
     if not named or any(len(one) != len(set(one)) or set(one) - roles for one in named):
         return None
     priority: Counter[str] = Counter()
@@ -81,14 +91,19 @@ class Bucket:
         self.roles: Counter[str] = Counter()
         self.nodes: Counter[str] = Counter()
         """Node → tasks of the bucket that are there."""
-        self.waiting: list[IntArray] = []
-        """Requests of those that have none."""
+        self.waiting: dict[bytes, tuple[IntArray, int]] = {}
+        """Requests of those that have none, by their bytes, and how many have it."""
         self.score = 0.0
 
     @property
     def size(self) -> int:
         """Number of tasks with and without a node."""
-        return len(self.waiting) + self.nodes.total()
+        return self.left + self.nodes.total()
+
+    @property
+    def left(self) -> int:
+        """Number of tasks without a node."""
+        return sum(count for _, count in self.waiting.values())
 
     def add(self, task: Task) -> None:
         """Take a task in."""
@@ -96,19 +111,21 @@ class Bucket:
         if task.node:
             self.nodes[task.node] += 1
             return
-        self.waiting.append(task.task_class.request)
+        self._wait(task.task_class.request, 1)
         self.score += _weight(task.task_class.request)
 
     def settle(self, node: str, request: IntArray, count: int) -> None:
         """Move waiting tasks of a request to a node, or back with a negative count."""
         self.nodes[node] += count
-        if count < 0:
-            self.waiting += [request] * -count
-            return
-        for _ in range(count):
-            at = next((n for n, r in enumerate(self.waiting) if (r == request).all()), None)
-            if at is not None:
-                del self.waiting[at]
+        self._wait(request, -count)
+
+    def _wait(self, request: IntArray, count: int) -> None:
+        at = request.tobytes()
+        _, before = self.waiting.get(at, (request, 0))
+        if before + count > 0:
+            self.waiting[at] = (request, before + count)
+        else:
+            self.waiting.pop(at, None)
 
 
 def _weight(request: IntArray) -> float:
@@ -127,6 +144,8 @@ class Buckets:
         """Task uid → bucket; tasks of roles without rules have none."""
         self.placed: dict[str, Counter[str]] = {}
         """Node → role → tasks that were put there in this session."""
+        self._alike: dict[_Roles, list[tuple[float, int]]] = {}
+        """Roles of a bucket → score and index of buckets that have, or had, just these: a heap."""
         by_node: dict[str, Bucket] = {}
         for task in sorted((t for t in tasks if t.role in rules.order), key=self._first):
             bucket = by_node.get(task.node) if task.node else self._fitting(task)
@@ -136,6 +155,8 @@ class Buckets:
                 if task.node:
                     by_node[task.node] = bucket
             bucket.add(task)
+            of_roles = self._alike.setdefault(frozenset(bucket.roles.items()), [])
+            heapq.heappush(of_roles, (bucket.score, bucket.index))
             self.of[task.uid] = bucket
         self.largest = max((bucket.size for bucket in self.all), default=0)
 
@@ -145,27 +166,75 @@ class Buckets:
 
     def _fitting(self, task: Task) -> Bucket | None:
         """Return the bucket that attracts a task most, of equal ones the least loaded."""
-        pulls = [(self.rules.pull(task.role, b.roles), b) for b in self.all]
-        best = min(pulls, key=lambda pair: (-pair[0], pair[1].score, pair[1].index), default=None)
-        return best[1] if best is not None and best[0] >= 0 else None
+        best: tuple[int, float, int] | None = None
+        for roles in list(self._alike):
+            first = self._first_of(roles)
+            if first is None:
+                del self._alike[roles]
+                continue
+            found = (-self.rules.pull(task.role, dict(roles)), *first)
+            best = found if best is None else min(best, found)
+        return self.all[best[2]] if best is not None and best[0] <= 0 else None
+
+    def _first_of(self, roles: _Roles) -> tuple[float, int] | None:
+        """Return score and index of the least loaded bucket with these roles."""
+        heap = self._alike[roles]
+        while heap:
+            score, index = heap[0]
+            bucket = self.all[index]
+            if bucket.score == score and frozenset(bucket.roles.items()) == roles:
+                return heap[0]
+            heapq.heappop(heap)  # it has taken another task in since
+        return None
 
     def scores(
-        self, bucket: Bucket, role: str, request: IntArray, room: IntArray, names: Sequence[str]
+        self,
+        bucket: Bucket,
+        role: str,
+        request: IntArray,
+        room: IntArray,
+        columns: Callable[[str], int],
     ) -> IntArray:
-        """Return how many tasks of a bucket each node would hold; `room` is resource by node."""
-        score = np.full(len(names), len(bucket.waiting), dtype=np.int64)
-        for column, name in enumerate(names):
+        """Return how many tasks of a bucket each node would hold; `room` is resource by node.
+
+        `columns` gives the column of a node's name. Tasks are taken away, request by request, until
+        the rest fits.
+        """
+        waiting = dict(bucket.waiting)
+        score = np.full(room.shape[1], bucket.left, dtype=np.int64)
+        for name in {**bucket.nodes, **self.placed}:
             repelled = self.rules.pull(role, self.placed.get(name, {}), only_apart=True)
-            score[column] += bucket.nodes.get(name, 0) + min(0, repelled)
-        left = total_of(bucket.waiting, request)
-        others = list(bucket.waiting)
-        mine = next((n for n, r in enumerate(others) if (r == request).all()), None)
-        if mine is not None:
-            del others[mine]
+            if (column := columns(name)) >= 0:
+                score[column] += bucket.nodes.get(name, 0) + min(0, repelled)
+        left = np.zeros_like(request)
+        for each, count in waiting.values():
+            left = np.minimum(left + _product(each, count), AMOUNT_MAX)
+        if request.tobytes() in waiting:
+            mine, count = waiting[request.tobytes()]
+            waiting[request.tobytes()] = (mine, count - 1)
         short = (left[:, None] > room).any(axis=0)
-        for other in others:
-            score[short] -= 1
-            left = left - other
-            short &= (left[:, None] > room).any(axis=0)
+        for each, count in waiting.values():
+            needed = _needed(left[:, None] - room, each, count)
+            score[short] -= np.minimum(needed, count)[short]
+            left = left - _product(each, count)
+            short &= needed > count
         score[(request[:, None] > room).any(axis=0)] = 0
         return score
+
+
+def _product(each: IntArray, count: int) -> IntArray:
+    """Return a request times a number, `AMOUNT_MAX` at most."""
+    product: IntArray = np.where(each > AMOUNT_MAX // max(count, 1), AMOUNT_MAX, each * count)
+    return product
+
+
+def _needed(excess: IntArray, each: IntArray, count: int) -> IntArray:
+    """Return how many requests to take away per node until nothing is in excess.
+
+    It is more than `count` where taking away all of them does not help.
+    """
+    needed = np.zeros(excess.shape[1], dtype=np.int64)
+    for amount, over in zip(each.tolist(), excess, strict=True):
+        helped = -(-over // amount) if amount > 0 else np.full_like(over, count + 1)
+        needed = np.maximum(needed, np.where(over > 0, helped, 0))
+    return needed

@@ -61,8 +61,7 @@ class TaskTopology:
                     tasks = sorted(job.tasks.values(), key=lambda task: task.order())
                     buckets = self._jobs[job.key] = Buckets(tasks, rules)
                     self._order.update(
-                        (uid, (-len(bucket.waiting), bucket.index))
-                        for uid, bucket in buckets.of.items()
+                        (uid, (-bucket.left, bucket.index)) for uid, bucket in buckets.of.items()
                     )
         if self._jobs:
             hooks.trait(_TRAIT, self._trait)
@@ -101,11 +100,11 @@ class TaskTopology:
         if found is None:
             return None
         buckets, bucket, role = found
-        nodes, names = self._cluster.nodes, self._cluster.node_names
+        nodes = self._cluster.nodes
 
         def score(_: BoolArray) -> FloatArray:
             room = nodes.allocatable - nodes.used + nodes.releasing
-            numbers = buckets.scores(bucket, role, task_class.request, room, names)
+            numbers = buckets.scores(bucket, role, task_class.request, room, nodes.column)
             result: FloatArray = np.multiply(numbers, _MAX / max(1, buckets.largest))
             return result
 
