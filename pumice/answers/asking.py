@@ -134,6 +134,8 @@ class Asker:
                 raise AnswerError(words) from unknown
             if plural != _LIVES and (words := await self._past(namespace, name)):
                 raise AnswerError(f"{namespace}/{name} {words}; {lives}") from unknown
+            if plural == _WAITING and (group := await self._group_of_pod(namespace, name)):
+                return await self.of_job(plural, f"{namespace}/{group}")
             hint = await self._near(namespace, name)
             raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
@@ -168,7 +170,19 @@ class Asker:
 
     async def pending(self) -> bytes:
         """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
-        return await self.get(self.waiting().path)
+        raw = await self.get(self.waiting().path)
+        if self.namespace and not msgspec.json.decode(raw, type=Items[_Item]).items:
+            await self._check_namespace()
+        return raw
+
+    async def _check_namespace(self) -> None:
+        """Refuse a namespace that is not there. Who may not see it learns nothing."""
+        try:
+            await self._kube.request("GET", f"/api/v1/namespaces/{quote(self.namespace)}")
+        except Gone as error:
+            raise AnswerError(f"there is no namespace {self.namespace}") from error
+        except PumiceError:
+            return
 
     async def watch(self, watched: Watched, version: str) -> Stream | None:
         """Open a watch that goes on from a version; None if the answer has to be asked for first.
@@ -242,6 +256,11 @@ class Asker:
             return ""
         is_stopped = found.about.kind == "Pod" or any(g.state == "Failed" for g in found.gates)
         return "" if is_stopped else found.phase
+
+    async def _group_of_pod(self, namespace: str, name: str) -> str:
+        """Return the PodGroup of a pod of that name, "" where there is none."""
+        found = await self._decoded("explanations", namespace, name, Explanation)
+        return found.pod_group if found is not None and found.about.kind == "Pod" else ""
 
     async def _past(self, namespace: str, name: str) -> str:
         """Return what became of a job that neither waits nor runs, "" if its life is not kept."""

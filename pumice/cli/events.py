@@ -63,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = 
         help="only this type, for example gang.placed; may be repeated",
     )
     parser.add_argument("-n", "--namespace", default="", help="only objects of this namespace")
-    parser.add_argument("--job", default="", metavar="NS/NAME", help="only what concerns this Job")
+    parser.add_argument(
+        "--job", default="", metavar="JOB", help="only what concerns this Job: NAME or NS/NAME"
+    )
     parser.add_argument("--queue", default="", help="only jobs, gangs and pods of this queue")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     add_connection(parser, environ)
@@ -137,7 +139,12 @@ async def _serve(
 
 def _is_wanted(args: argparse.Namespace, received: Received) -> bool:
     data = received.event.data
-    return args.job in ("", data.about_job) and args.queue in ("", getattr(data, "queue", ""))
+    return is_about(args.job, data.about_job) and args.queue in ("", getattr(data, "queue", ""))
+
+
+def is_about(wanted: str, key: str) -> bool:
+    """Tell whether a key is that of the job that is wanted: in any namespace without one."""
+    return wanted in ("", key) or ("/" not in wanted and key.endswith(f"/{wanted}"))
 
 
 async def _print(args: argparse.Namespace, where: Callable[[], Server], *, out: TextIO) -> None:

@@ -31,7 +31,9 @@ _ANSWER_S: Final = 10.0
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str] = os.environ) -> None:
     """Add the command's flags; the connection's defaults come from `environ`."""
     parser.add_argument("job", metavar="JOB", help="name of a Job, or NAMESPACE/NAME")
-    parser.add_argument("-n", "--namespace", default="", help="its namespace (default: default)")
+    parser.add_argument(
+        "-n", "--namespace", default="", help="its namespace (default: the context's)"
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument(
         "--pods",
@@ -53,7 +55,7 @@ async def run(
     args: argparse.Namespace, *, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stdout
 ) -> int:
     """Print the tree; return the exit code. Raises LocalError with one line for a person."""
-    namespace, name = _named(args)
+    namespace, name = named(args, environ)
     objects, trouble = await _objects(args, namespace, name)
     events = await _events(args, environ, namespace)
     key = f"{namespace}/{name}"
@@ -68,12 +70,32 @@ async def run(
     return 0
 
 
-def _named(args: argparse.Namespace) -> tuple[str, str]:
+def named(args: argparse.Namespace, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return namespace and name of the job that is meant. Raises LocalError."""
     namespace, _, name = args.job.rpartition("/")
     if namespace and args.namespace and namespace != args.namespace:
         raise LocalError(f"{args.job} is not in namespace {args.namespace}: give one of the two")
-    return namespace or args.namespace or "default", name
+    return namespace or args.namespace or _of_context(args, environ) or "default", name
+
+
+def _kubeconfig(args: argparse.Namespace) -> str:
+    """Return the kubeconfig that is named, or that of the local cluster; "" for the usual ones."""
+    held = None if args.nats else state.read(args.data_dir)
+    return str(args.kubeconfig or (held.kubeconfig if held else ""))
+
+
+def _of_context(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    """Return the namespace of the kubeconfig's context, "" without one."""
+    from shared.kube.sources import KubeconfigSource, find_source
+    from shared.runtime.clock import SystemClock
+    from shared.runtime.errors import PumiceError
+
+    file = _kubeconfig(args) or environ.get("KUBECONFIG")
+    try:
+        source = find_source(file, context=None, clock=SystemClock(), environ=environ)
+    except PumiceError:
+        return ""
+    return source.namespace if isinstance(source, KubeconfigSource) else ""
 
 
 async def _events(
@@ -100,11 +122,9 @@ async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple
     from shared.kube.config import connect
     from shared.runtime.errors import PumiceError
 
-    held = None if args.nats else state.read(args.data_dir)
-    chosen = args.kubeconfig or (held.kubeconfig if held else "")
     try:
         kube = await connect(
-            str(chosen) or None, user_agent=_USER_AGENT, request_timeout_s=_ANSWER_S
+            _kubeconfig(args) or None, user_agent=_USER_AGENT, request_timeout_s=_ANSWER_S
         )
         async with kube:
             return await objects_of(kube, namespace, name), ""

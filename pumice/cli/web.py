@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from pumice.cli.places import data_directory
 from pumice.local import state
+from pumice.local.errors import LocalError
 
 if TYPE_CHECKING:
     from shared.kube.credentials import Source
@@ -65,6 +66,7 @@ async def run(
     source = _source(args, environ)
     transport = await _transport(source)
     try:
+        await _check(transport)
         namespace = args.namespace or _namespace(source)
         key = secrets.token_urlsafe(_KEY_BYTES)
         page = PageServer(
@@ -106,6 +108,24 @@ async def _transport(source: "Source") -> "HttpTransport":
         request_timeout_s=_ANSWER_S,
         clock=SystemClock(),
     )
+
+
+async def _check(transport: "HttpTransport") -> None:
+    """Ask the API server for its version; a page of a server that is away helps nobody.
+
+    Raises LocalError. A refusal is an answer: the page shows it.
+    """
+    from shared.kube.errors import Unreachable
+    from shared.kube.requests import Requests
+    from shared.runtime.errors import PumiceError
+
+    try:
+        await Requests(transport=transport).request("GET", "/version")
+    except Unreachable as error:
+        hint = "is the cluster up, and is it the one of this kubeconfig?"
+        raise LocalError(f"{error}; {hint}") from error
+    except PumiceError:
+        return
 
 
 def _namespace(source: "Source") -> str:

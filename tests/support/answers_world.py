@@ -235,6 +235,7 @@ class AnswersTransport:
         """Plurals whose list of all namespaces, or of the cluster, is not for this user."""
         self.served = ["pendingjobs", "queuetrees", "runningjobs", "nodeuses"]
         self.jobs = JOBS
+        self.namespaces = {"default", "team"}
         self.asked: list[Request] = []
         self.what_if = STARTS
         self.watches: list[Script | PumiceError] = []
@@ -245,7 +246,7 @@ class AnswersTransport:
         if self.refuses is not None:
             raise self.refuses
         try:
-            return json.dumps(self._answer(request)).encode()
+            return json.dumps(self._object(request) or self._answer(request)).encode()
         except statuses.Failure as failure:
             raise refused(request, failure) from failure
 
@@ -258,6 +259,13 @@ class AnswersTransport:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    def _object(self, request: Request) -> dict[str, Any]:
+        """Return a namespace, nothing for a request of another kind."""
+        if not request.path.startswith("/api/v1/namespaces/"):
+            return {}
+        name = request.path.rpartition("/")[2]
+        return {"kind": "Namespace"} if name in self.namespaces else _missing("namespaces", name)
 
     def _answer(self, request: Request) -> dict[str, Any]:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")

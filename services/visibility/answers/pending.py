@@ -20,18 +20,22 @@ from shared.api.time import format_seconds
 from shared.api.visibility import PendingJob
 from shared.contracts.messages import WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
+from shared.model.status import TaskStatus
 
 DECISIONS_MAX: Final = 50_000
 """Gangs that are remembered: those of the latest explanations."""
 
 
 def pending_jobs(session: Session, plan: Plan) -> tuple[PendingJob, ...]:
-    """Return the jobs that a session whose actions have run leaves waiting."""
+    """Return the jobs that a session whose actions have run leaves waiting.
+
+    A gang that runs with fewer pods than it has is among them.
+    """
     jobs = session.cluster_state.jobs
     found = [
         _pending(job, why)
         for why in plan.explanations
-        if (job := jobs.get(why.job)) is not None and waits(job)
+        if (job := jobs.get(why.job)) is not None and (waits(job) or has_unplaced(job))
     ]
     return in_line(found)
 
@@ -39,6 +43,12 @@ def pending_jobs(session: Session, plan: Plan) -> tuple[PendingJob, ...]:
 def waits(job: Job) -> bool:
     """Tell whether a gang has not got what it needs at least; extra pods of one may wait."""
     return job.has_group and not job.is_ready and job.phase != PodGroupPhase.COMPLETED.value
+
+
+def has_unplaced(job: Job) -> bool:
+    """Tell whether a gang runs, and pods of it beyond what it needs wait."""
+    pending = len(job.by_status[TaskStatus.PENDING]) - job.pending_best_effort
+    return job.has_group and job.is_ready and job.allocated_count > 0 and pending > job.gated
 
 
 def in_line(found: Iterable[PendingJob]) -> tuple[PendingJob, ...]:
@@ -60,17 +70,32 @@ def _pending(job: Job, why: Explanation) -> PendingJob:
         position=why.position,
         priority=job.priority,
         gate=why.gate,
-        message=why.message + why.details,
+        message=_of_the_rest(job) + why.message + why.details,
         shortages=shortages(why.shortages),
         waiting_since=waiting_since(job),
     )
 
 
+def _of_the_rest(job: Job) -> str:
+    if waits(job):
+        return ""
+    has = job.allocated_count
+    pods = has + len(job.by_status[TaskStatus.PENDING])
+    return f"{has} of {pods} pods have a node; for the others: "
+
+
 def waiting_since(job: Job) -> str | None:
-    """Return since when a job waits: its creation, or the end of the time that it was placed."""
+    """Return since when a job waits: its creation, or that of its pods if it was placed before.
+
+    Evicted pods are made anew. The times of conditions change with every message, so that a wait
+    by these would become shorter.
+    """
     stamps = {condition.type: stamp.time for condition, stamp in job.seen.stamps.items()}
     waits_since = stamps.get(PodGroupConditionType.UNSCHEDULABLE.value, "")
     placed = stamps.get(PodGroupConditionType.SCHEDULED.value, "")
+    pending = [task.created for task in job.by_status[TaskStatus.PENDING].values() if task.created]
+    if pending and (placed or has_unplaced(job)):
+        return max(job.created, min(pending), placed)
     return (waits_since if placed and waits_since > placed else job.created) or None
 
 

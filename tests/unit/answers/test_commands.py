@@ -94,6 +94,13 @@ def test_why_lists_all_namespaces_and_more_columns(run: Run) -> None:
     ]
 
 
+def test_a_namespace_that_is_not_there_is_named(run: Run, way: AnswersTransport) -> None:
+    way.jobs = ()
+    assert run("why", "-n", "nosuch") == (1, "", "error: there is no namespace nosuch\n")
+    assert run("when", "-n", "nosuch") == (1, "", "error: there is no namespace nosuch\n")
+    assert run("why", "-n", "team") == (0, "no job waits\n", "")
+
+
 def test_nothing_that_waits_is_said(run: Run, way: AnswersTransport) -> None:
     way.jobs = ()
     assert run("why") == (0, "no job waits\n", "")

@@ -6,10 +6,11 @@ from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.pending import Decided, Decisions, as_decided
 from services.visibility.answers.survey import Policy, Survey, survey
-from shared.api.kinds import NODE, PODGROUP
+from shared.api.kinds import NODE, POD, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage
 from shared.contracts.messages import Short, WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
+from tests.support.facts import stored_pod
 from tests.support.mirrors import World
 from tests.unit.visibility.test_explaining_a_job import policy
 
@@ -98,14 +99,14 @@ def test_jobs_come_by_queue_and_place_in_line() -> None:
     assert found == [("default", 1, "b"), ("default", 2, "c"), ("other", 1, "a")]
 
 
-def test_a_gang_that_runs_with_pods_to_spare_is_not_pending() -> None:
+def test_a_gang_that_runs_and_has_pods_without_a_node_is_pending() -> None:
     world = cluster().node("n2", cpu="2").group("elastic", min_member=1, phase="Running")
     world.pod("elastic-0", "elastic", cpu="3", node="n1").pod("elastic-1", "elastic", cpu="3")
 
-    found = seen(world)
+    [found] = pending(world)
 
-    assert found.pending == ()
-    assert found.explanations["ns/elastic"].gate == "predicate"
+    assert (found.metadata.name, found.gate) == ("elastic", "predicate")
+    assert found.message.startswith("1 of 2 pods have a node; for the others: 0/2 nodes")
 
 
 def test_a_gang_that_the_next_cycle_places_is_not_pending() -> None:
@@ -118,8 +119,13 @@ def test_a_gang_in_an_unknown_queue_is_pending_and_names_it() -> None:
     assert (job.queue, job.gate) == ("nowhere", "queue")
 
 
-def test_a_gang_that_lost_its_nodes_waits_since_then() -> None:
+def test_a_gang_that_lost_its_nodes_waits_since_its_pods_were_made_anew() -> None:
+    """The times of conditions change with each message, so that a wait would become shorter."""
     world = cluster().gang("again", tasks=1, cpu="9")
+    [task] = world.cluster_state.jobs.get("ns/again").tasks.values()
+    pod = stored_pod(task.key, uid=task.uid, group="again", cpu="9")
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00Z"
+    world.put(POD, pod)
     stamps = [
         ("Scheduled", "2026-01-01T00:01:00Z"),
         ("Unschedulable", "2026-01-01T02:00:00Z"),
@@ -141,7 +147,7 @@ def test_a_gang_that_lost_its_nodes_waits_since_then() -> None:
 
     [job] = pending(world)
 
-    assert job.waiting_since == "2026-01-01T02:00:00Z"
+    assert job.waiting_since == "2026-01-01T01:00:00Z"
 
 
 def test_a_survey_changes_neither_the_plan_nor_what_plugins_note() -> None:
@@ -277,7 +283,8 @@ def test_gate_texts_and_amounts_of_an_answer_are_the_leaders() -> None:
 
     assert failed(found) == ("predicate", "0/7 nodes (1500m free)")
     assert (found.nodes, [(r.reason, r.nodes) for r in found.reasons]) == (7, [("no", 7)])
-    assert found.shortages == (ResourceShortage(resource="cpu", requested="3", free="1500m"),)
+    lacking = ResourceShortage(resource="cpu", requested="3", free="1500m", pods=1)
+    assert found.shortages == (lacking,)
     assert found.decided_at == "2001-09-09T01:46:35Z"
     assert found.latest is None
     assert "a node with 3 cpu" in found.would_help

@@ -71,10 +71,18 @@ async def test_the_page_is_served_at_the_printed_address_with_the_kubeconfigs_us
                 assert (await context.json())["namespace"] == "team-a"
             async with session.get(f"http://127.0.0.1:{port}{API}/queuetrees") as queues:
                 assert (await queues.json())["items"] == []
-        assert seen == [(f"{API}/queuetrees", "Bearer t")]
+        assert seen == [("/version", "Bearer t"), (f"{API}/queuetrees", "Bearer t")]
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
     await runner.cleanup()
+
+
+async def test_a_page_of_a_cluster_that_is_down_is_not_served(tmp_path):
+    file = kubeconfig(tmp_path, free_port())
+    async with command("--kubeconfig", str(file), "--port", str(free_port())) as process:
+        out, error = await process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    assert b"is the cluster up" in error
 
 
 async def test_a_kubeconfig_that_is_not_there_is_one_line(tmp_path):
