@@ -52,7 +52,8 @@ async def run(args: argparse.Namespace) -> int:
     for program in now.programs:
         word = await _condition(program)
         everything = everything and word in {"ready", "running"}
-        print(f"  {program.name:<24} pid {program.pid:<8} {program.address:<26} {word}")
+        pid = program.pid or "-"
+        print(f"  {program.name:<24} pid {pid:<8} {program.address:<26} {word}")
         for line in await _set_aside(program) if word == "ready" else ():
             print(f"      {line}")
     return 0 if everything else 1

@@ -40,8 +40,8 @@ _GROUND: Final = {
     "real": "a real kube-apiserver with etcd and KWOK, and a real nats-server",
 }
 _OTHER: Final = {
-    "embedded": "the same on the real parts: make demo API=real",
-    "real": "the same without them, at once: make demo",
+    "embedded": "the same on the real parts: pumice demo --api real",
+    "real": "the same without them, at once: pumice demo",
 }
 _NEXT: Final = (
     "",

@@ -120,7 +120,7 @@ async def test_all_jobs_complete_it_is_told_and_nothing_is_left(tmp_path):
     assert "waits-for-room: gang waits: " in told
     assert "5 of 5 jobs completed" in summary
     assert "embedded API server" in summary
-    assert "make demo API=real" in summary
+    assert "pumice demo --api real" in summary
     assert "\x1b" not in run.out
 
 
