@@ -235,6 +235,34 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")
 
 
+def bound_outcome(uid: str, node: str) -> m.Outcome:
+    item = m.ItemOutcome(pod=f"ns/{uid}", uid=uid, result=m.Result.BOUND, node=node)
+    return m.Outcome(intent=f"of-{uid}", items=(item,), instance="binder-0", time=1.0)
+
+
+def test_a_new_leader_gives_a_node_back_on_which_pods_have_come_and_gone_ca12():
+    worker = Worker(
+        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
+    )
+    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    put_shard(worker, "4", [])
+    worker.recover([], [bound_outcome("gone", "n1")])
+    conf = configure(CONF)
+    left = shard_wanted(worker.decide(conf, now=1.0, cycle=1, token=7))
+    assert (left.in_use, left.to_remove) == ((), ())
+
+
+def test_a_new_leader_keeps_a_node_on_which_no_fact_shows_a_bound_pod_yet_ca12():
+    worker = Worker(
+        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
+    )
+    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    put_shard(worker, "4", [])
+    worker.recover([], [bound_outcome("p", "n1")])
+    kept = shard_wanted(worker.decide(configure(CONF), now=1.0, cycle=1, token=7))
+    assert (kept.in_use, kept.to_remove) == (("n1",), ("n1",))
+
+
 # --- claims hold in one tenure of the Lease (CA12) ------------------------------------------------
 
 

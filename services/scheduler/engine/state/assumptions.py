@@ -7,6 +7,7 @@ victim, which is Releasing.
 """
 
 import enum
+from collections.abc import Container
 from typing import Final
 
 from msgspec import Struct
@@ -33,6 +34,8 @@ class Assumption(Struct, frozen=True, kw_only=True):
     """Key of the pod."""
     node: str = ""
     """Node that it is bound to; empty for an eviction."""
+    is_done: bool = False
+    """Whether its outcome says that it was bound: the API server shows it, or the pod is gone."""
 
 
 class Nominations:
@@ -90,6 +93,14 @@ class Assumptions:
     def items(self) -> tuple[tuple[str, Assumption], ...]:
         """Return pod uid and assumption of each, oldest first."""
         return tuple(self._by_uid.items())
+
+    def nodes(self, known: Container[str]) -> set[str]:
+        """Return the nodes of binds that no fact shows yet; `known` are the pods that have facts.
+
+        A pod that was bound and has no fact is gone: a new leader assumes it from its outcome, and
+        no fact will end that. Were its node busy, a shard would never give it back.
+        """
+        return {each.node for uid, each in self._by_uid.items() if uid in known or not each.is_done}
 
     def get(self, uid: str) -> Assumption | None:
         """Return the assumption of a pod."""

@@ -307,10 +307,11 @@ class ClusterState:
             if isinstance(bind, Bind) and (bind.devices or bind.annotations):
                 for state in self.states:
                     state.assume(bind)
-            self.add_assumption(
-                bind.uid,
-                Assumption(intent=intent, purpose=Purpose.BIND, pod=bind.pod, node=bind.node),
+            is_done = isinstance(bind, ItemOutcome)
+            assumption = Assumption(
+                intent=intent, purpose=Purpose.BIND, pod=bind.pod, node=bind.node, is_done=is_done
             )
+            self.add_assumption(bind.uid, assumption)
 
     def assume_evictions(self, intent: str, victims: Iterable[Victim | ItemOutcome]) -> None:
         """Count pods as Releasing, as the intent with this id evicts them."""
@@ -427,7 +428,7 @@ class ClusterState:
 
     def busy_nodes(self) -> frozenset[str]:
         """Return the nodes with binds or evictions that no fact shows yet."""
-        found = {assumption.node for _, assumption in self.assumptions.items()}
+        found = self.assumptions.nodes(self._tasks)
         tasks = (self._tasks.get(uid) for uid, _ in self.assumptions.items())
         return frozenset(found | {task.node for task in tasks if task is not None}) - {""}
 
