@@ -56,7 +56,8 @@ FAULTS: dict[str, tuple[str, Strike]] = {
 async def churn(here: Arena, minutes: float, seed: int) -> Round:
     """Strike for so long; returns what came of it as one round."""
     known = len(here.judge.violations)
-    here.judge.noticed_s = math.inf  # the cache may be away just then, for as long as faults last
+    # A bind may be carried out long after it was decided: binders and NATS are away in turn.
+    here.judge.noticed_s = math.inf
     load = Load(
         here.api,
         here.namespace,
