@@ -174,7 +174,11 @@ class PodEvicted(_AboutPod, frozen=True, kw_only=True, rename="camel"):
     topic: ClassVar[str] = "pod.evicted"
 
     by: Annotated[str, Meta(description="the action that wanted it, for example preempt")] = ""
-    preemptor: Annotated[str, Meta(description="key of the pod that it made room for")] = ""
+    preemptor: Annotated[
+        str, Meta(description="key of the pod that it made room for, if of the same namespace")
+    ] = ""
+    preemptor_queue: Annotated[str, Meta(description="queue of that pod, of any namespace")] = ""
+    preemptor_priority: Annotated[int, Meta(description="priority of that pod's job")] = 0
     reason: Annotated[str, Meta(description="why, for a person")] = ""
 
 

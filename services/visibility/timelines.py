@@ -9,10 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pumice.events import CloudEvent
+from pumice.events import CloudEvent, PodEvicted
 from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.answers.cluster_mirror import ClusterMirror
+from services.visibility.answers.live import as_told
 from shared.api import time as times
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
@@ -88,7 +89,7 @@ def timeline(
 ) -> Timeline | None:
     """Return the life of a job, there or gone; None when nothing is known of one."""
     key = f"{namespace}/{name}"
-    mine = [event for event in events if _is_about(event, key, known)]
+    mine = [_as_told(event) for event in events if _is_about(event, key, known)]
     root = trace(key if known.is_job else "", mine, known)
     if root is None:
         return None
@@ -126,6 +127,12 @@ def _is_about(event: CloudEvent, key: str, known: Known) -> bool:
     if known.is_job:
         return event.data.about_job == key
     return not event.data.about_job and getattr(event.data, "gang", "") == known.group
+
+
+def _as_told(event: CloudEvent) -> CloudEvent:
+    if isinstance(event.data, PodEvicted):
+        return replace(event, data=as_told(event.data))
+    return event
 
 
 _RANKS: Final = (

@@ -186,12 +186,17 @@ class Victim(
     node: str = ""
 
 
-class Preemptor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Preemptor(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The pod that an eviction makes room for, and the node that it is nominated to."""
 
     pod: Key
     uid: Uid
     node: str
+    queue: str = ""
+    """Its queue and the priority of its job, for those who must not be told its name."""
+    priority: int = 0
 
 
 class Evict(

@@ -16,7 +16,7 @@ from services.binder.metrics import BinderMetrics
 from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
 from shared.bus.announcer import Announcer
-from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Victim
+from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Preemptor, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
@@ -84,7 +84,7 @@ class Recorder(EventWriter):
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
         """Record that a pod is evicted, on the pod and on its PodGroup (D03 `Evict`)."""
-        why = f"to make room ({intent.reason})"
+        why = f"{for_whom(intent.preemptor, victim)} ({intent.reason})"
         self._event(POD, victim.pod, victim.uid, "Evict", f"Evicted {why}", warning=True)
         if victim.job:
             self._event(PODGROUP, victim.job, "", "Evict", f"Pod {victim.pod} evicted {why}")
@@ -180,16 +180,41 @@ class PodEvents:
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
         """Announce that a pod is being evicted, for which preemptor and why."""
-        preemptor = intent.preemptor.pod if intent.preemptor else ""
-        event = PodEvicted(
-            pod=victim.pod,
-            uid=victim.uid,
-            node=victim.node,
-            gang=victim.job,
-            queue=victim.queue,
-            job=victim.owner_job,
-            by=intent.reason,
-            preemptor=preemptor,
-            reason=f"to make room for {preemptor}" if preemptor else "to make room",
-        )
-        self._announcer.announce(event, f"{intent.id}/{victim.uid}")
+        self._announcer.announce(eviction_event(intent, victim), f"{intent.id}/{victim.uid}")
+
+
+def eviction_event(intent: Evict, victim: Victim) -> PodEvicted:
+    """Return the event of an eviction, which subscribers to the victim's namespace read."""
+    preemptor = intent.preemptor
+    return PodEvicted(
+        pod=victim.pod,
+        uid=victim.uid,
+        node=victim.node,
+        gang=victim.job,
+        queue=victim.queue,
+        job=victim.owner_job,
+        by=intent.reason,
+        preemptor=preemptor.pod if preemptor and _may_be_named(preemptor, victim) else "",
+        preemptor_queue=preemptor.queue if preemptor else "",
+        preemptor_priority=preemptor.priority if preemptor else 0,
+        reason=for_whom(preemptor, victim),
+    )
+
+
+def _may_be_named(preemptor: Preemptor, victim: Victim) -> bool:
+    """Tell whether those who may read of a victim may read of the pod that it makes room for."""
+    return preemptor.pod.partition("/")[0] == victim.pod.partition("/")[0]
+
+
+def for_whom(preemptor: Preemptor | None, victim: Victim) -> str:
+    """Return why a pod is evicted: readers of its namespace are told no name of another one."""
+    if preemptor is None:
+        return "to make room"
+    if _may_be_named(preemptor, victim):
+        return f"to make room for {preemptor.pod}"
+    if not preemptor.queue:
+        return "to make room for a pod of another namespace"
+    return (
+        f"to make room for a pod of another namespace, of queue {preemptor.queue} with priority "
+        f"{preemptor.priority}"
+    )

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from pumice.events.types import (
     Event,
     GangAdmitted,
@@ -115,6 +117,26 @@ def _is_away(taints: Sequence[Taint]) -> int:
     return int(any(taint.key in _AWAY for taint in taints))
 
 
+def as_told(event: PodEvicted) -> PodEvicted:
+    """Return an eviction without the name of a preemptor that readers of the pod may not see.
+
+    Binders of former releases named each.
+    """
+    preemptor = event.preemptor
+    if not preemptor or preemptor.partition("/")[0] == event.pod.partition("/")[0]:
+        return event
+    reason = event.reason.replace(preemptor, "a pod of another namespace")
+    return replace(event, preemptor="", reason=reason)
+
+
+def _for_whom(event: PodEvicted) -> str:
+    if event.preemptor:
+        return f" for {event.preemptor}"
+    if not event.preemptor_queue:
+        return ""
+    return f" for a pod of queue {event.preemptor_queue} with priority {event.preemptor_priority}"
+
+
 _NODES_MAX: Final = 5
 
 
@@ -136,8 +158,7 @@ def entry_of(event: Event, at: str) -> TimelineEntry | None:
         case PodBound():
             return _entry(at, "Bound", _ref(POD.kind, event.pod), f"to {event.node}")
         case PodEvicted():
-            room = f" for {event.preemptor}" if event.preemptor else ""
-            words = f"from {event.node} by {event.by}{room}"
+            words = f"from {event.node} by {event.by}{_for_whom(as_told(event))}"
             return _entry(at, "Evicted", _ref(POD.kind, event.pod), words)
         case QueueStateChanged():
             change = f"{event.previous or 'new'} → {event.state}"

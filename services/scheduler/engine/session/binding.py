@@ -140,9 +140,8 @@ def lacked(tasks: Sequence[Task], nodes: Nodes) -> str:
     """
     for task in tasks:
         if task.task_class.host_ports and (holder := _port_holder(task, nodes)):
-            return (
-                f"pod {holder} terminates and still has a host port of {task.name} on {task.node}"
-            )
+            holds = "terminates and still has a host port of"
+            return f"{holder} {holds} {task.name} on {task.node}"
         for state in task.task_class.demands:
             if text := state.lacking(task):
                 return text
@@ -150,12 +149,16 @@ def lacked(tasks: Sequence[Task], nodes: Nodes) -> str:
 
 
 def _port_holder(task: Task, nodes: Nodes) -> str:
-    """Return which task that leaves a node has a port there that a task asks for, "" if none."""
+    """Return what leaves a node and has a port there that a task asks for, "" if nothing does.
+
+    Readers of the task's namespace are told no name of another one.
+    """
     asked = task.task_class.host_ports
     for other in nodes.tasks_on(task.node):
         leaves = other.status is TaskStatus.RELEASING
         if leaves and ports_clash(asked, other.task_class.host_ports):
-            return other.key
+            same = other.key.partition("/")[0] == task.key.partition("/")[0]
+            return f"pod {other.key}" if same else "a pod of another namespace"
     return ""
 
 

@@ -98,6 +98,13 @@ class Reprieved:
         self.evicted.do()
 
 
+def nomination(job: Job, task: Task) -> Preemptor:
+    """Return the nomination of a task of a job to the node that it waits on."""
+    return Preemptor(
+        pod=task.key, uid=task.uid, node=task.node, queue=job.queue, priority=job.priority
+    )
+
+
 def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor]]:
     """Return the evictions among these changes, and the preemptors that are Pipelined for them.
 
@@ -125,7 +132,7 @@ def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor
     ]
     preemptors = {eviction.preemptor_uid for eviction in evictions}
     nominations = [
-        Preemptor(pod=task.key, uid=task.uid, node=task.node)
+        nomination(change.job, task)
         for change in changes
         if isinstance(change, Placed) and change.waiting
         for task in change.tasks

@@ -20,14 +20,13 @@ from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.placement.rows import Rows
 from services.scheduler.engine.resources.amounts import total_of_columns
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.engine.session.evictions import Evicted
+from services.scheduler.engine.session.evictions import Evicted, nomination
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import is_whole, reprieve
 from services.scheduler.policy.actions.grouped import may_wait, missing_tasks, required_subgroups
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
-from shared.contracts.messages import Preemptor
 from shared.model.status import TaskStatus
 
 _DOMAINS = 8
@@ -290,11 +289,9 @@ class GangEviction:
         known = len(session.nominations)
         session.commit_evictions(position)
         if evicted:
-            nominated = {nomination.uid for nomination in session.nominations[known:]}
+            nominated = {each.uid for each in session.nominations[known:]}
             session.nominations += [
-                Preemptor(pod=task.key, uid=task.uid, node=task.node)
-                for task, _ in taken
-                if task.uid not in nominated
+                nomination(self._job, task) for task, _ in taken if task.uid not in nominated
             ]
         session.network.nominated.update(places)
 
