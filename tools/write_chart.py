@@ -104,6 +104,7 @@ WITH_OTHERS: Final = ("admission", "cache", "controller")
 OF_FIRST: Final = frozenset(
     {
         "api-service.yaml",
+        "authority-secrets.yaml",
         "controller-secrets.yaml",
         "network-policies.yaml:pumice-admission-from-api-server",
         "network-policies.yaml:pumice-visibility-from-api-server",

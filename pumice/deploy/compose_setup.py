@@ -32,6 +32,7 @@ FILES: Final = (
     "rbac/visibility.yaml",
     "queue-commands.yaml",
     "controller-secrets.yaml",
+    "authority-secrets.yaml",
     "cache-leases.yaml",
 )
 VISIBILITY: Final = "visibility"
