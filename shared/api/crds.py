@@ -110,6 +110,13 @@ CRDS: Final = (
         kind=kinds.CRONJOB,
         description="CronJob makes jobs by a schedule.",
         short_names=("cronvcjob", "cronvj"),
+        more_columns=(
+            Column("SCHEDULE", "string", ".spec.schedule"),
+            Column("TIMEZONE", "string", ".spec.timeZone"),
+            Column("SUSPEND", "boolean", ".spec.suspend"),
+            Column("LAST RUN", "date", ".status.lastScheduleTime"),
+            _AGE,
+        ),
         rules=((CRON_NAME_TOO_LONG, f"size(self.metadata.name) <= {CRON_NAME_MAX}"),),
     ),
     Crd(

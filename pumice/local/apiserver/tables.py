@@ -12,7 +12,11 @@ from pumice.local.apiserver.world import World
 
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[\?\(@\.([^=]+)==[\"']([^\"']+)[\"']\)\]|\[(\d+|\*)\]")
-Cells = tuple[tuple[str, Callable[[Object], Any]], ...]
+Column = tuple[str, str, int, Callable[[Object], Any]]
+"""Name, type, priority (1: shown by `-o wide` alone), and what a cell says."""
+_CREATED: Final = ".metadata.creationTimestamp"
+_NONE: Final = "<none>"
+_UNKNOWN: Final = "<unknown>"
 
 
 def wanted(request: Request) -> str:
@@ -65,15 +69,26 @@ def _row(columns: Sequence[Any], obj: Object, include: str) -> Object:
     return row
 
 
-def _columns(world: World, resource: Resource) -> list[tuple[str, str, int, Callable[..., Any]]]:
-    own: list[tuple[str, str, int, Callable[..., Any]]] = [("Name", "string", 0, _name)]
-    age = ("Age", "string", 0, lambda obj: _age(world, obj["metadata"]["creationTimestamp"]))
+def _columns(world: World, resource: Resource) -> list[Column]:
+    own: list[Column] = [("Name", "string", 0, _name)]
     if resource.custom:
         own += [(c.name, c.type, c.priority, _from_path(world, c)) for c in resource.columns]
-        return own if resource.columns else [*own, age]
-    for name, cell in _BUILTIN.get(resource.plural, ()):
-        own.append((name, "string", 0, cell))
-    return [*own, age]
+        return own if resource.columns else [*own, ("Age", "date", 0, _since(world, _CREATED))]
+    if resource.plural == "events":
+        return _of_events(world)
+    age = ("Age", "string", 0, _since(world, _CREATED))
+    before, after = _BUILTIN.get(resource.plural, ((), ()))
+    return [*own, *before, age, *after]
+
+
+def _since(world: World, *paths: str) -> Callable[[Object], str]:
+    """Return a cell that says how long ago it was, by the first of the paths that has a time."""
+
+    def cell(obj: Object) -> str:
+        found = next((time for path in paths if (time := _look(obj, path))), None)
+        return _age(world, found) if found else "<unknown>"
+
+    return cell
 
 
 def _from_path(world: World, column: Any) -> Callable[[Object], Any]:  # noqa: ANN401 - a Column
@@ -169,41 +184,181 @@ def _available(obj: Object) -> str:
     return "True" if state["status"] == "True" else f"{state['status']} ({state['reason']})"
 
 
-_BUILTIN: Final[dict[str, Cells]] = {
-    "pods": (("Ready", _ready), ("Status", _pod_status), ("Restarts", _restarts)),
-    "nodes": (
-        ("Status", _node_status),
-        ("Roles", _roles),
-        ("Version", _path(".status.nodeInfo.kubeletVersion")),
-    ),
-    "namespaces": (("Status", _path(".status.phase")),),
-    "configmaps": (("Data", lambda obj: len(obj.get("data") or ())),),
-    "secrets": (
-        ("Type", _path(".type")),
-        ("Data", lambda obj: len(obj.get("data") or ())),
-    ),
-    "services": (
-        ("Type", _path(".spec.type")),
-        ("Cluster-IP", _path(".spec.clusterIP")),
-    ),
-    "apiservices": (
-        ("Service", _server),
-        ("Available", _available),
-    ),
-    "priorityclasses": (
-        ("Value", _path(".value")),
-        ("Global-Default", lambda obj: bool(obj.get("globalDefault"))),
-    ),
-    "events": (
-        ("Type", _path(".type")),
-        ("Reason", _path(".reason")),
+def _or(path: str, otherwise: str = _NONE) -> Callable[[Object], Any]:
+    return lambda obj: _look(obj, path) or otherwise
+
+
+def _readiness_gates(pod: Object) -> str:
+    gates = [gate.get("conditionType") for gate in pod["spec"].get("readinessGates") or ()]
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    met = {c["type"] for c in conditions if c.get("status") == "True"}
+    return f"{sum(gate in met for gate in gates)}/{len(gates)}" if gates else _NONE
+
+
+def _node_address(kind: str) -> Callable[[Object], str]:
+    def cell(node: Object) -> str:
+        addresses = (node.get("status") or {}).get("addresses") or ()
+        return next((str(a["address"]) for a in addresses if a.get("type") == kind), _NONE)
+
+    return cell
+
+
+def _external(service: Object) -> str:
+    """Return under which addresses a Service is found from outside."""
+    spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName") or _NONE)
+    addresses = list(spec.get("externalIPs") or ())
+    if spec.get("type") == "LoadBalancer":
+        ingress = _look(service, ".status.loadBalancer.ingress") or ()
+        addresses += [entry.get("ip") or entry.get("hostname") or "" for entry in ingress]
+        return ",".join(addresses) or "<pending>"
+    return ",".join(addresses) or _NONE
+
+
+def _ports(service: Object) -> str:
+    shown = []
+    for port in service["spec"].get("ports") or ():
+        outside = f":{port['nodePort']}" if port.get("nodePort") else ""
+        shown.append(f"{port.get('port')}{outside}/{port.get('protocol', 'TCP')}")
+    return ",".join(shown) or _NONE
+
+
+def _pairs(path: str) -> Callable[[Object], str]:
+    """Return a cell with labels as one writes a selector."""
+    return lambda obj: (
+        ",".join(f"{key}={value}" for key, value in sorted((_look(obj, path) or {}).items()))
+        or _NONE
+    )
+
+
+def _of_containers(field: str) -> Callable[[Object], str]:
+    def cell(obj: Object) -> str:
+        containers = _look(obj, ".spec.template.spec.containers") or ()
+        return ",".join(str(container.get(field, "")) for container in containers)
+
+    return cell
+
+
+def _text(path: str, otherwise: str) -> Callable[[Object], str]:
+    """Return a cell with a value as a text; 0 is one."""
+
+    def cell(obj: Object) -> str:
+        found = _look(obj, path)
+        return otherwise if found is None else str(found)
+
+    return cell
+
+
+def _source(event: Object) -> str:
+    source = event.get("source") or {}
+    texts = [source.get("component") or event.get("reportingComponent"), source.get("host")]
+    return ", ".join(text for text in texts if text)
+
+
+def _involved(event: Object) -> str:
+    about = event["involvedObject"]
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+
+
+def _of_events(world: World) -> list[Column]:
+    last = _since(world, ".series.lastObservedTime", ".lastTimestamp", ".eventTime", _CREATED)
+    return [
+        ("Last Seen", "string", 0, last),
+        ("Type", "string", 0, _path(".type")),
+        ("Reason", "string", 0, _path(".reason")),
+        ("Object", "string", 0, _involved),
+        ("Subobject", "string", 1, _path(".involvedObject.fieldPath")),
+        ("Source", "string", 1, _source),
+        ("Message", "string", 0, lambda obj: str(obj.get("message") or "").strip()),
+        ("First Seen", "string", 1, _since(world, ".firstTimestamp", ".eventTime", _CREATED)),
+        ("Count", "string", 1, lambda obj: obj.get("count") or 1),
+        ("Name", "string", 1, _name),
+    ]
+
+
+def _number(path: str) -> Callable[[Object], int]:
+    return lambda obj: int(_look(obj, path) or 0)
+
+
+_BUILTIN: Final[dict[str, tuple[tuple[Column, ...], tuple[Column, ...]]]] = {
+    "pods": (
         (
-            "Object",
-            lambda obj: (
-                f"{obj['involvedObject'].get('kind', '').lower()}/"
-                f"{obj['involvedObject'].get('name', '')}"
+            ("Ready", "string", 0, _ready),
+            ("Status", "string", 0, _pod_status),
+            ("Restarts", "string", 0, _restarts),
+        ),
+        (
+            ("IP", "string", 1, _or(".status.podIP")),
+            ("Node", "string", 1, _or(".spec.nodeName")),
+            ("Nominated Node", "string", 1, _or(".status.nominatedNodeName")),
+            ("Readiness Gates", "string", 1, _readiness_gates),
+        ),
+    ),
+    "nodes": (
+        (("Status", "string", 0, _node_status), ("Roles", "string", 0, _roles)),
+        (
+            ("Version", "string", 0, _path(".status.nodeInfo.kubeletVersion")),
+            ("Internal-IP", "string", 1, _node_address("InternalIP")),
+            ("External-IP", "string", 1, _node_address("ExternalIP")),
+            ("OS-Image", "string", 1, _or(".status.nodeInfo.osImage", _UNKNOWN)),
+            ("Kernel-Version", "string", 1, _or(".status.nodeInfo.kernelVersion", _UNKNOWN)),
+            (
+                "Container-Runtime",
+                "string",
+                1,
+                _or(".status.nodeInfo.containerRuntimeVersion", _UNKNOWN),
             ),
         ),
-        ("Message", _path(".message")),
+    ),
+    "namespaces": ((("Status", "string", 0, _path(".status.phase")),), ()),
+    "configmaps": ((("Data", "string", 0, lambda obj: len(obj.get("data") or ())),), ()),
+    "secrets": (
+        (
+            ("Type", "string", 0, _path(".type")),
+            ("Data", "string", 0, lambda obj: len(obj.get("data") or ())),
+        ),
+        (),
+    ),
+    "services": (
+        (
+            ("Type", "string", 0, _path(".spec.type")),
+            ("Cluster-IP", "string", 0, _or(".spec.clusterIP")),
+            ("External-IP", "string", 0, _external),
+            ("Port(s)", "string", 0, _ports),
+        ),
+        (("Selector", "string", 1, _pairs(".spec.selector")),),
+    ),
+    "apiservices": (
+        (("Service", "string", 0, _server), ("Available", "string", 0, _available)),
+        (),
+    ),
+    "priorityclasses": (
+        (
+            ("Value", "integer", 0, _path(".value")),
+            ("Global-Default", "boolean", 0, lambda obj: bool(obj.get("globalDefault"))),
+        ),
+        (("PreemptionPolicy", "string", 0, _or(".preemptionPolicy", "PreemptLowerPriority")),),
+    ),
+    "poddisruptionbudgets": (
+        (
+            ("Min Available", "string", 0, _text(".spec.minAvailable", "N/A")),
+            ("Max Unavailable", "string", 0, _text(".spec.maxUnavailable", "N/A")),
+            ("Allowed Disruptions", "integer", 0, _number(".status.disruptionsAllowed")),
+        ),
+        (),
+    ),
+    "replicasets": (
+        (
+            ("Desired", "integer", 0, _number(".spec.replicas")),
+            ("Current", "integer", 0, _number(".status.replicas")),
+            ("Ready", "integer", 0, _number(".status.readyReplicas")),
+        ),
+        (
+            ("Containers", "string", 1, _of_containers("name")),
+            ("Images", "string", 1, _of_containers("image")),
+            ("Selector", "string", 1, _pairs(".spec.selector.matchLabels")),
+        ),
     ),
 }
+"""Columns of kinds before and behind the age, as kubectl shows them of kube-apiserver."""

@@ -292,3 +292,20 @@ def test_an_api_service_that_names_no_server_is_shown_as_local() -> None:
     assert isinstance(answer, Response)
     ((_, service, *_),) = (row["cells"] for row in json.loads(answer.body)["rows"])
     assert service == "Local"
+
+
+def test_a_pod_in_a_wide_table_shows_its_node_and_address() -> None:
+    world = World()
+    world.run_pod()
+    world.pass_time(5)
+    table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    url = "/api/v1/namespaces/default/pods"
+    answer = world.core.handle(Request(method="GET", path=url, headers=table))
+    assert isinstance(answer, Response)
+    shown = json.loads(answer.body)
+    names = [column["name"] for column in shown["columnDefinitions"]]
+    (row,) = shown["rows"]
+    cells = dict(zip(names, row["cells"], strict=True))
+    (pod,) = world.ask("GET", url)[1]["items"]
+    assert (cells["Node"], cells["IP"]) == ("n", pod["status"]["podIP"])
+    assert (cells["Nominated Node"], cells["Readiness Gates"]) == ("<none>", "<none>")
