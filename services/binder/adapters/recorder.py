@@ -94,7 +94,12 @@ class Recorder(EventWriter):
         self._event(POD, key, uid, "FailedScheduling", condition.message, warning=True)
 
     def podgroup_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
-        """Record a PodGroup's new condition (D02): Unschedulable is a warning, Scheduled is not."""
+        """Record a PodGroup's new condition (D02): Unschedulable is a warning, Scheduled is not.
+
+        One that holds no more is no news: the condition that follows it is.
+        """
+        if condition.status != "True":
+            return
         message = f"{condition.reason}: {condition.message}".strip(": ")
         warning = condition.type == "Unschedulable"
         self._event(PODGROUP, key, uid, condition.type, message, warning=warning)
