@@ -7,10 +7,14 @@ import pytest
 from tests.integration.scenarios.playing import Playing, Scenarios
 from tests.integration.scenarios.scene import Object, Scene
 from tests.support.devices import device, device_class, request, slice_of, spec_of
+from tests.support.hostile_expressions import doubled_by_binding, replaced
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CLAIMS = "/apis/resource.k8s.io/v1"
+
+ACCEPTED = {"bound": doubled_by_binding(22), "replaced": replaced(1000, 1000, 5000)}
+"""Costly expressions by the name of a task; the API server accepts them."""
 
 scenarios = Scenarios()
 
@@ -91,6 +95,23 @@ async def a_claim_with_a_class_that_does_not_exist_says_so(scene: Scene) -> None
     await scene.api.create("resourceclaims", claim, scene.namespace)
     await scene.submit("j", asking(scene, "a", 1, resourceClaimName="ours"))
     await scene.condition("j", "Unschedulable", text="device class no-such-class does not exist")
+
+
+@scenarios
+async def costly_selectors_stop_their_own_claims_and_no_other_job(scene: Scene) -> None:
+    name = await equip(scene, 3)
+    for number, (kind, expression) in enumerate(sorted(ACCEPTED.items())):
+        wanted = spec_of(request("r", expression, device_class=name))
+        claim = {"metadata": {"name": f"costly-{number}"}, "spec": wanted}
+        await scene.api.create("resourceclaims", claim, scene.namespace)
+        await scene.submit(
+            f"costly-{number}", asking(scene, kind, 1, resourceClaimName=f"costly-{number}")
+        )
+    await scene.submit("healthy", asking(scene, "a", 2), minAvailable=2)
+    await scene.pods(2, phase="Running", task="a")
+    for number in range(len(ACCEPTED)):
+        text = f"costly-{number}: request r: CEL limit exceeded"
+        await scene.condition(f"costly-{number}", "Unschedulable", text=text)
 
 
 @scenarios
