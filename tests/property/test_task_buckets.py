@@ -4,7 +4,6 @@ The buckets that are compared with are the plain ones: a list of tasks, and each
 each bucket (`tests.support.listed_buckets`).
 """
 
-import sys
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from services.scheduler.policy import task_buckets
 from services.scheduler.policy.task_buckets import ROLES_MAX, Buckets, rules_of
 from shared.api import keys
 from tests.support import listed_buckets
+from tests.support.work import lines_run
 
 ROLES = "abcd"
 NODES = tuple(f"n{i}" for i in range(4))
@@ -92,24 +92,6 @@ def test_scores_are_those_of_taking_tasks_away_one_by_one(drawn, apart, rooms, d
         found.tolist()
         == theirs.scores(theirs.of[task.uid], task.role, request, room, NODES).tolist()
     )
-
-
-def lines_run(work: Any) -> int:
-    """Return how many lines of Python a call runs: the work that it does, whatever the machine."""
-    count = 0
-
-    def trace(_frame: Any, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ from services.scheduler.engine.tasks.affinity_terms import (
     states_terms,
     terms_of,
 )
+from services.scheduler.engine.tasks.bounds import excess
 from services.scheduler.engine.tasks.pod_selectors import Query
 from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.api.core import Namespace, Pod
 from shared.model.status import TERMINAL
 
 _ENOUGH = 1024
+GroupKey = tuple[str, tuple[tuple[str, str], ...]]
+"""Namespace, and the labels that queries read."""
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -33,7 +36,7 @@ class LabelGroup:
 
     __slots__ = ("key", "labels", "matched", "namespace", "tasks")
 
-    def __init__(self, key: tuple[str, ...], namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, key: GroupKey, namespace: str, labels: Mapping[str, str]) -> None:
         self.key = key
         self.namespace = namespace
         self.labels = labels
@@ -58,9 +61,9 @@ class PodAffinityIndex:
         self._by_pair: dict[tuple[str, str], list[int]] = {}
         self._anywhere: list[int] = []
         """Queries that cannot be found by a pair of label and value."""
-        self._keys: list[str] = []
-        self._groups: dict[tuple[str, ...], LabelGroup] = {}
-        self._groups_by_pair: dict[tuple[str, str], dict[tuple[str, ...], LabelGroup]] = {}
+        self._keys: set[str] = set()
+        self._groups: dict[GroupKey, LabelGroup] = {}
+        self._groups_by_pair: dict[tuple[str, str], dict[GroupKey, LabelGroup]] = {}
         self._tasks: dict[str, Task] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._namespaces_matter = False
@@ -81,7 +84,8 @@ class PodAffinityIndex:
         """Return a pod's terms and the queries that match it; new queries are added."""
         meta = pod.metadata
         terms = NO_AFFINITY_TERMS
-        if states_terms(pod.spec):
+        if states_terms(pod.spec) and not excess(pod.spec):
+            self._read_labels_of(pod)
             terms = terms_of(pod.spec, meta.namespace, meta.labels, self._number)
             self._provide(terms)
         if not self._queries:
@@ -110,19 +114,20 @@ class PodAffinityIndex:
         """Forget a task."""
         self._tasks.pop(task.uid, None)
         if self._queries:
-            key = self._key(task.namespace, task.labels)
-            group = self._groups.get(key)
-            if group is not None and task.uid in group.tasks:
-                del group.tasks[task.uid]
-                if not group.tasks:
-                    self._drop(group)
+            self._leave_group(task)
+
+    def _leave_group(self, task: "Task") -> None:
+        group = self._groups.get(self._key(task.namespace, task.labels))
+        if group is not None and task.uid in group.tasks:
+            del group.tasks[task.uid]
+            if not group.tasks:
+                self._drop(group)
 
     def _group_of(self, task: "Task") -> LabelGroup:
         key = self._key(task.namespace, task.labels)
         group = self._groups.get(key)
         if group is None:
-            labels = dict(zip(self._keys, key[1:], strict=True))
-            labels = {name: value for name, value in labels.items() if name in task.labels}
+            labels = dict(key[1])
             group = self._groups[key] = LabelGroup(key, task.namespace, labels)
             group.matched = self._matching(task.namespace, labels)
             for pair in labels.items():
@@ -137,9 +142,9 @@ class PodAffinityIndex:
             if not alike:
                 del self._groups_by_pair[pair]
 
-    def _key(self, namespace: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-        # "\0" is no label value: an absent label is not an empty one.
-        return (namespace, *[labels.get(key, "\0") for key in self._keys])
+    def _key(self, namespace: str, labels: Mapping[str, str]) -> GroupKey:
+        """Return what tells a pod from others; its cost is that of the pod's own labels."""
+        return (namespace, tuple(sorted(p for p in labels.items() if p[0] in self._keys)))
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         numbers = set(self._anywhere)
@@ -158,14 +163,40 @@ class PodAffinityIndex:
         number = self._numbers.get(query)
         return self._take_up(query) if number is None else number
 
+    def _read_labels_of(self, pod: Pod) -> None:
+        """Group pods by all labels that the queries of a pod read, at once: that costs most."""
+        read: set[str] = set()
+
+        def note(query: Query) -> int:
+            if query not in self._numbers:
+                read.update(query.keys())
+            return -1
+
+        terms_of(pod.spec, pod.metadata.namespace, pod.metadata.labels, note)
+        self._read_labels(read)
+
+    def _read_labels(self, read: set[str]) -> None:
+        fresh = read - self._keys
+        if fresh:
+            whole, self.is_whole = self.is_whole, False
+            concerned = list(self._tasks.values())
+            if self._queries:
+                concerned = [t for t in concerned if not fresh.isdisjoint(t.labels)]
+                for task in concerned:
+                    self._leave_group(task)
+                self._keys |= fresh
+                for task in concerned:
+                    self._group_of(task).tasks[task.uid] = task
+            else:
+                self._keys |= fresh
+            self.is_whole = whole
+
     def _take_up(self, query: Query) -> int:
+        self._read_labels(query.keys())
         whole, self.is_whole = self.is_whole, False
-        first = not self._queries
-        number = self._numbers[query] = len(self._queries)
-        fresh = sorted(query.keys() - set(self._keys))
-        if first or fresh:
-            self._keys += fresh
+        if not self._queries:
             self._regroup()
+        number = self._numbers[query] = len(self._queries)
         self._queries.append(query)
         self.counts.append(self._tally())
         self._namespaces_matter = self._namespaces_matter or query.reads_namespaces
@@ -180,7 +211,7 @@ class PodAffinityIndex:
         return number
 
     def _concerned(self, pairs: Iterable[tuple[str, str]]) -> list[LabelGroup]:
-        found: dict[tuple[str, ...], LabelGroup] = {}
+        found: dict[GroupKey, LabelGroup] = {}
         for pair in pairs:
             found.update(self._groups_by_pair.get(pair, {}))
         return list(found.values()) if pairs else list(self._groups.values())

@@ -28,6 +28,7 @@ from services.scheduler.engine.state.assumptions import (
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.state.single_pods import SinglePods
+from services.scheduler.engine.tasks.bounds import TooManyTerms, excess
 from services.scheduler.engine.tasks.classes import TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
@@ -148,7 +149,7 @@ class ClusterState:
         try:
             for fold in folds:
                 fold.put(key, obj)
-        except BadQuantity as error:
+        except (BadQuantity, TooManyTerms) as error:
             self._remove(kind, key)
             left_out[key] = uid
             raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
@@ -217,6 +218,9 @@ class ClusterState:
         self.jobs.wake_all()
 
     def _put_pod(self, key: str, pod: Pod) -> None:
+        is_ours = pod.spec.scheduler_name in self._names and not pod.spec.node_name
+        if is_ours and (why := excess(pod.spec)):
+            raise TooManyTerms(why)
         task = self._read(key, pod)
         whole, self._whole = self._whole, False
         before = self._uid_by_key.get(key)
