@@ -16,7 +16,7 @@ from shared.bus.service import bus_of
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import SetAside
 from shared.runtime.faults import Faults
-from shared.runtime.health import Readiness
+from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context, tune_garbage_collector
 from shared.runtime.settings import load
@@ -35,6 +35,7 @@ def context() -> Context:
         rng=random.Random(0),
         log=structlog.get_logger(),
         readiness=Readiness(),
+        liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
         set_aside=SetAside(),

@@ -42,7 +42,7 @@ from shared.kube.config import connect as connect_kube
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import SetAside
 from shared.runtime.faults import Faults
-from shared.runtime.health import Readiness
+from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
@@ -194,6 +194,7 @@ def context_of_a_test() -> Context:
         rng=random.Random(1),
         log=structlog.get_logger(),
         readiness=Readiness(),
+        liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
         set_aside=SetAside(),
