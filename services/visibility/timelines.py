@@ -89,7 +89,7 @@ def timeline(
 ) -> Timeline | None:
     """Return the life of a job, there or gone; None when nothing is known of one."""
     key = f"{namespace}/{name}"
-    mine = [_as_told(event) for event in events if _is_about(event, key, known)]
+    mine = [_as_told(event) for event in events if is_about(event, key, known)]
     root = trace(key if known.is_job else "", mine, known)
     if root is None:
         return None
@@ -123,7 +123,8 @@ def _is_gone(phase: str, events: Sequence[CloudEvent], known: Known, now_s: floa
     return not known.group and phase in _WITH_A_GROUP and now_s - last_s > _GROUP_MADE_S
 
 
-def _is_about(event: CloudEvent, key: str, known: Known) -> bool:
+def is_about(event: CloudEvent, key: str, known: Known) -> bool:
+    """Tell whether an event belongs to the life of the job of a key."""
     if known.is_job:
         return event.data.about_job == key
     return not event.data.about_job and getattr(event.data, "gang", "") == known.group

@@ -26,7 +26,7 @@ from services.visibility.answers.pending import Decisions, as_decided
 from services.visibility.answers.survey import Policy, Survey, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
-from services.visibility.timelines import known_of, timeline
+from services.visibility.timelines import is_about, known_of, timeline
 from services.visibility.usage_history import usage_history
 from shared.api.visibility import (
     ExpectedStart,
@@ -147,7 +147,8 @@ class Answering(Answers):
     @override
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
         known = await self._owner.ask(lambda mirror: known_of(mirror, namespace, name))
-        events = await self._history.of(namespace, name)
+        key = f"{namespace}/{name}"
+        events = await self._history.of(namespace, name, lambda event: is_about(event, key, known))
         return timeline(namespace, name, events, known, self._clock.now())
 
     @override

@@ -1,10 +1,14 @@
 """Events and explanations of waits, as the service reads them from the bus."""
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from contextlib import aclosing
+from heapq import merge
+from operator import itemgetter
 from typing import Final
 
-from pumice.events import CloudEvent
+from pumice.events import CloudEvent, PodBound, PodEvicted
 from pumice.events.envelope import decode_any
 from services.visibility.adapters.live import Live
 from services.visibility.answers.pending import Decisions
@@ -23,6 +27,8 @@ _PAST_S: Final = 900.0
 """A page that is opened shows what happened so lately."""
 READ_S: Final = 10.0
 """A namespace whose events take longer is not read."""
+EVENTS_MAX: Final = 10_000
+"""Events that one question keeps, of pods and of others each."""
 _FIRST: Final = FromSequence(1)
 
 
@@ -90,40 +96,60 @@ class DecisionFeed:
 
 
 class EventHistory:
-    """Reads the events of a namespace anew for each question: they are many, and seldom wanted."""
+    """Reads the events of a namespace anew for each question: they are many, and seldom wanted.
+
+    A batch is looked through and dropped before the next one is read. One question reads at a time,
+    and of what it looks for the latest events are kept: pods have no part in the room of the rest.
+    """
 
     def __init__(self, bus: Reading, *, stream: str, subjects: Subjects) -> None:
         self._bus = bus
         self._stream = stream
         self._subjects = subjects
+        self._one = asyncio.Lock()
 
-    async def of(self, namespace: str, name: str) -> list[CloudEvent]:
-        """Return the events of a namespace in which a name occurs. Raises Retryable."""
-        try:
-            async with asyncio.timeout(READ_S):
-                return await self._read(namespace, name.encode())
-        except TimeoutError as error:
-            raise Retryable(
-                f"the events of namespace {namespace} could not be read in {READ_S:.0f} s"
-            ) from error
+    async def of(
+        self, namespace: str, name: str, is_wanted: Callable[[CloudEvent], bool]
+    ) -> list[CloudEvent]:
+        """Return the events of a namespace in which a name occurs and that are wanted, in order.
 
-    async def _read(self, namespace: str, name: bytes) -> list[CloudEvent]:
-        found: list[CloudEvent] = []
+        Of each of both, events of pods and others, the latest `EVENTS_MAX`. Raises Retryable.
+        """
+        async with self._one:
+            try:
+                async with asyncio.timeout(READ_S):
+                    return await self._read(namespace, name.encode(), is_wanted)
+            except TimeoutError as error:
+                raise Retryable(
+                    f"the events of namespace {namespace} could not be read in {READ_S:.0f} s"
+                ) from error
+
+    async def _read(
+        self, namespace: str, name: bytes, is_wanted: Callable[[CloudEvent], bool]
+    ) -> list[CloudEvent]:
+        of_pods: deque[tuple[int, CloudEvent]] = deque(maxlen=EVENTS_MAX)
+        others: deque[tuple[int, CloudEvent]] = deque(maxlen=EVENTS_MAX)
         subject = self._subjects.events_of(namespace)
         async with aclosing(self._bus.follow(self._stream, [subject], start=_FIRST)) as items:
             async for item in items:
                 match item:
                     case Batch(messages):
-                        found += [
-                            decode_any(message.payload)
-                            for message in messages
-                            if name in message.payload
-                        ]
+                        for message in messages:
+                            if name not in message.payload:
+                                continue
+                            event = decode_any(message.payload)
+                            if is_wanted(event):
+                                is_of_pod = isinstance(event.data, PodBound | PodEvicted)
+                                kept = of_pods if is_of_pod else others
+                                kept.append((message.sequence, event))
                     case CaughtUp():
                         break
+                    case Reset():
+                        of_pods.clear()
+                        others.clear()
                     case _:
                         pass
-        return found
+        return [event for _, event in merge(of_pods, others, key=itemgetter(0))]
 
 
 class UsageFeed:

@@ -48,7 +48,7 @@ Listed = (
 
 
 QUESTIONS_MAX: Final = 8
-"""Explanations and what-ifs that are answered or wait for it; users share them."""
+"""Explanations, timelines and what-ifs that are answered or wait for it; users share them."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Sources:
             case "explanations":
                 return await self._explanation(user, target)
             case "timelines":
-                return await self._timeline(target)
+                return await self._timeline(user, target)
             case plural:
                 return _named(await self._collection(target), target.name, plural=plural)
 
@@ -140,8 +140,9 @@ class Sources:
             raise not_found("explanations", target.name)
         return hiding.hide(found, await self._seen(user, target.namespace, found))
 
-    async def _timeline(self, target: Target) -> Timeline:
-        found = await self._answers.timeline(target.namespace, target.name)
+    async def _timeline(self, user: User, target: Target) -> Timeline:
+        async with self._turns.turn(user):
+            found = await self._answers.timeline(target.namespace, target.name)
         if found is None:
             raise not_found("timelines", target.name)
         return found

@@ -1,0 +1,76 @@
+"""Histories of jobs are read in bites: what is not wanted is not held."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncGenerator
+
+from pumice.events import GangAdmitted, PodBound
+from pumice.events.envelope import encode
+from services.visibility.adapters import feeds
+from services.visibility.adapters.feeds import EventHistory
+from shared.bus.port import Batch, CaughtUp, Message
+from shared.contracts.subjects import Subjects
+
+BATCH = 500
+MIB = 1024 * 1024
+
+
+def bound(number: int, job: str) -> bytes:
+    event = PodBound(pod=f"ns/{job}-{number}", uid=f"u{number}", node="n", job=f"ns/{job}")
+    return encode(event, id=str(number), time=float(number), source="test")
+
+
+class Written:
+    """A stream that a test writes down; it makes each batch when it is asked for."""
+
+    def __init__(self, count: int, job: str) -> None:
+        self._count = count
+        self._job = job
+        self.reading = self.most = 0
+
+    async def follow(self, stream, subjects, *, start, pace=None) -> AsyncGenerator:
+        self.reading += 1
+        self.most = max(self.most, self.reading)
+        try:
+            admitted = GangAdmitted(gang="ns/g", job=f"ns/{self._job}")
+            first = encode(admitted, id="a", time=0.0, source="test")
+            yield Batch((message(1, first),))
+            for begin in range(0, self._count, BATCH):
+                numbers = range(begin, min(begin + BATCH, self._count))
+                yield Batch(tuple(message(n + 2, bound(n, self._job)) for n in numbers))
+                await asyncio.sleep(0)
+            yield CaughtUp()
+        finally:
+            self.reading -= 1
+
+
+def message(sequence: int, payload: bytes) -> Message:
+    return Message(subject="s", sequence=sequence, payload=payload, time=0.0)
+
+
+def history(stream: Written) -> EventHistory:
+    return EventHistory(stream, stream="EVENTS", subjects=Subjects(cluster="c"))
+
+
+async def test_eight_questions_about_a_large_namespace_hold_little():
+    """Each event has the letter in it that the job is called by, and is about another job."""
+    stream = Written(2_000, "other")
+    read = history(stream)
+    tracemalloc.start()
+    try:
+        found = await asyncio.gather(
+            *(read.of("ns", "e", lambda event: event.data.about_job == "ns/e") for _ in range(8))
+        )
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [[]] * 8
+    assert stream.most == 1
+    assert most < 4 * MIB
+
+
+async def test_of_a_large_job_the_latest_events_of_pods_and_all_others_are_kept(monkeypatch):
+    monkeypatch.setattr(feeds, "EVENTS_MAX", 100)
+    found = await history(Written(1_000, "job")).of("ns", "job", lambda _: True)
+    assert isinstance(found[0].data, GangAdmitted)
+    assert [event.id for event in found[1:]] == [str(number) for number in range(900, 1_000)]
