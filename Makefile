@@ -195,6 +195,10 @@ bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb
 bench-forecast: $(READY) ## how well forecasts of starts hold on traces: make bench-forecast TRACES="folder file…"
 	$(PY) -m benchmarks.forecast $(TRACES) $(FLAGS)
 
+.PHONY: bench-churn
+bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed
+	$(PY) -m benchmarks.churn
+
 .PHONY: bench-jobs
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
 	$(PY) -m benchmarks.jobs --jobs 500 --replicas 20

@@ -175,7 +175,11 @@ class History:
             self.broken.append(f"{pod.uid} is placed before {before.victim_of} has had its turn")
 
     def _check_rooms(self) -> None:
-        """A node keeps room for all pods for which others were evicted there."""
+        """Nodes and queues keep room for all pods for which others were evicted.
+
+        So a queue is beyond its capability by its terminating pods at most.
+        """
+        self._check_queues()
         room = dict(self._nodes)
         for pod in self.pods.values():
             if pod.node and pod.leaves_at is None:
@@ -187,6 +191,15 @@ class History:
             for name, left in room.items()
             if left < 0
         ]
+
+    def _check_queues(self) -> None:
+        held: Counter[str] = Counter()
+        for pod in self.pods.values():
+            if (pod.node and pod.leaves_at is None) or pod.uid in self._for:
+                held[pod.group.queue] += pod.cpu
+        for name, spec in self._queues.items():
+            if "capability" in spec and held[name] > int(spec["capability"]["cpu"]):
+                self.broken.append(f"queue {name} holds {held[name]} CPUs with all claims met")
 
     def waiting_claimants(self) -> list[str]:
         """Return the pods for which others were evicted and that have not started."""
