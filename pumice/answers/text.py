@@ -306,11 +306,20 @@ def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
     yield from _labelled("starts", _named(answer, "starting", _own))
     yield from _labelled("delays", _named(answer, "delays", _delay))
     if answer.drained_pods:
-        left = f"{answer.unplaced_pods} of {answer.drained_pods} pods have no place elsewhere"
-        yield f"  {'drained':<9} {left}"
+        yield f"  {'drained':<9} {_moved(answer.drained_pods, answer.unplaced_pods)}"
     yield from _labelled("loses", _named(answer, "losing", _losing))
     if answer.hidden:
         yield f"  and {answer.hidden} in namespaces that you may not see"
+
+
+def _moved(pods: int, unplaced: int) -> str:
+    """Return what becomes of the pods of drained nodes."""
+    moves = "1 pod moves" if pods == 1 else f"{pods} pods move"
+    if not unplaced:
+        return f"{moves}; {'it finds a place' if pods == 1 else 'all find a place'}"
+    if unplaced == pods:
+        return f"{moves}; {'it finds no place' if pods == 1 else 'none finds a place'}"
+    return f"{moves}; {unplaced} find{'s' if unplaced == 1 else ''} no place"
 
 
 def _named(answer: WhatIfStatus, name: str, told: Callable[[Any], str]) -> Sequence[str]:

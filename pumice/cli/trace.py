@@ -21,7 +21,7 @@ from pumice.events.client import subscribe_at
 from pumice.local import state
 from pumice.local.errors import LocalError
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import NOTHING, Objects, trace
+from pumice.trace.tree import NOTHING, Objects, cut_off, trace
 
 _PODS_MOST: Final = 20
 _USER_AGENT: Final = "pumice-trace"
@@ -62,6 +62,8 @@ async def run(
     root = trace(key, events, objects)
     if root is None:
         raise LocalError(_unknown(key, events, trouble))
+    if not trouble and objects is NOTHING and root.end is None:
+        root = cut_off(root)  # no event says that a Job was deleted
     if trouble:
         sys.stderr.write(f"from events alone: {trouble}\n")
     now_s = time.time()  # noqa: TID251 - how long an unfinished part has lasted for a person

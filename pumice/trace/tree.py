@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.events import (
     CloudEvent,
@@ -77,6 +78,25 @@ class Span(Struct, frozen=True, kw_only=True):
     def is_moment(self) -> bool:
         """Tell whether it has no duration."""
         return self.end == self.start
+
+
+def cut_off(span: Span) -> Span:
+    """Return the life of a job that was deleted before its end: nothing of it goes on."""
+    at = _last(span)
+    return replace(
+        _ended(span, at), detail=f"deleted while {span.detail}" if span.detail else "deleted"
+    )
+
+
+def _last(span: Span) -> float:
+    return max([span.start, span.end or span.start, *map(_last, span.spans)])
+
+
+def _ended(span: Span, at: float) -> Span:
+    spans = tuple(_ended(each, at) for each in span.spans)
+    if span.end is not None:
+        return replace(span, spans=spans)
+    return replace(span, end=at, exact=False, spans=spans)
 
 
 class Life(Struct):

@@ -56,7 +56,7 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     max_queue_depth: Annotated[int, Meta(description="most levels of queues", ge=1)] = 5
     enable_queue_allocated_pods_check: Annotated[
         bool, Meta(description="refuse to delete a queue whose pods hold resources")
-    ] = False
+    ] = True
     enable_root_queue_protection: Annotated[
         bool, Meta(description="refuse changes of the root queue's resources")
     ] = True

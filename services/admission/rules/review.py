@@ -65,8 +65,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler_names: Sequence[str] = ("volcano",)
     max_queue_depth: int = 5
-    check_allocated_pods: bool = False
-    """Whether a queue whose pods hold resources may not be deleted."""
+    check_allocated_pods: bool = True
+    """Whether a queue whose pods hold resources may not be deleted: they would be in no list."""
     protect_root: bool = True
     """Whether the resources of the root queue may not be changed."""
     resource_groups: Sequence[ResourceGroup] = ()

@@ -208,14 +208,15 @@ def test_the_resources_of_the_root_stay_w54() -> None:
     ],
 )
 def test_a_queue_that_is_needed_cannot_be_deleted_w54(name: str, message: str) -> None:
-    verdict = ask(
-        "/queues/validate", operation="DELETE", name=name, queues=TREE, check_allocated_pods=True
-    )
+    verdict = ask("/queues/validate", operation="DELETE", name=name, queues=TREE)
     assert verdict.message == message
 
 
-def test_pods_do_not_hold_up_a_deletion_unless_asked_for_w54() -> None:
-    assert ask("/queues/validate", operation="DELETE", name="full", queues=TREE).allowed
+def test_pods_do_not_hold_up_a_deletion_where_that_is_not_wanted_w54() -> None:
+    verdict = ask(
+        "/queues/validate", operation="DELETE", name="full", queues=TREE, check_allocated_pods=False
+    )
+    assert verdict.allowed
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from pumice.answers import text
 from shared.api.visibility import EvictedPod, LosingJob, WhatIfStatus
 from tests.support.answers_world import JOBS, ROOT, WAITS, AnswersTransport
 from tests.unit.answers.conftest import Run
@@ -131,7 +132,7 @@ def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: Answer
     way.what_if = WhatIfStatus(starts_now=False, drained_pods=5, unplaced_pods=3, losing=losing)
     assert run("what-if", "--drain", "n1")[1] == (
         "no job would start\n"
-        "  drained   3 of 5 pods have no place elsewhere\n"
+        "  drained   5 pods move; 3 find no place\n"
         "  loses     default/train 2 pods, fewer are left than it needs\n"
         "            default/train 1 pod\n"
     )
@@ -154,3 +155,18 @@ def test_what_if_tells_how_much_more_there_is_than_it_names(
         "  starts    default/train\n"
         "            and 3 more\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("pods", "unplaced", "words"),
+    [
+        (1, 0, "1 pod moves; it finds a place"),
+        (1, 1, "1 pod moves; it finds no place"),
+        (4, 0, "4 pods move; all find a place"),
+        (4, 1, "4 pods move; 1 finds no place"),
+        (4, 4, "4 pods move; none finds a place"),
+    ],
+)
+def test_pods_of_a_drained_node_move(pods: int, unplaced: int, words: str) -> None:
+    answer = WhatIfStatus(starts_now=False, drained_pods=pods, unplaced_pods=unplaced)
+    assert text.what_if(answer, 0.0, of_job=False).splitlines()[1] == f"  drained   {words}"

@@ -17,7 +17,7 @@ from pumice.events import (
 )
 from pumice.trace.objects import Pod, fold
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import Objects, PodLife, trace
+from pumice.trace.tree import Objects, PodLife, cut_off, trace
 from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupStatus
@@ -286,3 +286,9 @@ def test_objects_tell_the_times_of_a_job_its_group_and_its_own_pods():
     assert (objects.uid, objects.posted_s, objects.phase) == ("u1", T, "Pending")
     assert (objects.group_made_s, objects.why) == (T, "no room")
     assert objects.pods == (POD,)
+
+
+def test_a_job_that_was_deleted_goes_on_in_no_part():
+    root = cut_off(trace(JOB, WHOLE[:-1], Objects()))
+    assert (root.detail, times(root)) == ("deleted while Running, queue q", (0.05, 0.6))
+    assert all(span.end is not None for span in root.spans)
