@@ -1,0 +1,134 @@
+"""The smallest change with which a job starts now is named, and the job then starts."""
+
+import copy
+
+import pytest
+
+from pumice.answers.text import shortages
+from tests.support.mirrors import World, running
+from tests.unit.visibility.test_explaining_a_job import answer, two_full_nodes
+
+
+def cordoned() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="8")
+    running(world, "one", cpu="2", node="n1")
+    return cordon(world, "n2").gang("job", pods=2, cpu="2")
+
+
+def cordon(world: World, name: str, *, is_cordoned: bool = True) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["spec"] = {"unschedulable": is_cordoned}
+    return world.put("nodes", node)
+
+
+def label(world: World, name: str, **labels: str) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["metadata"]["labels"] |= labels
+    return world.put("nodes", node)
+
+
+def taint(world: World, name: str, *taints: str) -> World:
+    node = copy.deepcopy(world.objects["nodes", name])
+    node["spec"] = {"taints": [{"key": each, "effect": "NoSchedule"} for each in taints]}
+    return world.put("nodes", node)
+
+
+def selecting() -> World:
+    world = World().queue("default").node("n1", cpu="4").node("n2", cpu="8")
+    world.group("job", phase="Inqueue", minMember=1)
+    return world.pod("job-0", "job", cpu="2", nodeSelector={"disk": "sdd"})
+
+
+def tainted() -> World:
+    world = taint(World().queue("default").node("n1", cpu="4"), "n1", "gpu-only")
+    return world.gang("job", pods=1, cpu="1")
+
+
+def half_a_queue() -> World:
+    """A queue of 4 CPUs of which 3 are held, and an admitted gang of 2 pods of one each."""
+    world = World().queue("default", capability={"cpu": "4"}).node("n1", cpu="16")
+    return running(world, "three", cpu="3", node="n1").gang("job", pods=2, cpu="1")
+
+
+def a_part_of_the_gang() -> World:
+    """Room for two of three pods."""
+    world = World().queue("default").node("n1", cpu="8").node("n2", cpu="8")
+    return world.gang("job", pods=3, cpu="8")
+
+
+def subgroups() -> World:
+    """A gang of CPU pods in which a pair for GPUs has to start as well."""
+    world = World().queue("default").node("n1", cpu="16")
+    policies = [
+        {
+            "name": name,
+            "subGroupSize": size,
+            "minSubGroups": 1,
+            "labelSelector": {"matchLabels": {"part": name}},
+            "matchLabelKeys": ["part"],
+        }
+        for name, size in (("head", 1), ("gpu", 2))
+    ]
+    world.group("job", phase="Inqueue", minMember=3, subGroupPolicy=policies)
+    for name in ("head-0", "cpu-0", "cpu-1", "cpu-2", "gpu-0", "gpu-1"):
+        part = name.partition("-")[0]
+        asked = {"cpu": "1", **({GPU: "1"} if part == "gpu" else {})}
+        containers = [{"name": "main", "resources": {"requests": asked}}]
+        world.pod(
+            f"job-{name}", "job", cpu="", metadata={"labels": {"part": part}}, containers=containers
+        )
+    return world
+
+
+GPU = "nvidia.com/gpu"
+REMEDIES = {
+    "a cordoned node": (
+        cordoned,
+        "node n2 uncordoned",
+        lambda w: cordon(w, "n2", is_cordoned=False),
+    ),
+    "a label": (selecting, "label disk=sdd on node n2", lambda w: label(w, "n2", disk="sdd")),
+    "a taint": (tainted, "no taint gpu-only:NoSchedule on node n1", lambda w: taint(w, "n1")),
+    "as much as is missing": (
+        half_a_queue,
+        "1 cpu more in queue default",
+        lambda w: w.queue("default", capability={"cpu": "5"}),
+    ),
+    "room for one of the pods": (
+        a_part_of_the_gang,
+        "a node with 8 cpu",
+        lambda w: w.node("n3", cpu="8"),
+    ),
+    "what a subgroup asks for": (
+        subgroups,
+        "a node with 2 cpu and 2 nvidia.com/gpu",
+        lambda w: w.node("n2", cpu="2", **{GPU: "2"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_the_smallest_change_with_which_a_job_starts_is_named(case: str) -> None:
+    build, text, change = REMEDIES[case]
+    world = build()
+    found = answer(world, "job")
+    assert text in found.would_help
+
+    change(world)
+
+    assert answer(world, "job").next_event in ("", "the scheduler places it")
+
+
+def test_what_is_short_is_told_in_pods_and_nodes() -> None:
+    found = answer(a_part_of_the_gang(), "job")
+    assert shortages(found.shortages) == "3 pods of 8 cpu each; 2 nodes have that free"
+
+    alone = answer(two_full_nodes().gang("job", pods=1, cpu="2500m"), "job")
+    assert shortages(alone.shortages) == "1 pod of 2.5 cpu; no node has that free, one has 1"
+
+
+def test_the_end_of_a_job_is_next_only_where_it_helps() -> None:
+    found = answer(subgroups(), "job")
+
+    assert not any("the end" in text for text in found.would_help)
+    assert "ends" not in found.next_event.replace("nothing that ends helps", "")
