@@ -27,7 +27,7 @@ import msgspec
 from shared.bus.errors import WrongSequence
 from shared.bus.port import FinalMessages, Message, Presence, Publishing, Reading
 from shared.contracts import codec
-from shared.contracts.messages import LeaseRecord
+from shared.contracts.leases import LeaseRecord
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable, leaves

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from shared.contracts import leases
 from shared.contracts import messages as m
 from shared.contracts.versions import ACCEPTED, ContractError, UnknownVersion
 from shared.model.numbers import whole
@@ -44,8 +45,8 @@ _command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Comman
 _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
 _waiting: Final = msgspec.json.Decoder(m.WaitExplained)
-_lease: Final = msgspec.json.Decoder(m.LeaseRecord)
-_member: Final = msgspec.json.Decoder(m.Member)
+_lease: Final = msgspec.json.Decoder(leases.LeaseRecord)
+_member: Final = msgspec.json.Decoder(leases.Member)
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -135,12 +136,12 @@ def decode_waiting(payload: bytes) -> m.WaitExplained:
     return _decode(_waiting, payload)
 
 
-def decode_lease(payload: bytes) -> m.LeaseRecord:
+def decode_lease(payload: bytes) -> leases.LeaseRecord:
     """Decode a lease record."""
     return _decode(_lease, payload)
 
 
-def decode_member(payload: bytes) -> m.Member:
+def decode_member(payload: bytes) -> leases.Member:
     """Decode a process's announcement."""
     return _decode(_member, payload)
 

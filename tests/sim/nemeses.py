@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from shared.contracts import codec
-from shared.contracts.messages import LeaseRecord
+from shared.contracts.leases import LeaseRecord
 from shared.contracts.streams import streams
 from shared.runtime.faults import POINTS
 from tests.attack.hostile import hostile_objects

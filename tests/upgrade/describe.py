@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from shared.api.kinds import KINDS
 from shared.bus.streams import config_of, consumer_config_of
+from shared.contracts import leases
 from shared.contracts import messages as m
 from shared.contracts.streams import all_streams, durable_consumers, streams
 
@@ -22,8 +23,8 @@ MESSAGES = {
     "command": m.Command,
     "desired": m.Desired,
     "outcome": m.Outcome,
-    "lease": m.LeaseRecord,
-    "member": m.Member,
+    "lease": leases.LeaseRecord,
+    "member": leases.Member,
 }
 
 Shape = Any

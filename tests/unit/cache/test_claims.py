@@ -15,7 +15,8 @@ from services.cache.adapters.claims import Claim, Claims
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.port import Message, StreamInfo
 from shared.contracts import codec
-from shared.contracts.messages import CONTROL, SCHEDULING, Hold, Member
+from shared.contracts.leases import Member
+from shared.contracts.messages import CONTROL, SCHEDULING, Hold
 from shared.contracts.subjects import Subjects
 from shared.kube.client import Kube
 from shared.kube.errors import Unreachable, read_status, refusal

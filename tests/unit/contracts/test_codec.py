@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.contracts import codec
+from shared.contracts import codec, leases
 from shared.contracts import messages as m
 from shared.contracts.versions import ContractError, UnknownVersion, version_to_write
 
@@ -200,12 +200,12 @@ GOLDEN = {
         ),
     ),
     "lease": (
-        m.LeaseRecord(holder="c-1", renewals=5, time=4.0),
+        leases.LeaseRecord(holder="c-1", renewals=5, time=4.0),
         codec.decode_lease,
         b'{"v":1,"holder":"c-1","renewals":5,"time":4.0,"present":false}',
     ),
     "member": (
-        m.Member(service="binder", instance="b-1", accepts=(1,), time=4.0),
+        leases.Member(service="binder", instance="b-1", accepts=(1,), time=4.0),
         codec.decode_member,
         b'{"v":1,"service":"binder","instance":"b-1","accepts":[1],"time":4.0}',
     ),

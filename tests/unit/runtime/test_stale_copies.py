@@ -8,7 +8,7 @@ from shared.bus.lease import Lease
 from shared.bus.members import SILENT_S, Members
 from shared.bus.port import Message
 from shared.contracts import codec
-from shared.contracts.messages import LeaseRecord, Member
+from shared.contracts.leases import LeaseRecord, Member
 from shared.contracts.subjects import Subjects
 from tests.support.clock import VirtualClock
 
