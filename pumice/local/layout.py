@@ -30,6 +30,7 @@ _PKI: Final = (
 )
 _NATS: Final = r"(?:users\.json|state-key|nats-server\.conf)"
 _DRAFT: Final = r"[a-z0-9_]{8}"
+_WATCHDOG: Final = r"scheduler(?:-\d+)?-watchdog"
 _STREAM: Final = r"nats/jetstream/jetstream/[^/]+/streams/[^/]+"
 
 # Texts, compiled where a path is first compared: no command but up and down compares one.
@@ -38,6 +39,7 @@ _DIRECTORIES: Final = "|".join(
         "logs",
         "pki",
         "nats",
+        _WATCHDOG,
         r"etcd(?:/member(?:/snap|/wal)?)?",
         r"nats/jetstream(?:/jetstream(?:/[^/]+(?:/streams)?)?)?",
         rf"{_STREAM}(?:/msgs|/__msgs__|/obs(?:/[^/]+)?)?",
@@ -53,6 +55,7 @@ _FILES: Final = "|".join(
         rf"nats/{_NATS}|nats/\.{_NATS}\.{_DRAFT}",
         rf"logs/(?:{'|'.join((*SERVICES, *PROGRAMS))})(?:-\d+)?\.log",
         r"nats/nats-server\.log",
+        rf"{_WATCHDOG}/(?:handling|quarantine\.json(?:\.new)?)",
         r"logs/audit(?:-[\dT.:-]+)?\.log",
         r"etcd/member/snap/(?:db|db\.tmp\d*|tmp\d+|[0-9a-f-]+\.snap(?:\.db|\.broken)?)",
         r"etcd/member/wal/(?:[0-9a-f]{16}-[0-9a-f]{16}\.wal(?:\.broken)?|\d+\.tmp)",
