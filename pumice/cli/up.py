@@ -145,9 +145,9 @@ async def run(args: argparse.Namespace) -> int:
     held = kept_flags.merged(kept, now, directory)
     kept_flags.fill(args, held)
     flags, fleet = serving.flags_of(args), _fleet(args)
-    if args.kubeconfig_out:
-        check_replaceable(args.kubeconfig_out)
     with state.held(directory):  # the holder takes it over below
+        if args.kubeconfig_out:
+            check_replaceable(args.kubeconfig_out)
         api = _api(args.api, directory)
         ports = _ports(args, former)
         if again := kept_flags.words(kept, without=now):
