@@ -141,6 +141,8 @@ async def run(args: argparse.Namespace) -> int:
     directory: Path = args.data_dir
     former = order_of(directory) if api_of(directory) else None
     kept = former.flags if former and not args.forget_flags else {}
+    if args.kubeconfig_out:
+        check_replaceable(args.kubeconfig_out)
     now = kept_flags.given(args)
     held = kept_flags.merged(kept, now, directory)
     kept_flags.fill(args, held)
