@@ -129,7 +129,7 @@ class Audit:
     ) -> str:
         """Compare what is held with what was read; return why STATE is to be read anew, or "".
 
-        Facts about `unfolded` objects (kind and key) were read and are not in what is held.
+        Facts about `unfolded` objects (kind and key) are in one of the two only.
         """
         self._metrics.audits.inc()
         skipped = frozenset(unfolded)

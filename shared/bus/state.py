@@ -106,11 +106,19 @@ class StateFollower:
         """Have STATE read from its beginning once more; a `Reset` says when."""
         self._restart = reason
 
-    def compare(self, held: Callable[[], HeldUids]) -> None:
-        """Compare what a reader holds that folds at once; what differs has STATE read anew."""
+    def compare(
+        self,
+        held: Callable[[], HeldUids],
+        unpublished: Callable[[], Collection[tuple[str, str]]] = tuple,
+    ) -> None:
+        """Compare what a reader holds that folds at once; what differs has STATE read anew.
+
+        STATE may lag behind the reader's own writes: `unpublished` returns kind and key of these.
+        """
         if self.audit is not None and self.audit.is_due():
             found = held()
-            reason = self.audit.compare(found, self.audit.read_so_far(found))
+            read = self.audit.read_so_far(found)
+            reason = self.audit.compare(found, read, unfolded=unpublished())
             self._restart = reason or self._restart
 
     async def items(self) -> AsyncGenerator[StateItem, None]:

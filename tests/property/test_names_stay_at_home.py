@@ -51,7 +51,7 @@ queues = st.sampled_from(["red", "blue"])
 priorities = st.sampled_from(["high", "high", "low"])
 drawn_worlds = st.fixed_dictionaries(
     {
-        "nodes": st.lists(st.sampled_from(["2", "4"]), min_size=1, max_size=3),
+        "free": st.lists(st.sampled_from([0, 0, 0, 1]), min_size=1, max_size=3),
         "orders": st.sampled_from(["", "strict", "backfill"]),
         "running": st.lists(
             st.tuples(spaces, st.integers(0, 2), queues, st.booleans()), min_size=2, max_size=6
@@ -76,12 +76,14 @@ class Drawn:
             made = facts.stored_queue(queue, reclaimable=True)
             made["metadata"].update(order)
             self.world.put("queues", made)
-        for number, cpu in enumerate(drawn["nodes"]):
-            self.world.node(f"n{number}", cpu=cpu)
+        nodes = len(drawn["free"])
+        for number, free in enumerate(drawn["free"]):
+            used = sum(at % nodes == number for _, at, _, _ in drawn["running"])
+            self.world.node(f"n{number}", cpu=str(used + free))
         for number, (space, at, queue, has_port) in enumerate(drawn["running"]):
             name = f"{MARKS[space]}-run{number}"
             self._group(space, name, phase="Running", queue=queue, priority="low", least=1)
-            node = f"n{at % len(drawn['nodes'])}"
+            node = f"n{at % nodes}"
             self._pod(space, f"{name}-0", name, node=node, has_port=has_port)
         for number, (space, size, queue, priority, has_port) in enumerate(drawn["waiting"]):
             name = f"{MARKS[space]}-wait{number}"

@@ -6,7 +6,7 @@ API server a write, and nothing depends on it: an event that is missed, or is ab
 PodGroup that is not held here, is followed by the status itself a little later.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from typing import Final, Protocol
 
@@ -33,8 +33,15 @@ class StateSource(Protocol):
         """Yield for ever."""
         ...
 
-    def compare(self, held: Callable[[], HeldUids]) -> None:
-        """Compare what is held, if it is time; have STATE read anew if that differs."""
+    def compare(
+        self,
+        held: Callable[[], HeldUids],
+        unpublished: Callable[[], Collection[tuple[str, str]]] = tuple,
+    ) -> None:
+        """Compare what is held, if it is time; have STATE read anew if that differs.
+
+        `unpublished` returns kind and key of objects whose changes STATE does not have yet.
+        """
         ...
 
 
@@ -89,7 +96,10 @@ class Feed:
                     self._gate.set(ok=True)
                     self._log.info("state_synced", jobs=len(self._informers.jobs))
                     self._on_synced()
-                self._states.compare(self._informers.held_uids)
+                self._states.compare(
+                    self._informers.held_uids,
+                    lambda: self._informers.unpublished(marker.bookmarks),
+                )
             case Stale(reason=reason):
                 self._unsynced(reason)
             case Reset(reason=reason):

@@ -189,6 +189,10 @@ class Store(Mapping[str, T]):
         for key, known in self._identities.items():
             yield key, known.uid
 
+    def newer_than(self, rv: int) -> list[str]:
+        """Return the keys of the objects whose resourceVersion is greater than `rv`."""
+        return [key for key, known in self._identities.items() if known.rv > rv]
+
     def put(self, identity: Identity, found: T) -> Change[T] | None:
         """Take an object; returns None for a version that is not newer."""
         key, known, replaced = identity.key, self._identities.get(identity.key), ""

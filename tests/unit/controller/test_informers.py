@@ -305,3 +305,17 @@ def test_an_admission_ends_with_the_next_version_of_the_group(replica: Informers
     assert not makes_pods(replica)
     replica.written(kinds.PODGROUP, gated("7", "Inqueue"))
     assert makes_pods(replica)
+
+
+def test_own_writes_that_the_stream_state_does_not_have_yet_are_known(replica: Informers) -> None:
+    replica.fold([fact("pods", only_pod("u1", 5))])
+    replica.written(kinds.PODGROUP, group_bytes("train", 2))
+    covered = {"pods": "5", "jobs": "1", "podgroups": "1"}
+    assert ("pods", f"ns/{NAME}") not in replica.unpublished(covered)
+    replica.written(kinds.POD, json.dumps(only_pod("u1", 6)).encode())
+    assert ("pods", f"ns/{NAME}") in replica.unpublished(covered)
+    assert ("pods", f"ns/{NAME}") not in replica.unpublished({**covered, "pods": "6"})
+    replica.deleted(kinds.POD, f"ns/{NAME}", "u1")
+    assert ("pods", f"ns/{NAME}") in replica.unpublished({**covered, "pods": "6"})
+    replica.fold([gone("u1")])
+    assert ("pods", f"ns/{NAME}") not in replica.unpublished(covered)
