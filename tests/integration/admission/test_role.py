@@ -19,7 +19,13 @@ async def test_its_role_is_enough_to_register_share_an_authority_and_judge(
 ) -> None:
     kubeconfig = account(plane.kubeconfig, "admission")
     own_door.name = "pumice-admission"
-    flags = {"kubeconfig": str(kubeconfig), "webhook_namespace": NAMESPACE, "unregister": "true"}
+    flags = {
+        "kubeconfig": str(kubeconfig),
+        "webhook_namespace": NAMESPACE,
+        "unregister": "true",
+        "installation": "of-this-test",
+        "registration_lease": f"{space}/volcano",
+    }
     replica = await own_door.start(**flags)
     assert (await api.get("secrets", NAMESPACE, "pumice-admission-ca"))["data"]["ca.crt"]
     job = world.job("j", world.task("w", 1), plugins={"nope": []})
