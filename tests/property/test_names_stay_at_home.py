@@ -170,8 +170,8 @@ def foreign(space: str, told: Any) -> str:
     return text if any(mark in text for mark in others) else ""
 
 
-@needs_hits(at_least=8)
-@settings(max_examples=60)
+@needs_hits(at_least=3)
+@settings(max_examples=30)
 @given(drawn_worlds, st.sampled_from(CONFIGURATIONS))
 def test_no_text_for_readers_of_a_namespace_names_an_object_of_another(drawn: Json, conf: str):
     cluster = Drawn(drawn)
