@@ -39,7 +39,7 @@ from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
-from shared.bus.pace import Pace
+from shared.bus.pace import Activity, Pace
 from shared.bus.service import BusParts, bus_of
 from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
@@ -122,7 +122,8 @@ class _Following:
         self._on_bus = on_bus
         self._streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
-        self._pace = Pace(context.clock)
+        self._activity = Activity(context.clock, active_s=settings.idle_after)
+        self._pace = Pace(context.clock, activity=self._activity)
         self._inbox = Inbox()
         note = PluginFailures(metrics=context.metrics, log=context.log)
         self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
@@ -174,6 +175,7 @@ class _Following:
             stream=events.name,
             subjects=self._subjects,
             scheduler_name=self._settings.scheduler_name[0],
+            activity=self._activity,
             contain=self._contain(),
             clock=clock,
         )

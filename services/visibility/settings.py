@@ -103,6 +103,14 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
         str, Meta(description="name of the scheduler's NodeShard")
     ] = "volcano"
     seed: Annotated[int, Meta(description="the scheduler's choice among nodes of equal score")] = 0
+    idle_after: Annotated[
+        Seconds,
+        Meta(
+            description="time without a question after which nothing is read or forecast until "
+            "the next one",
+            gt=0,
+        ),
+    ] = Seconds(600.0)
     what_if_cpu: Annotated[
         Seconds,
         Meta(description="most CPU time of one what-if, in whole seconds; killed beyond it", ge=1),

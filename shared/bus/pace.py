@@ -3,9 +3,10 @@
 Without a pace the server sends each message at once, and the process wakes for it. Followers with a
 pace ask together, once per `lag_s`, for all new messages; of a stream that keeps the last message
 of each subject, those that were replaced within the lag are never sent. A question ends the wait
-(`caught_up`), and the followers then read live until no question came for `LIVE_S`. So a service
-that follows the bus only to answer questions costs little while it has none, and its answers are
-as current as without a pace.
+(`caught_up`), and the followers then read live until no question came for `LIVE_S`. After
+some minutes without a question nothing is read at all (`Activity`); the next question waits until
+everything is read that came meanwhile. So a service that follows the bus only to answer questions
+costs nothing while nobody asks, and its answers are as current as without a pace.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from shared.runtime.clock import Clock
 LAG_S: Final = 1.0
 LIVE_S: Final = 5.0
 """For this long after a question messages are read live."""
+RESUME_S: Final = 20.0
+"""The first question after a pause waits at most this long for the followers."""
 CATCH_UP_S: Final = 2.5
 """A question waits at most this long for the followers, then it uses what was read. A follower
 counts a server as lost that was silent for as long."""
@@ -32,6 +35,41 @@ class _Mode(Enum):
     """It has no connection, or reads what was stored before it began: no question waits for it."""
     BATCHES = auto()
     LIVE = auto()
+
+
+class Activity:
+    """Whether somebody has asked in the last `active_s`; the start of the process counts."""
+
+    def __init__(self, clock: Clock, *, active_s: float) -> None:
+        self._clock = clock
+        self._active_s = active_s
+        self._until = clock.monotonic() + active_s
+        self._asked = asyncio.Event()
+        self.resumed_at = float("-inf")
+        """Monotonic seconds at which the last pause ended."""
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether somebody has asked lately."""
+        return self._clock.monotonic() < self._until
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether a pause has ended within the last `RESUME_S`."""
+        return self._clock.monotonic() < self.resumed_at + RESUME_S
+
+    def note(self) -> None:
+        """Note that somebody asks."""
+        if not self.is_active:
+            self.resumed_at = self._clock.monotonic()
+        self._until = self._clock.monotonic() + self._active_s
+        self._asked.set()
+
+    async def wait(self) -> None:
+        """Return at once while active, else when somebody asks."""
+        while not self.is_active:
+            self._asked.clear()
+            await self._asked.wait()
 
 
 class FollowerPace:
@@ -48,8 +86,12 @@ class FollowerPace:
         return self._mode is _Mode.BATCHES and self._read < question
 
     def detach(self) -> None:
-        """Note that nothing is read for now: there is no connection, or it begins anew."""
-        self._change(_Mode.DETACHED)
+        """Note that nothing is read for now: there is no connection, or it begins anew.
+
+        After a pause that is to be expected: the server has removed the consumer meanwhile.
+        """
+        if not (self._pace.resumes and self._mode is _Mode.BATCHES):
+            self._change(_Mode.DETACHED)
 
     async def next(self, *, empty: bool) -> bool:
         """Wait until it is time to ask for more; return whether to wait for messages to come.
@@ -77,36 +119,53 @@ class FollowerPace:
 class Pace:
     """When several followers of one process read."""
 
-    def __init__(self, clock: Clock, *, lag_s: float = LAG_S) -> None:
+    def __init__(
+        self, clock: Clock, *, lag_s: float = LAG_S, activity: Activity | None = None
+    ) -> None:
+        """Without an `activity` messages are read whether or not somebody asks."""
         self._clock = clock
         self._lag_s = lag_s
+        self.activity: Final = activity
         self._followers: set[FollowerPace] = set()
         self._live_until = float("-inf")
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self.questions: int = 0
+        self.paused: int = 0
+        """Followers that read nothing because nobody asks."""
 
     @property
     def is_live(self) -> bool:
         """Return whether messages are to be read live."""
         return self._clock.monotonic() < self._live_until
 
+    @property
+    def resumes(self) -> bool:
+        """Return whether a pause has just ended."""
+        return self.activity is not None and self.activity.resumes
+
     def read_live(self) -> None:
         """Read messages live for a while, beginning now."""
+        if self.activity is not None:
+            self.activity.note()
         self._live_until = self._clock.monotonic() + LIVE_S
         self._wake.set()
 
     async def caught_up(self) -> None:
         """Return when the followers have read what was stored when this was called.
 
-        No question waits for a detached follower, nor for any longer than `CATCH_UP_S`. One that
-        reads live has all messages but for those that are on their way.
+        No question waits for a detached follower, nor for any longer than `CATCH_UP_S`, after a
+        pause `RESUME_S`. One that reads live has all messages but for those that are on their way.
         """
         self.questions += 1
-        question = self.questions
         self.read_live()
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return when the followers have read what the latest question asked for."""
+        question = self.questions
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CATCH_UP_S):
+            async with asyncio.timeout(RESUME_S if self.resumes else CATCH_UP_S):
                 while any(each.is_behind(question) for each in self._followers):
                     self._progress.clear()
                     await self._progress.wait()
@@ -124,6 +183,12 @@ class Pace:
 
     async def next_batch(self) -> None:
         """Return when the next batch is due, or when messages are to be read live."""
+        if self.activity is not None and not self.activity.is_active:
+            self.paused += 1
+            try:
+                await self.activity.wait()
+            finally:
+                self.paused -= 1
         if self.is_live:
             return
         self._wake.clear()

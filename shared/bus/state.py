@@ -240,12 +240,21 @@ class StateFollower:
         if not self._caught_up or self._delayed or self._latest is None:
             return []
         sequence, marker = self._latest
-        if sequence <= self._last_when_subscribed or self._missing(marker):
+        is_new = sequence > self._last_when_subscribed
+        if not (is_new or self._is_recent(marker)) or self._missing(marker):
             return []
         self._fresh, self._fresh_at = True, self._clock.monotonic()
         if self.audit is not None and not self.unreadable:
             self._restart = self.audit.observe(marker) or self._restart
         return [Synced(marker)]
+
+    def _is_recent(self, marker: Marker) -> bool:
+        """Tell whether a marker from before a reader resumed is good for its first question.
+
+        Everything up to it was read; only the wall clocks say that the cache is still there.
+        """
+        resumes = self._pace is not None and self._pace.resumes
+        return resumes and abs(self._clock.now() - marker.time) <= STALE_S
 
     def _missing(self, marker: Marker) -> list[str]:
         return sorted(self.kinds.difference(marker.complete))

@@ -54,6 +54,9 @@ PROCESSES: Final = 2
 class Starts(Protocol):
     """Expected starts of jobs that wait, and of jobs that are imagined."""
 
+    async def current(self) -> None:
+        """Return when the expected starts are those of now."""
+
     def expected(self, key: str) -> ExpectedStart | None:
         """Return when a PodGroup is expected to start, None while nothing is known of it."""
 
@@ -107,6 +110,7 @@ class Answering(Answers):
     @override
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
         jobs = await self._owner.ask(lambda mirror: self._pending(mirror, namespace, queue))
+        await self._starts.current()
         return [
             replace(
                 job,
@@ -125,6 +129,7 @@ class Answering(Answers):
             found = await self._owner.ask(lambda mirror: self._explain(mirror, namespace, name))
         if found is None or not found.pod_group:
             return found
+        await self._starts.current()
         return replace(
             found, expected_start=self._starts.expected(f"{namespace}/{found.pod_group}")
         )

@@ -4,9 +4,12 @@ A simulation takes the mirror's thread, as questions do: it ends after `SIMULATI
 once it has used half as much CPU; the thread rests from simulations for several times as long as
 each took. Events are gathered here and taken in there, so that nothing is read and changed at once.
 The events of a week, which come at the start, are taken in between the questions: each turn ends
-after `LEARN_S`, and the thread then rests as long.
+after `LEARN_S`, and the thread then rests as long. While nobody asks nothing is simulated; the
+first answer after such a pause waits for a simulation.
 """
 
+import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -27,19 +30,21 @@ from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.simulation import Rules, waiting
 from shared.api.visibility import ExpectedStart
-from shared.bus.pace import Pace
+from shared.bus.pace import Activity, Pace
 from shared.bus.port import Batch, FromSequence, Reading
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
-from shared.runtime.tasks import TaskGroup
+from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 EVERY_S: Final = 2.0
 SIMULATION_S: Final = 1.0
 """Questions wait for so long at most, and for one moment of a simulation."""
 WHAT_IF_S: Final = 2.0
 """The draws for one what-if take so long at most."""
+FIRST_S: Final = 1.0
+"""The first answer after a pause waits so long for a simulation at most."""
 REST: Final = 4.0
 """Simulations take a fifth of the mirror's thread at most."""
 LEARN_S: Final = 0.05
@@ -67,6 +72,7 @@ class Forecasting:
         stream: str,
         subjects: Subjects,
         scheduler_name: str,
+        activity: Activity,
         contain: Containment,
         clock: Clock,
     ) -> None:
@@ -79,7 +85,8 @@ class Forecasting:
         self._contain = contain
         self._clock = clock
         self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MAX)
-        self._pace = Pace(clock, lag_s=EVERY_S)
+        self._activity = activity
+        self._pace = Pace(clock, lag_s=EVERY_S, activity=activity)
         self._seen = SeenEvents(_SEEN)
         self._history = History()
         self._ends = Ends(self._history, clock.now)
@@ -87,6 +94,21 @@ class Forecasting:
         self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         self._epoch = -1
         self._expected: dict[str, ExpectedStart] = {}
+        self._wanted = asyncio.Event()
+        """Set when an answer waits for a simulation."""
+        self._simulated = asyncio.Event()
+        self._simulated_at = float("-inf")
+        """Monotonic seconds at which the last simulation began."""
+
+    async def current(self) -> None:
+        """Return when the expected starts are those of now; after a pause this takes a moment."""
+        if self._simulated_at >= self._activity.resumed_at:
+            return
+        self._simulated.clear()
+        self._wanted.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                await self._simulated.wait()
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return when a PodGroup is expected to start, None while nothing is known of it."""
@@ -109,10 +131,16 @@ class Forecasting:
 
     async def _simulate_forever(self) -> None:
         while True:
+            if not self._activity.is_active:
+                self._expected = {}
+                await self._activity.wait()
+            self._wanted.clear()
             begun = self._clock.monotonic()
             await self._isolated(self._simulate, _STAGE)
+            self._simulated_at = begun
+            self._simulated.set()
             took_s = self._clock.monotonic() - begun
-            await self._clock.sleep(max(EVERY_S, REST * took_s))
+            await sleep_or_event(self._clock, max(EVERY_S, REST * took_s), self._wanted)
 
     async def _learn_forever(self) -> None:
         while True:

@@ -3,8 +3,9 @@
 The mirror belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
 answering take turns in it; a question that is imagined through is undone before its turn ends.
 
-While nothing is asked, the bus is read in batches (`shared.bus.pace`). The next question then has
-everything read and folded first that the bus had when it was asked.
+While nothing is asked, the bus is read in batches, and after ten minutes not at all
+(`shared.bus.pace`). The next question then has everything read and folded first that the bus had
+when it was asked.
 """
 
 import asyncio
@@ -86,11 +87,13 @@ class MirrorOwner:
         It runs in the mirror's thread when its turn has come. Raises Retryable while the cluster
         is not known, or when too many others wait.
         """
-        self._require_synced()
         if self._waiting >= WAITING_MAX:
             raise Retryable("too many questions wait for an answer", retry_after_s=_RETRY_AFTER_S)
         self._waiting += 1
         try:
+            self.pace.read_live()
+            if not self.pace.resumes:
+                self._require_synced()
             await self.pace.caught_up()
             async with self._turn:
                 if self._inbox.changed.is_set():
@@ -104,6 +107,7 @@ class MirrorOwner:
 
         Raises Retryable while the cluster is not known.
         """
+        await self.pace.settled()
         async with self._turn:
             return await self._work(work)
 

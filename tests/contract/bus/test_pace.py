@@ -3,19 +3,23 @@
 import asyncio
 
 from shared.bus.follower import BATCH
-from shared.bus.pace import Pace
-from shared.bus.port import CaughtUp, FromSequence
+from shared.bus.pace import Activity, Pace
+from shared.bus.port import CaughtUp, FromSequence, LastPerSubject, Reset, Started
+from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.runtime.clock import SystemClock
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
-from tests.support.wait import within
+from tests.support.wait import until, within
 
 NEVER_S = 1e9
+ACTIVE_S = 600.0
+FIRST = FromSequence(1)
+LATEST = LastPerSubject()
 
 
-def following(bus, stream, subjects, pace):
+def following(bus, stream, subjects, pace, start=FIRST):
     wanted = [subjects.everything]
-    return Reader(bus.follow(stream.name, wanted, start=FromSequence(1), pace=pace))
+    return Reader(bus.follow(stream.name, wanted, start=start, pace=pace))
 
 
 async def test_facts_that_were_replaced_before_a_question_do_not_travel(bus, declared, subjects):
@@ -108,3 +112,49 @@ async def test_a_follower_without_a_connection_is_not_waited_for():
         async with within(10):
             await pace.caught_up()
         assert pace.is_live
+
+
+async def names_of_consumers(bus, stream):
+    return (await bus._api.call(f"CONSUMER.NAMES.{stream}", None, dict, about=stream))["consumers"]
+
+
+async def test_the_first_question_after_a_pause_has_everything_read_though_the_consumer_is_gone(
+    bus, declared, subjects
+):
+    clock, stream = HeldClock(), declared.state
+    pace = Pace(clock, lag_s=0.1, activity=Activity(clock, active_s=ACTIVE_S))
+    async with following(bus, stream, subjects, pace, LATEST) as reader:
+        await reader.has(1, CaughtUp)
+        clock.at += ACTIVE_S
+        await until(lambda: pace.paused == 1, describe="the pause")
+        await fill(bus, stream.name, lambda i: subjects.state("pods", f"ns/p{i % 3}"), 30)
+        for name in await names_of_consumers(bus, stream.name):
+            await bus._api.call(f"CONSUMER.DELETE.{stream.name}.{name}", None, dict, about=name)
+
+        await pace.caught_up()
+
+        assert [int(p) for p in reader.payloads] == [27, 28, 29]
+        assert [each.resumed for each in reader.of(Started)] == [False, True]
+        await fill(bus, stream.name, lambda _: subjects.state("pods", "ns/a"), 1, first=99)
+        await reader.until_seen(b"99")
+
+
+async def test_after_a_pause_in_which_deletions_may_be_lost_all_is_read_anew(
+    bus, declared, subjects
+):
+    clock, stream = HeldClock(), declared.state
+    bus._clock = clock
+    pace = Pace(clock, lag_s=0.1, activity=Activity(clock, active_s=ACTIVE_S))
+    await fill(bus, stream.name, lambda i: subjects.state("pods", f"ns/p{i}"), 3)
+    async with following(bus, stream, subjects, pace, LATEST) as reader:
+        await reader.has(1, CaughtUp)
+        clock.at += ACTIVE_S
+        await until(lambda: pace.paused == 1, describe="the pause")
+        clock.at += TOMBSTONE_TTL_S
+        for name in await names_of_consumers(bus, stream.name):
+            await bus._api.call(f"CONSUMER.DELETE.{stream.name}.{name}", None, dict, about=name)
+
+        await pace.caught_up()
+
+        assert len(reader.of(Reset)) == 1
+        assert [int(p) for p in reader.payloads] == [0, 1, 2, 0, 1, 2]

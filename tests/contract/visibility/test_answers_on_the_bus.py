@@ -27,6 +27,9 @@ from tests.support.mirrors import job_of_tasks
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
 
+FOLLOWERS = 3
+"""Those of STATE, OUTCOME and WAITING."""
+
 
 async def pending(answers: Answers) -> list[str] | str:
     """Return the names of the jobs that wait, or why that is not known."""
@@ -64,6 +67,24 @@ async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
     trees = await answers.queue_trees()
 
     assert {f"q{number}" for number in range(20)} <= {tree.metadata.name for tree in trees}
+
+
+async def test_while_nobody_asks_nothing_is_read_and_the_next_question_sees_everything(
+    stage: Stage, instance: Instance
+):
+    await stage.cluster(nodes=1, cpu="4")
+    async with instance(idle_after=Seconds(1.0)) as answers:
+        assert isinstance(answers, Answering)
+        pace = answers._owner.pace
+        await until(lambda: pace.paused == FOLLOWERS, deadline_s=30, describe="the pause")
+        await stage.gang("big", 1, cpu="9")
+        assert pace.paused == FOLLOWERS
+
+        [job] = await answers.pending_jobs()
+
+        assert job.metadata.name == "big"
+        assert job.expected_start is not None
+        assert not pace.paused
 
 
 def question(**spec: object) -> WhatIfSpec:

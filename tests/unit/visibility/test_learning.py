@@ -12,12 +12,14 @@ from services.visibility.adapters.forecasting import LEARN_S, Forecasting
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import Subject
+from shared.bus.pace import Activity
 from shared.bus.port import Batch, CaughtUp, Message
 from shared.contracts.subjects import Subjects
 from shared.runtime.contain import Containment, SetAside
 from tests.support.clock import VirtualClock
 
 EVENTS = 20_000
+ACTIVE_S = 600.0
 LOOK_S = 0.01
 """What passes between two looks at the clock."""
 
@@ -74,6 +76,7 @@ def forecasting(thread, clock):
         stream="EVENTS",
         subjects=Subjects(cluster="local"),
         scheduler_name="volcano",
+        activity=Activity(clock, active_s=ACTIVE_S),
         contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
         clock=clock,
     )
@@ -94,3 +97,22 @@ async def test_stored_events_are_learnt_in_short_turns_and_all_of_them():
     assert forecasts._history.knows(Subject("ns", "", "any"))
     assert len(thread.turns_s) > EVENTS * LOOK_S / LEARN_S / 64
     assert max(thread.turns_s) <= LEARN_S + 2 * LOOK_S
+
+
+async def test_nothing_is_simulated_while_nobody_asks_and_the_first_answer_waits_for_it():
+    clock = VirtualClock()
+    thread = Thread(clock)
+    forecasts = forecasting(thread, clock)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(forecasts.run(), name="forecasts")
+        await clock.advance(2 * ACTIVE_S)
+        looks = len(thread.turns_s)
+        await clock.advance(10 * ACTIVE_S)
+        assert len(thread.turns_s) == looks
+
+        forecasts._activity.note()
+        answer = tasks.create_task(forecasts.current(), name="an answer")
+        await clock.advance(0.0)
+        assert answer.done()
+        assert len(thread.turns_s) == looks + 1
+        running.cancel()
