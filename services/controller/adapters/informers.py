@@ -89,8 +89,6 @@ class Informers(Stores):
         """By namespace and uid, see `home`."""
         self._ended: dict[str, dict[str, PodView]] = defaultdict(dict)
         """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
-        self._gone: dict[str, ObjectRef] = {}
-        """Uid → object whose deletion was confirmed, until STATE tells of it."""
         self._deletions = RecentDeletions()
         self._unseen: dict[ObjectRef, str] | None = None
         self._on_change: list[Callable[[Touched], None]] = []
@@ -178,18 +176,6 @@ class Informers(Stores):
         self._unseen = None
         self._ended.clear()
         return self._notify(touched)
-
-    def unpublished(self, covered: Mapping[str, str]) -> set[tuple[str, str]]:
-        """Return the objects (token, key) that this process has written since STATE was published.
-
-        `covered` maps the token of a kind to the resourceVersion up to which STATE has its changes.
-        """
-        found: set[tuple[str, str]] = set(self._gone.values())
-        for token, store in self.by_kind.items():
-            found.update(
-                (token, key) for key in store.newer_than(whole(covered.get(token, "")) or 0)
-            )
-        return found
 
     def facts_of(self, record: JobRecord) -> JobFacts:
         """Return what a pass over a job reads."""

@@ -20,6 +20,7 @@ from shared.api.scheduling import NodeShard, PodGroup, PriorityClass, Queue
 from shared.api.topology import HyperNode
 from shared.api.workloads import Workload
 from shared.kube.decode import PartialObject
+from shared.model.numbers import whole
 from shared.model.quantity import milli
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
@@ -213,6 +214,8 @@ class Stores:
             kinds.NODESHARD.token: self.shards,
             **self.owners,
         }
+        self._gone: dict[str, ObjectRef] = {}
+        """Uid → object whose deletion was confirmed, until STATE tells of it."""
         self.left_out: dict[ObjectRef, str] = {}
         """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
         read."""
@@ -224,6 +227,18 @@ class Stores:
         found = {token: dict(store.uids()) for token, store in self.by_kind.items()}
         for ref, uid in self.left_out.items():
             found[ref.token][ref.key] = uid
+        return found
+
+    def unpublished(self, covered: Mapping[str, str]) -> set[tuple[str, str]]:
+        """Return the objects (token, key) that this process has written since STATE was published.
+
+        `covered` maps the token of a kind to the resourceVersion up to which STATE has its changes.
+        """
+        found: set[tuple[str, str]] = set(self._gone.values())
+        for token, store in self.by_kind.items():
+            found.update(
+                (token, key) for key in store.newer_than(whole(covered.get(token, "")) or 0)
+            )
         return found
 
     def stray_commands(self, key: str) -> list[Command]:
