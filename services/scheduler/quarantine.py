@@ -59,7 +59,7 @@ class Quarantine:
         """Quarantine the object of a step for one more offence, and return its entry."""
         before = self._before(step)
         offences = before.offences + 1 if before is not None else 1
-        wait_s = min(FIRST_S * 2.0 ** min(offences - 1, 16), LONGEST_S)
+        wait_s = _wait_s(offences)
         by = f"plugin {plugin} in " if plugin else ""
         entry = Entry(
             kind=step.kind,
@@ -128,12 +128,19 @@ class Quarantine:
             if entry.kind == _PODGROUPS and entry.until > now
         }
 
-    def forget_expired(self, now: float) -> None:
-        """Forget offences that are long past."""
-        kept = {at: e for at, e in self._entries.items() if e.until + LONGEST_S > now}
-        if len(kept) < len(self._entries):
-            self._entries = kept
-            self.changes += 1
+    def review(self, now: float) -> None:
+        """Forget offences that are long past, and cut ends that lie too far ahead.
+
+        Such an end comes from a wall clock that was wrong: of another host, or of this one before
+        it was set back.
+        """
+        for at, entry in list(self._entries.items()):
+            latest = now + _wait_s(entry.offences)
+            if entry.until + LONGEST_S <= now:
+                del self._entries[at]
+                self.changes += 1
+            elif entry.until > latest:
+                self._set(replace(entry, until=latest))
 
     def entries(self) -> list[Entry]:
         """Return everything, by kind and key."""
@@ -160,8 +167,13 @@ def decode(payload: bytes) -> list[Entry]:
     """Return stored entries; none if they are unreadable, as of another release."""
     try:
         return msgspec.json.decode(payload, type=list[Entry])
-    except msgspec.DecodeError:
+    except ValueError:  # a `DecodeError`, or one about bytes that are not UTF-8
         return []
+
+
+def _wait_s(offences: int) -> float:
+    """Return how long an object is left out for its latest offence."""
+    return min(FIRST_S * 2.0 ** min(offences - 1, 16), LONGEST_S)
 
 
 def _digest(fact: m.Fact) -> str:

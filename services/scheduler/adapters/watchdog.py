@@ -91,6 +91,8 @@ class Watchdog:
         self._stored = -1
         self._published = -1
         self._begun: float | None = None
+        self._looked_at: float | None = None
+        """When the decision began that was looked at last."""
         self._thread = 0
         self._spent: dict[str, float] = defaultdict(float)
         """Seconds that the present decision has handled each PodGroup, by samples."""
@@ -140,7 +142,7 @@ class Watchdog:
     def left_out(self) -> dict[str, str]:
         """Return the jobs that are to be left out of the next decision, with reasons."""
         now = self._clock.now()
-        self.quarantine.forget_expired(now)
+        self.quarantine.review(now)
         return self.quarantine.jobs(now)
 
     def observe(self, facts: list[Fact]) -> None:
@@ -169,9 +171,12 @@ class Watchdog:
 
     def _look(self) -> None:
         begun, step = self._begun, self.progress.step
-        if begun is None:
+        if begun != self._looked_at:
+            # Short decisions follow each other without a look at the pause between them.
+            self._looked_at = begun
             self._spent.clear()
             self._told.clear()
+        if begun is None:
             return
         took_s = self._clock.monotonic() - begun
         spent_s = 0.0

@@ -99,10 +99,22 @@ def test_a_death_is_a_suspicion_and_the_second_in_a_row_a_quarantine() -> None:
 def test_offences_are_forgotten_in_the_end() -> None:
     under = Quarantine()
     slow(under, 0.0)
-    under.forget_expired(FIRST_S + LONGEST_S - 1)
+    under.review(FIRST_S + LONGEST_S - 1)
     assert under.entries()
-    under.forget_expired(FIRST_S + LONGEST_S)
+    under.review(FIRST_S + LONGEST_S)
     assert under.entries() == []
+
+
+@pytest.mark.parametrize("offences", [1, 2, 20])
+def test_no_quarantine_outlasts_a_clock_that_was_wrong_when_it_began(offences: int) -> None:
+    under = Quarantine()
+    for _ in range(offences):
+        slow(under, 1e9)
+    now = 1e6
+    under.review(now)
+    lasts_s = min(FIRST_S * 2 ** (offences - 1), LONGEST_S)
+    assert under.jobs(now)
+    assert not under.jobs(now + lasts_s)
 
 
 ENTRIES = st.lists(
@@ -136,7 +148,9 @@ def test_there_is_a_bound_on_how_many_are_kept() -> None:
     assert under.entries()[0].until >= ENTRIES_MAX
 
 
-@pytest.mark.parametrize("stored", [b"", b"{", b"[]", b'[{"kind":1}]', b"\xff"])
+@pytest.mark.parametrize(
+    "stored", [b"", b"{", b"[]", b'[{"kind":1}]', b"\xff", b'[{"kind":"\xff"}]']
+)
 def test_what_cannot_be_read_quarantines_nothing(stored) -> None:
     assert decode(stored) == []
 

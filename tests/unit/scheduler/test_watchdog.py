@@ -1,0 +1,105 @@
+"""What the watchdog holds against a job, and what it does not."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from services.scheduler.adapters.marker import Marker
+from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
+from services.scheduler.engine.progress import Step
+from tests.support.clock import VirtualClock
+from tests.support.visibility import context_of_a_test
+
+OPEN = Step("open gang")
+BUDGET_S = 5.0
+
+
+class Bus:
+    """Takes everything and holds nothing."""
+
+    def publisher(self, _: str) -> "Bus":
+        return self
+
+    async def publish(self, *_: object, **__: object) -> None:
+        return
+
+    async def last(self, *_: str) -> None:
+        return
+
+
+class Silent:
+    def announce(self, *_: object) -> None:
+        return
+
+
+class Decisions:
+    """Has decisions watched whose steps last as long as a test says."""
+
+    def __init__(self, clock: VirtualClock, directory: Path) -> None:
+        self._clock = clock
+        self.directory = directory
+        self.watchdog = Watchdog(
+            Budget(budget_s=BUDGET_S, limit_s=0.0),
+            marker=Marker(str(directory)),
+            shared=Shared(bus=cast("Any", Bus()), stream="LEASE", subject="quarantine"),
+            announcer=cast("Any", Silent()),
+            context=msgspec.structs.replace(context_of_a_test(), clock=clock),
+        )
+
+    async def decide(self, *steps: tuple[Step, float]) -> None:
+        """Have a decision take these steps, each for so many seconds."""
+        told, go = [threading.Event() for _ in steps], [threading.Event() for _ in steps]
+
+        def work() -> None:
+            for number, (step, _) in enumerate(steps):
+                self.watchdog.progress.begin(step)
+                told[number].set()
+                go[number].wait()
+
+        decision = asyncio.create_task(asyncio.to_thread(self.watchdog.watch, work))
+        for number, (_, lasts_s) in enumerate(steps):
+            await asyncio.to_thread(told[number].wait)
+            await self._clock.advance(lasts_s)
+            go[number].set()
+        await decision
+
+    @property
+    def quarantined(self) -> set[str]:
+        return set(self.watchdog.left_out())
+
+
+@asynccontextmanager
+async def watched(directory: Path) -> AsyncIterator[Decisions]:
+    decisions = Decisions(VirtualClock(), directory)
+    running = asyncio.create_task(decisions.watchdog.run())
+    try:
+        yield decisions
+    finally:
+        running.cancel()
+
+
+def handles(key: str) -> Step:
+    return Step("allocate", "podgroups", key, f"uid of {key}")
+
+
+async def test_a_job_that_takes_the_budget_of_one_decision_is_quarantined(tmp_path: Path) -> None:
+    async with watched(tmp_path) as decisions:
+        await decisions.decide((handles("ns/slow"), BUDGET_S + 0.5), (handles("ns/next"), 1.0))
+        assert decisions.quarantined == {"ns/slow"}
+
+
+async def test_what_earlier_decisions_took_is_not_held_against_a_job(tmp_path: Path) -> None:
+    """Decisions follow each other so soon that the pauses are between two looks."""
+    async with watched(tmp_path) as decisions:
+        for _ in range(8):
+            await decisions.decide((handles("ns/usual"), 0.75))
+        marked = (decisions.directory / "handling").read_bytes()
+        await decisions.decide((OPEN, BUDGET_S), (handles("ns/usual"), 0.75))
+        assert decisions.quarantined == set()
+        await decisions.decide((handles("ns/usual"), 0.75))
+        assert marked[:1] == (decisions.directory / "handling").read_bytes()[:1] == b" "
