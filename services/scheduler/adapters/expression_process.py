@@ -21,6 +21,9 @@ from shared.runtime.clock import SystemClock
 START_S: Final = 30.0
 """Time to start: a busy machine may need seconds to load the library."""
 _READ: Final = 1 << 16
+_KILLED_MAX: Final = 3
+"""Fresh processes that are killed over an expression before it is blamed: they may have had no
+processor, or another one may have killed them."""
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables that the process gets beside those of Python: not the keys and tokens of a service."""
 
@@ -51,7 +54,7 @@ class ExpressionProcess:
 
         Raises `Exceeded` about the first device that has no answer, and `Unavailable`.
         """
-        done = 0
+        done = killed = 0
         while done < len(devices):
             process = self._started()
             was_fresh, self._is_fresh = self._is_fresh, False
@@ -59,14 +62,16 @@ class ExpressionProcess:
                 self._send(process, frame(Question(expression, list(devices[done:]))))
                 while done < len(devices):
                     answer = self._receive(process, self._limits.wall_s)
-                    done, was_fresh = done + 1, False
+                    done, was_fresh, killed = done + 1, False, 0
                     yield answer
             except EOFError:
                 code = self._end()
                 if code == -signal.SIGPROF:
                     text = f"more than {self._limits.cpu_s * 1000:g} ms of processor time"
                     raise Exceeded(text) from None
-                if was_fresh:
+                is_killed = code == -signal.SIGKILL
+                killed += was_fresh and is_killed
+                if was_fresh and (not is_killed or killed == _KILLED_MAX):
                     raise Exceeded(self._cause(code)) from None
                 # What was evaluated before may have used the memory: once more, alone.
 
@@ -146,6 +151,8 @@ class ExpressionProcess:
         """Return the next message. Raises `EOFError` when the process ends before."""
         assert process.stdout is not None
         fd = process.stdout.fileno()
+        arrives = select.poll()  # `select` takes no descriptor beyond 1023
+        arrives.register(fd, select.POLLIN)
         deadline = _now() + wait_s
         while True:
             if len(self._unread) >= HEADER.size:
@@ -155,7 +162,7 @@ class ExpressionProcess:
                     answer: Answer = msgspec.msgpack.decode(body, type=Answer)
                     return answer
             left = deadline - _now()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
+            if left <= 0 or not arrives.poll(1e3 * left):
                 process.kill()
                 raise EOFError
             read = os.read(fd, _READ)

@@ -32,6 +32,7 @@ from services.scheduler.policy.devices.selectors import (
     shown,
 )
 from shared.runtime.clock import SystemClock
+from shared.runtime.contain import describe
 from shared.runtime.logs import Logger
 
 KNOWN_MAX: Final = 200_000
@@ -112,6 +113,8 @@ class ExpressionEvaluator(Evaluator):
         self._thread: threading.Thread | None = None
         self._closed = False
         self._told_at = 0.0
+        self._failure = ""
+        """Why the last turn was not evaluated."""
         _living.add(self)
 
     @property
@@ -120,6 +123,11 @@ class ExpressionEvaluator(Evaluator):
         return self._process.pid
 
     # --- asked by the thread that decides ------------------------------------------------------
+
+    @property
+    @override
+    def failure(self) -> str:
+        return self._failure
 
     @override
     def begin(self) -> None:
@@ -142,6 +150,8 @@ class ExpressionEvaluator(Evaluator):
 
     def _wait_for(self, expression: str, digest: bytes) -> Verdict | None:
         while (found := self._find(expression, digest)) is None and self._left_s > 0:
+            if self._failure:
+                break  # the next attempt may be long in coming, and fail as well
             begun = _now()
             self._condition.wait(self._left_s)
             self._left_s -= _now() - begun
@@ -195,9 +205,10 @@ class ExpressionEvaluator(Evaluator):
             except Exceeded as error:
                 self._remember(expression, f"the expression has taken {error} for one device")
             except Unavailable as error:
-                if self._log is not None:
-                    self._log.error("expressions_not_evaluated", reason=str(error))
-                self._pause()
+                self._fail(str(error))
+            except Exception as error:  # noqa: BLE001 - without this thread nothing is evaluated
+                self._process.close()
+                self._fail(describe(error))
             else:
                 self._note_cost(expression, (_now() - begun) / max(1, done))
             self._tell()
@@ -239,6 +250,7 @@ class ExpressionEvaluator(Evaluator):
 
     def _learn(self, expression: str, digest: bytes, verdict: Verdict) -> None:
         with self._condition:
+            self._failure = ""
             known = self._known.setdefault(expression, {})
             self._size += digest not in known
             known[digest] = verdict
@@ -250,13 +262,19 @@ class ExpressionEvaluator(Evaluator):
         if self._log is not None:
             self._log.warning("cel_limit_exceeded", expression=shown(expression), reason=text)
         with self._condition:
+            self._failure = ""
             self._exceeded[expression] = SelectorFault(f"CEL limit exceeded: {text}")
             if len(self._exceeded) > EXCEEDED_MAX:
                 self._exceeded.popitem(last=False)
             self._condition.notify_all()
 
-    def _pause(self) -> None:
+    def _fail(self, reason: str) -> None:
+        """Note why a turn was not evaluated, and wait before the next one."""
+        if self._log is not None:
+            self._log.error("expressions_not_evaluated", reason=reason)
         with self._condition:
+            self._failure = reason
+            self._condition.notify_all()
             self._condition.wait_for(lambda: self._closed, timeout=_RETRY_S)
 
     def _tell(self) -> None:

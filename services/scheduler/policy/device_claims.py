@@ -146,7 +146,9 @@ class _Verdict:
             return codes
         if answer.unknown is not None:
             names = ", ".join(claims[:_NAMED_MAX])
-            self._fault = f"the CEL selectors of {names} are being evaluated"
+            failure = self._devices.fits.failure
+            state = f"cannot be evaluated: {failure}" if failure else "are being evaluated"
+            self._fault = f"the CEL selectors of {names} {state}"
         codes[((found == LACKING) | (found == PENDING)) & (codes == 0)] = _LACKING
         codes[(found == IN_USE) & (codes == 0)] = _TAKEN
         return codes

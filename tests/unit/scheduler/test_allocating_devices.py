@@ -212,7 +212,12 @@ class Counting(Evaluator):
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, DeviceContent]] = []
         self.knows = True
+        self.fails = ""
         self._evaluator = waiting_evaluator()
+
+    @property
+    def failure(self) -> str:
+        return self.fails
 
     def begin(self) -> None:
         self._evaluator.begin()
@@ -239,6 +244,10 @@ def test_a_claim_waits_until_its_conditions_are_evaluated_and_others_do_not(aske
     assert binds_of(plan) == {}
     (why,) = plan.explanations
     assert "the CEL selectors of ns/c are being evaluated" in str(why.reasons)
+    counting.fails = "no process can be started: Cannot allocate memory"
+    (why,) = world.decide().explanations
+    assert f"the CEL selectors of ns/c cannot be evaluated: {counting.fails}" in str(why.reasons)
+    counting.fails = ""
     gang(world, "other", 1)
     assert list(given(world.decide())) == ["other-0"]
     counting.knows = True

@@ -1,9 +1,11 @@
 """What an expression may use, and what becomes of one that uses more."""
 
 import os
+import resource
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,6 +109,47 @@ def test_a_process_that_does_not_answer_is_ended_and_the_question_put_to_another
         assert limited.pid != first
 
 
+def test_an_expression_is_not_blamed_for_a_process_that_gets_no_processor(monkeypatch):
+    """As on a machine that is suspended, or where a process is killed for the memory of others."""
+    send, signals = ExpressionProcess._send, [signal.SIGSTOP, signal.SIGKILL]
+
+    def interrupted(self, started, data):
+        if signals:
+            os.kill(started.pid, signals.pop())
+        send(self, started, data)
+
+    monkeypatch.setattr(ExpressionProcess, "_send", interrupted)
+    with process(Limits(wall_s=1.0)) as limited:
+        assert answer(limited, BENIGN) is True
+    assert not signals
+
+
+def test_an_expression_that_gets_every_process_killed_is_blamed_in_the_end(monkeypatch):
+    send = ExpressionProcess._send
+
+    def killing(self, started, data):
+        os.kill(started.pid, signal.SIGKILL)
+        send(self, started, data)
+
+    monkeypatch.setattr(ExpressionProcess, "_send", killing)
+    with process() as limited:
+        assert isinstance(answer(limited, BENIGN), Exceeded)
+
+
+def test_a_service_with_many_open_files_has_expressions_evaluated():
+    """A descriptor beyond 1023 is more than `select` takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    try:
+        with process() as limited:
+            assert answer(limited, BENIGN) is True
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_process_that_dies_is_replaced_and_no_expression_is_blamed():
     with process() as limited:
         for _ in range(2):
@@ -143,6 +186,46 @@ def test_without_a_process_nothing_becomes_known_and_the_log_says_why(monkeypatc
         assert said.wait(30)
         assert waiting.verdict("ns", BENIGN, DEVICE) is None
     assert lines[0].startswith("expressions_not_evaluated no process can be started")
+
+
+def test_no_session_waits_for_a_process_that_cannot_be_started(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/none/python")
+    found: list[object] = []
+    with evaluator(wait_s=3600.0) as waiting:
+
+        def ask() -> None:
+            for _ in range(2):
+                waiting.begin()
+                found.append(waiting.verdict("ns", BENIGN, DEVICE))
+
+        session = threading.Thread(target=ask, daemon=True)
+        session.start()
+        session.join(60)
+        assert found == [None, None]
+        assert waiting.failure.startswith("no process can be started")
+
+
+def test_evaluation_goes_on_after_an_error_of_ours(monkeypatch):
+    answers, fails = ExpressionProcess.answers, [ZeroDivisionError("ours")]
+
+    def failing(self, expression, devices):
+        if fails:
+            raise fails.pop()
+        return answers(self, expression, devices)
+
+    monkeypatch.setattr(ExpressionProcess, "answers", failing)
+    monkeypatch.setattr("services.scheduler.adapters.expressions._RETRY_S", 0.01)
+    with evaluator() as found:
+        assert found.verdict("ns", BENIGN, DEVICE) is None
+        assert found.failure == "ZeroDivisionError: ours"
+        until_known(found)
+        assert found.failure == ""
+
+
+def until_known(found: ExpressionEvaluator) -> None:
+    deadline = time.monotonic() + 50.0
+    while found.verdict("ns", BENIGN, DEVICE) is None:
+        assert time.monotonic() < deadline
 
 
 # --- the evaluator -------------------------------------------------------------------------------

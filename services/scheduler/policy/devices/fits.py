@@ -59,6 +59,11 @@ class Fits:
         self._columns: dict[str, int] = {}
         self._left = _BUDGET
 
+    @property
+    def failure(self) -> str:
+        """Why no selector is evaluated at present, "" while they are."""
+        return self._judge.failure
+
     def note(self, device: DeviceId) -> None:
         """Take note that a device was taken or given back."""
         self._changed.append((device.driver, device.pool))

@@ -151,6 +151,11 @@ class Judge:
         """Begin a session."""
         self._evaluator.begin()
 
+    @property
+    def failure(self) -> str:
+        """Why no verdict that is lacking becomes known at present, "" while they do."""
+        return self._evaluator.failure
+
     def is_known(self, unknown: Unknown) -> bool:
         """Tell whether a verdict that was lacking has become known."""
         return self._evaluator.verdict(*unknown) is not None

@@ -39,6 +39,11 @@ Verdict = bool | SelectorFault
 class Evaluator(Protocol):
     """Evaluates expressions about devices, outside of the scheduler."""
 
+    @property
+    def failure(self) -> str:
+        """Why nothing is evaluated at present, "" while it is."""
+        return ""
+
     def begin(self) -> None:
         """Begin a session."""
 
