@@ -102,6 +102,13 @@ test-web: $(READY) ## the live page in a browser without a window (needs chromiu
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/web.txt
 	@$(PY) -m tools.suite web
 
+.PHONY: docs
+docs: $(READY) ## the documentation as a site in build/site; a dead link fails
+	@test -e build/docs/pyvenv.cfg || $(PY) -m venv build/docs
+	@build/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build
+	@echo "build/site/index.html"
+
 .PHONY: dra-check
 dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn states (builds it; needs Go)
 	@$(PY) -m tools.dra_check
@@ -256,6 +263,7 @@ lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
 	$(UV_COMPILE) --upgrade requirements/sbom.in -o requirements/sbom.txt
 	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/web.in -o requirements/web.txt
+	$(UV_COMPILE) --upgrade -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
 
 # An environment is removed only if `make setup` made it. Caches lie where their tools put them, and
 # build and dist may hold files of others. No symbolic link is followed.
