@@ -56,6 +56,7 @@ ALONE: Final[dict[str, str]] = {
     "make test-web": "make test-web",
     "pumice web": "tests/unit/web/test_web_command.py",
     "pumice run --in-process": "tests/integration/local/test_in_process.py",
+    "make docs": "make docs",
     "make dra-check": "make dra-check",
     "make attack": "make attack",
     "make old-python-check": "make old-python-check",
