@@ -115,6 +115,12 @@ def test_a_pod_whose_nominated_node_went_to_another_preempts_again():
     assert [(n.pod, n.node) for n in plan.nominations] == [("ns/mid-0", "n2")]
 
 
+def test_a_pod_whose_nominated_node_is_gone_preempts_again():
+    cluster = stale()
+    cluster.delete(kinds.NODE, "n1", "uid-n1")
+    assert evictions_of(cluster.step()) == {"low-0": "mid-0"}
+
+
 def test_a_claimant_takes_idle_room_when_its_node_is_lost_before_others_do():
     cluster = stale().node("n3", cpu="4")
     cluster.group("mate", min_member=1, priorityClassName="top", created="2025-01-01T00:00:00Z")

@@ -191,17 +191,16 @@ def allows_preemption(session: Session, task: Task) -> bool:
 
     Not with the preemption policy Never; and not while its nominated node takes it and has room for
     it, or while victims on that node are still terminating. A nominated node that refuses it for
-    good does not count. Where others have taken its room, it preempts again (volcano#5131).
+    good, or that is gone, does not count. Where others have taken its room, it preempts again
+    (volcano#5131).
     """
     if not task.preempts:
         return False
     if not task.nominated:
         return True
     column = session.cluster_state.nodes.column(task.nominated)
-    if column == NOWHERE:
-        return False
     candidates = session.candidates(task.task_class)
-    if not candidates.reachable()[column]:
+    if column == NOWHERE or not candidates.reachable()[column]:
         return True
     if candidates.admits(column) and room_after(session, task.task_class, column, ()):
         return False
