@@ -68,8 +68,8 @@ class Audit:
         self._metrics = metrics
         self._read: dict[str, UidIndex] = {kind: UidIndex() for kind in kinds}
         self._suspects: frozenset[Difference] = frozenset()
-        self._odd_digests: dict[str, tuple[str, str]] = {}
-        self._odd_since = 0.0
+        self._odd: dict[str, tuple[int, float]] = {}
+        """Kind → digest of the objects that only one of the two sides has, and since when."""
         self._due = self._next()
         self._resync_after = 0.0
 
@@ -79,7 +79,7 @@ class Audit:
         """Note that STATE is read from its beginning."""
         for index in self._read.values():
             index.clear()
-        self._suspects, self._odd_digests = frozenset(), {}
+        self._suspects, self._odd = frozenset(), {}
         self._due = self._next()
 
     def take(self, fact: Fact) -> None:
@@ -94,21 +94,21 @@ class Audit:
         """Compare the digests of a marker; return why STATE is to be read anew, or ""."""
         if not self._interval_s or not marker.digests:
             return ""
-        odd = {
-            kind: (self._read[kind].digest, digest)
-            for kind, digest in marker.digests.items()
-            if kind in self._read and self._read[kind].digest != digest
-        }
         now = self._clock.monotonic()
-        stays = {kind for kind, pair in odd.items() if self._odd_digests.get(kind) == pair}
-        if not stays:
-            self._odd_since = now
-        self._odd_digests = odd
-        if not stays or now - self._odd_since < self._confirm_s or now < self._resync_after:
+        stays = []
+        # A marker says nothing of a kind of which facts are on their way.
+        for kind in sorted(marker.digests.keys() & self._read.keys()):
+            difference = self._read[kind].difference(marker.digests[kind])
+            before, since = self._odd.get(kind, (0, now))
+            if difference != before:
+                self._odd[kind] = (difference, now)
+            elif difference and now - since >= self._confirm_s:
+                stays.append(kind)
+        if not stays or now < self._resync_after:
             return ""
-        for kind in sorted(stays):
+        for kind in stays:
             self._metrics.differences.labels(kind).inc()
-        return self._found(f"what was read of {', '.join(sorted(stays))} is not what STATE holds")
+        return self._found(f"what was read of {', '.join(stays)} is not what STATE holds")
 
     # --- the service -------------------------------------------------------------------------
 

@@ -32,6 +32,13 @@ class UidIndex:
         """The digest; it does not depend on the order in which objects came."""
         return f"{self._digest:016x}"
 
+    def difference(self, digest: str) -> int:
+        """Return a digest of the objects that either this or another index has, 0 for none.
+
+        It stays the same while other objects come and go in both.
+        """
+        return self._digest ^ int(digest, 16)
+
     def put(self, key: str, uid: str) -> None:
         """Take in that an object is there; most facts tell of one that is known."""
         before = self._uids.get(key)

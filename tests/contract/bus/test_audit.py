@@ -55,13 +55,13 @@ class Cache:
     async def _publish(self, fact):
         await self.publisher.publish(self.subjects.state(fact.kind, fact.key), codec.encode(fact))
 
-    async def marker(self):
+    async def marker(self, *, kinds=KINDS):
         marker = Marker(
             complete=KINDS,
             bookmarks={},
             time=0.0,
             instance="cache-1",
-            digests={kind: index.digest for kind, index in self.index.items()},
+            digests={kind: self.index[kind].digest for kind in kinds},
         )
         await self.publisher.publish(self.subjects.marker, codec.encode(marker))
 
@@ -150,6 +150,44 @@ async def test_a_reader_that_missed_a_fact_reads_the_stream_anew(cache, follower
             describe="all facts again",
         )
     assert differences(metrics) == 1
+
+
+async def test_a_missed_fact_is_found_while_other_objects_come_and_go(
+    cache, follower, clock, metrics
+):
+    await cache.put("ns/a", "u1")
+    async with Reader(follower().items()) as reader:
+        await until(lambda: reader.of(Facts), describe="the fact")
+        await cache.put("ns/b", "u2", shown=False)
+        for number in range(4):
+            await cache.put(f"ns/busy-{number}", f"b{number}")
+            await markers(cache, reader, clock, seconds=0.0)
+            assert reader.of(Reset) == []
+            await cache.delete(f"ns/busy-{number - 1}", f"b{number - 1}")
+            clock.at += CONFIRM_S / 4
+            seen = len(reader.of(Synced)) + 1
+            await cache.marker(kinds=["podgroups"])  # pods are on their way
+            await reader.has(seen, Synced)
+        await cache.put("ns/last", "b9")
+        await cache.marker()
+        (reset,) = await reader.has(1, Reset)
+        assert reset.reason == "what was read of pods is not what STATE holds"
+    assert differences(metrics) == 1
+
+
+async def test_what_no_later_marker_speaks_of_is_no_difference(cache, follower, clock, metrics):
+    async with Reader(follower().items()) as reader:
+        await cache.put("ns/late", "u1", shown=False)
+        await markers(cache, reader, clock, seconds=0.0)
+        for _ in range(3):
+            clock.at += CONFIRM_S
+            seen = len(reader.of(Synced)) + 1
+            await cache.marker(kinds=["podgroups"])
+            await reader.has(seen, Synced)
+        await cache.put("ns/late", "u1")
+        await markers(cache, reader, clock, seconds=CONFIRM_S)
+        assert reader.of(Reset) == []
+    assert differences(metrics) == 0
 
 
 @pytest.mark.parametrize(
