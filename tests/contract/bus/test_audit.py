@@ -176,7 +176,9 @@ async def test_a_missed_fact_is_found_while_other_objects_come_and_go(
 
 
 async def test_what_no_later_marker_speaks_of_is_no_difference(cache, follower, clock, metrics):
+    await cache.put("ns/a", "u0")
     async with Reader(follower().items()) as reader:
+        await until(lambda: reader.of(Facts), describe="the fact")
         await cache.put("ns/late", "u1", shown=False)
         await markers(cache, reader, clock, seconds=0.0)
         for _ in range(3):
