@@ -147,7 +147,7 @@ VALID_OBJECTS: Final[Mapping[str, ValidObject]] = {
     "csinodes": ValidObject(
         "storage.k8s.io/v1",
         "CSINode",
-        {"spec": {"drivers": [{"name": "d", "nodeID": "x"}]}},
+        {"spec": {"drivers": [{"name": "d", "nodeID": "x", "allocatable": {"count": 3}}]}},
         cluster=True,
     ),
     "numatopologies": ValidObject(

@@ -107,8 +107,11 @@ class Volumes(PolicyState):
             for driver in drivers.spec.drivers
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
-        if limits != self.limits.get(node, {}):
+        # No entry rather than an empty one, so that a node reads the same whatever it had before.
+        if limits:
             self.limits[node] = limits
+        else:
+            self.limits.pop(node, None)
 
     def remove_drivers(self, node: str) -> None:
         """Forget a node's drivers."""
