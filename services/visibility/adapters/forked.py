@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Generic, NoReturn, Self, TypeVar
@@ -32,6 +32,7 @@ _NICENESS: Final = 5
 """Answers to others go first."""
 _RETRY_AFTER_S: Final = 5.0
 _FIRST_FREE_FD: Final = 3
+_FILES: Final = Path("/dev/fd")
 _OUT_OF_MEMORY: Final = 3
 """Exit status."""
 
@@ -142,11 +143,16 @@ class ForkedQuestion(Generic[T]):
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         pid, self.pid = self.pid, 0
-        while True:
-            ended, status = os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-            if ended:
-                return status
-            await self._clock.sleep(_REAP_S)
+        try:
+            while True:
+                ended, status = os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+                if ended:
+                    return status
+                await self._clock.sleep(_REAP_S)
+        except asyncio.CancelledError:
+            # Nobody else would ever reap it. It is killed, so that this is a matter of moments.
+            os.waitpid(pid, 0)  # noqa: ASYNC222
+            raise
 
     def _failure(self, status: int) -> Exception:
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
@@ -193,12 +199,25 @@ def _compute(work: Callable[[], object], writer: int, limits: ProcessLimits) -> 
 
 def _let_go(writer: int) -> None:
     """Leave connections, signal handlers and garbage to the parent."""
-    os.closerange(_FIRST_FREE_FD, writer)
-    os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+    for number in _open_files():
+        if number >= _FIRST_FREE_FD and number != writer:
+            with contextlib.suppress(OSError):
+                os.close(number)
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     gc.freeze()  # a collection would touch, and so copy, everything that the parent has
+
+
+def _open_files() -> Iterable[int]:
+    """Return the descriptors of open files.
+
+    A container may allow a billion of them, which not every Python closes in one call.
+    """
+    try:
+        return [int(file.name) for file in _FILES.iterdir()]
+    except OSError:
+        return range(os.sysconf("SC_OPEN_MAX"))
 
 
 def _bound(limits: ProcessLimits) -> None:

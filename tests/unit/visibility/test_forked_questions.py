@@ -1,6 +1,7 @@
 """Questions in processes of their own: their answers, their bounds, and what they leave behind."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -122,6 +123,42 @@ async def test_who_stops_waiting_leaves_no_process_behind():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not is_there(pid)
+
+
+async def test_who_stops_waiting_for_the_end_of_a_process_leaves_none_behind(monkeypatch):
+    class Clock(SystemClock):
+        async def sleep(self, seconds):
+            task.cancel()
+            await asyncio.sleep(3600)
+
+    waitpid, not_yet = os.waitpid, [(0, 0)]
+    monkeypatch.setattr(os, "waitpid", lambda *of: not_yet.pop() if not_yet else waitpid(*of))
+    question = ForkedQuestion(Found, limits=limits(wall_s=0.05), clock=Clock())
+    pids = []
+
+    async def asking() -> None:
+        async with question:
+            question.start(forever)
+            pids.append(question.pid)
+            await question.result()
+
+    task = asyncio.create_task(asking())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_there(pids[0])
+
+
+async def test_a_process_comes_to_its_question_however_many_files_the_system_allows(monkeypatch):
+    """Not every Python closes a range in one call."""
+
+    def one_by_one(first: int, end: int) -> None:
+        for number in range(first, end):
+            with contextlib.suppress(OSError):
+                os.close(number)
+
+    monkeypatch.setattr(os, "closerange", one_by_one)
+    monkeypatch.setattr(os, "sysconf", lambda _: 1 << 30)
+    assert (await ask(lambda: Found(text="done"), cpu_s=5)).text == "done"
 
 
 async def test_a_process_holds_no_connection_of_its_parent():
