@@ -38,7 +38,7 @@ class HeldPods:
         self.stopped_tasks: dict[str, str] = {}
         """Task of which a quota has refused a pod in the present stage → what was said of it."""
         self.until = 0.0
-        """When they are tried again, Unix seconds."""
+        """When they are tried again, monotonic seconds."""
         self._wait_s = FIRST_S
         self.reported = ("", "")
         """Reason and message as the last event has them."""

@@ -163,7 +163,7 @@ class JobReconciler(Reconciler):
         try:
             facts = msgspec.structs.replace(
                 self._informers.facts_of(record),
-                not_due=record.held.not_due(self._clock.now()),
+                not_due=record.held.not_due(self._clock.monotonic()),
                 held_back=record.held.why(),
             )
             return advance(
@@ -190,8 +190,9 @@ class JobReconciler(Reconciler):
         held = record.held
         held.keep_only(partial(_is_still_held, record))
         reason, message = held.why()
-        if held:
-            self.add(record.key, max(0.0, held.until - self._clock.now()))
+        left_s = held.until - self._clock.monotonic()
+        if held and left_s > 0.0:
+            self.add(record.key, left_s)  # what is due and was not tried waits for something else
         if (reason, message) != held.reported:
             self.add(record.key)  # the status says so, too
             if reason and reason != held.reported[0]:
@@ -270,7 +271,7 @@ class JobReconciler(Reconciler):
             elif isinstance(effect, effects.CreatePods):
                 self._pods_made(record, effect)
         if any(isinstance(effect, effects.CreatePods) for effect in stage):
-            record.held.tried(self._clock.now())
+            record.held.tried(self._clock.monotonic())
 
     def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
         phase = effect.status.state.phase

@@ -11,6 +11,8 @@ import pytest
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
+from services.controller.job import reconciler
+from services.controller.job.plan import Pass, advance
 from shared.api import kinds
 from tests.support.reconcilers import NAMESPACE
 from tests.unit.controller.test_jobs_die import JobStage, Successors
@@ -122,6 +124,35 @@ async def test_a_job_whose_minimum_does_not_fit_waits_and_is_not_killed() -> Non
     await later(successors, 11.0)
     await later(successors, 1.0)
     assert stage.job()["status"]["running"] == 3
+
+
+@pytest.mark.parametrize("phase", ["Inqueue", "Pending"])
+async def test_a_job_over_quota_is_looked_at_with_back_off_whatever_its_group_says(
+    phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler takes an admission back when the job has not started in time."""
+    looks = 0
+
+    def counted(*args: Any, **more: Any) -> Pass:
+        nonlocal looks
+        looks += 1
+        return advance(*args, **more)
+
+    stage = QuotaStage()
+    stage.most = 0
+    successors = Successors(stage, dies_at=0)
+    stage.create(kinds.JOB, "j", elastic(3, 3))
+    await begin(successors)
+    (group,) = stage.names(kinds.PODGROUP)
+    stage.ask("PATCH", kinds.PODGROUP, group, {"status": {"phase": phase}})
+    await later(successors, 20.0)
+    monkeypatch.setattr(reconciler, "advance", counted)
+    successors.process.relist()
+    async with successors.process.running("jobs"):
+        successors.process.controllers["jobs"].add(f"{NAMESPACE}/j")
+        for _ in range(60):
+            await stage.clock.advance(1.0)
+    assert 1 <= looks <= 20
 
 
 async def test_a_job_made_anew_waits_for_the_names_of_its_predecessor_ten_times() -> None:
