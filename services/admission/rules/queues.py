@@ -256,14 +256,17 @@ def _deleted(request: AdmissionRequest) -> str:
 
 
 def _deletion(name: str, facts: Facts, terms: Terms) -> Problem | None:
-    """W54."""
+    """W54: a queue goes unless it is needed.
+
+    A closed queue has no groups any more: pods in its status have ended, or are about to.
+    """
     at = "metadata.name"
     if name in {DEFAULT_QUEUE, ROOT_QUEUE}:
         return Problem(at, f"`{name}` queue can not be deleted")
     queue = facts.queues.get(name)
     if queue is None:
         return Problem(at, f'queue.scheduling.volcano.sh "{name}" not found')
-    pods = queuetree.pods_of(queue)
+    pods = 0 if queue.status.state == QueueState.CLOSED else queuetree.pods_of(queue)
     if terms.check_allocated_pods and pods:
         return Problem(
             "status.allocated.pods",

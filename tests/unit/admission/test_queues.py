@@ -212,6 +212,13 @@ def test_a_queue_that_is_needed_cannot_be_deleted_w54(name: str, message: str) -
     assert verdict.message == message
 
 
+def test_a_closed_queue_goes_though_its_status_counts_pods_still_w54() -> None:
+    """Whoever deletes a queue's jobs and closes it need not wait for the next status."""
+    closed = {**TREE[-1], "status": {**TREE[-1]["status"], "state": "Closed"}}
+    verdict = ask("/queues/validate", operation="DELETE", name="full", queues=[*TREE[:-1], closed])
+    assert verdict.allowed
+
+
 def test_pods_do_not_hold_up_a_deletion_where_that_is_not_wanted_w54() -> None:
     verdict = ask(
         "/queues/validate", operation="DELETE", name="full", queues=TREE, check_allocated_pods=False
