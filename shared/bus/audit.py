@@ -135,10 +135,10 @@ class Audit:
         skipped = frozenset(unfolded)
         found = frozenset(each for each in _differences(held, read) if each[:2] not in skipped)
         stays = sorted(found & self._suspects)
+        # On a busy cluster each look finds other facts that are on their way: one soon is enough.
+        is_first = bool(found) and not self._suspects
         self._suspects = found
-        self._due = (
-            self._next() if stays or not found else self._clock.monotonic() + self._confirm_s
-        )
+        self._due = self._clock.monotonic() + self._confirm_s if is_first else self._next()
         if not stays or self._clock.monotonic() < self._resync_after:
             return ""
         for each in stays:

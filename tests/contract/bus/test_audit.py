@@ -233,6 +233,20 @@ async def test_a_difference_that_goes_away_by_itself_is_none(cache, follower, cl
     assert differences(metrics) == 0
 
 
+def test_a_busy_cluster_is_compared_no_more_often_than_a_quiet_one(clock, metrics):
+    """Each look finds other facts that are on their way; a look may read the whole stream."""
+    log = structlog.get_logger()
+    audit = Audit(KINDS, interval_s=INTERVAL_S, clock=clock, metrics=AuditMetrics(metrics), log=log)
+    looks, reason = 0, ""
+    while not reason and clock.at < 10 * INTERVAL_S:
+        clock.at += audit.left_s()
+        lost = {"ns/lost": "u0"} if clock.at > 5 * INTERVAL_S else {}
+        reason = audit.compare({"pods": {f"ns/{looks}": "u1", **lost}}, {"pods": {}})
+        looks += 1
+    assert "ns/lost" in reason
+    assert looks <= 8
+
+
 async def test_without_an_interval_nothing_is_compared(cache, follower, clock):
     await cache.put("ns/a", "u1")
     following = follower(interval_s=0.0)
