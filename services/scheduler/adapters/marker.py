@@ -48,7 +48,9 @@ class Marker:
             self.found = decode(stored.read_bytes())
         handle = os.open(directory / "handling", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(handle, _SIZE)
+            # Written rather than made longer: to touch a page of a map for which the disk has no
+            # room ends the process.
+            os.pwrite(handle, os.pread(handle, _SIZE, 0).ljust(_SIZE, b"\0"), 0)
             self._map = mmap.mmap(handle, _SIZE)
         finally:
             os.close(handle)

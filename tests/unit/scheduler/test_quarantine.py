@@ -1,5 +1,7 @@
 """Which objects are left out of decisions, for how long, and what lets them go."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -212,6 +214,20 @@ def test_a_process_that_ended_a_decision_leaves_nothing_behind(tmp_path: Path) -
     marker(IDLE)
     marker.store([])
     assert Marker(str(tmp_path)).died_at == IDLE
+
+
+def test_a_full_disk_is_an_error_before_the_file_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later it would be a SIGBUS."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Marker(str(tmp_path))
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(Rejected, match=r"--watchdog-dir: .*No space left"):
+        Marker(str(tmp_path))
 
 
 def test_a_directory_that_cannot_be_written_to_is_refused_by_name(tmp_path: Path) -> None:
