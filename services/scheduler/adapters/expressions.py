@@ -25,6 +25,7 @@ from services.scheduler.adapters.expression_process import (
 )
 from services.scheduler.cel.limits import Limits
 from services.scheduler.policy.devices.selectors import (
+    LETTERS,
     DeviceContent,
     Evaluator,
     SelectorFault,
@@ -36,7 +37,8 @@ from shared.runtime.contain import describe
 from shared.runtime.logs import Logger
 
 KNOWN_MAX: Final = 200_000
-"""Verdicts that are kept; beyond, those of the expressions that were asked about first go."""
+"""Verdicts that are kept, and letters of their expressions (`LETTERS`); beyond, those of the
+expressions that were asked about first go."""
 EXCEEDED_MAX: Final = 10_000
 """Expressions beyond their limit that are remembered."""
 QUEUED_MAX: Final = 20_000
@@ -251,11 +253,15 @@ class ExpressionEvaluator(Evaluator):
     def _learn(self, expression: str, digest: bytes, verdict: Verdict) -> None:
         with self._condition:
             self._failure = ""
-            known = self._known.setdefault(expression, {})
+            known = self._known.get(expression)
+            if known is None:
+                known = self._known[expression] = {}
+                self._size += len(expression) // LETTERS
             self._size += digest not in known
             known[digest] = verdict
             while self._size > KNOWN_MAX:
-                self._size -= len(self._known.popitem(last=False)[1])
+                oldest, verdicts = self._known.popitem(last=False)
+                self._size -= len(oldest) // LETTERS + len(verdicts)
             self._condition.notify_all()
 
     def _remember(self, expression: str, text: str) -> None:

@@ -20,8 +20,17 @@ from services.scheduler.adapters.expression_process import (
 )
 from services.scheduler.adapters.expressions import ExpressionEvaluator
 from services.scheduler.cel.limits import Limits
-from services.scheduler.policy.devices.selectors import SelectorFault, content_of
-from shared.api.resource import Device, DeviceAttribute
+from services.scheduler.policy.devices.pools import DeviceId, Offered
+from services.scheduler.policy.devices.requests import Alternative, Budget, Judge
+from services.scheduler.policy.devices.selectors import (
+    DeviceContent,
+    Evaluator,
+    SelectorFault,
+    Verdict,
+    content_of,
+)
+from shared.api.meta import ObjectMeta
+from shared.api.resource import Device, DeviceAttribute, DeviceClass, ExactDeviceRequest
 from tests.support.hostile_expressions import HOSTILE, NESTED, replaced
 
 LIMITS = Limits()
@@ -325,6 +334,15 @@ def test_what_is_kept_is_bounded(monkeypatch):
         assert sum(map(len, found._known.values())) == found._size
 
 
+def test_long_expressions_take_the_place_of_many_verdicts(monkeypatch):
+    """Else a tenant has the scheduler keep gigabytes: each may have 10 KiB."""
+    monkeypatch.setattr("services.scheduler.adapters.expressions.KNOWN_MAX", 100)
+    with evaluator() as found:
+        for number in range(30):
+            assert found.verdict("ns", f"{'true && ' * 200}{number} >= 0", DEVICE) is True
+        assert sum(map(len, found._known)) <= 100 * 100
+
+
 def test_news_are_told_once_verdicts_are_known():
     told = threading.Event()
     with evaluator(wait_s=0.0, news=told.set) as found:
@@ -354,3 +372,26 @@ def _fork() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+class Yes(Evaluator):
+    """Every device meets every expression."""
+
+    def begin(self) -> None:
+        return
+
+    def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict:
+        return True
+
+
+def test_the_conditions_that_a_scheduler_remembers_take_bounded_memory(monkeypatch):
+    monkeypatch.setattr("services.scheduler.policy.devices.requests._JUDGED_MAX", 100)
+    judge = Judge(Yes())
+    offered = Offered(DeviceId("gpu.com", "p", "d"), Device(name="d"), 1, 0, {}, "n1", None)
+    asks, of_class = ExactDeviceRequest(device_class_name="gpu"), DeviceClass(metadata=ObjectMeta())
+    for number in range(50):
+        conditions = (f"{'true && ' * 200}{number} >= 0",)
+        alternative = Alternative("r", "r", asks, of_class, conditions, "ns")
+        assert judge.answer(alternative, offered, Budget(10)) is True
+        kept = sum(len(text) for each in judge._judged for text in each)
+        assert kept <= 100 * 100 + len(conditions[0])

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from services.scheduler.policy.devices.pools import Offered
 from services.scheduler.policy.devices.selectors import (
+    LETTERS,
     DeviceContent,
     Evaluator,
     SelectorFault,
@@ -26,6 +27,7 @@ from shared.model.quantity import milli
 QUOTA: Final = "deviceclass/"
 """Begins the name of a class in the capability of a queue; `<capacity>.` may stand before it."""
 _JUDGED_MAX: Final = 200_000
+"""Verdicts that are kept, and letters of their expressions (`LETTERS`)."""
 _THOUSANDTHS: Final = 1000
 
 
@@ -176,7 +178,10 @@ class Judge:
             return True
         if self._size > _JUDGED_MAX:
             self._contents, self._judged, self._size = {}, {}, 0
-        answers = self._judged.setdefault(alternative.conditions, {})
+        answers = self._judged.get(alternative.conditions)
+        if answers is None:
+            answers = self._judged[alternative.conditions] = {}
+            self._size += 1 + sum(map(len, alternative.conditions)) // LETTERS
         version = (offered.serial, offered.place)
         answer = answers.get(version)
         if answer is None:

@@ -16,6 +16,8 @@ from typing_extensions import override
 from services.scheduler.cel.frames import EXPRESSION_MAX, SeenDevice
 from shared.api.resource import Device, DeviceAttribute
 
+LETTERS: Final = 100
+"""So many letters of an expression that is kept count as much as one verdict."""
 _SHOWN_MAX: Final = 60
 _DIGEST_BYTES: Final = 16
 
