@@ -266,8 +266,9 @@ def _dependencies(job: Job) -> Problems:
                     f"no task {name!r} in this job: {_CIRCLE}",
                 )
     stuck = in_circles(needs)
+    names = set(stuck)
     for index, task in enumerate(job.spec.tasks):
-        if task.name in stuck:
+        if task.name in names:
             yield Problem(
                 f"spec.tasks[{index}].dependsOn.name",
                 f"goes round in a circle over {some(stuck)}: {_CIRCLE}",

@@ -6,6 +6,7 @@ checked here the API server refuses with its own words.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from shared.api.base import without_nulls
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
 from shared.api.nesting import TOO_DEEP, is_too_deep
+from shared.jobs.pod_terms import excess
 from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
@@ -81,6 +83,18 @@ def template_problems(job: Job, *, pod_level: bool = True) -> Problems:
         yield from _Amounts(index, task, pod_level=pod_level).of_spec(spec)
 
 
+def term_problems(job: Job) -> Problems:
+    """Return which tasks of a job ask for too much in their pods; unreadable ones are left out."""
+    for index, task in enumerate(job.spec.tasks):
+        try:
+            why = excess(read_template(task).spec)
+        except (msgspec.DecodeError, RecursionError):
+            continue  # `template_problems` says what is wrong with it
+        if why:
+            field, _, reason = why.partition(": ")
+            yield Problem(f"spec.tasks[{index}].template.{field}", reason)
+
+
 class _Template:
     """Judges the containers and volumes of one task."""
 
@@ -126,7 +140,7 @@ class _Template:
                     f"{at}.ports[{number}].containerPort",
                     f"Invalid value: {value}: must be between 1 and {_PORT_MAX}, inclusive",
                 )
-        taken = set(self._mounted)
+        taken: set[str] = set()
         for number, mount in enumerate(container.volume_mounts or ()):
             where = f"{at}.volumeMounts[{number}]"
             if str(mount.get("name", "")) not in volumes:
@@ -134,7 +148,7 @@ class _Template:
             path = str(mount.get("mountPath", ""))
             if not path:
                 yield self._problem(f"{where}.mountPath", "Required value")
-            elif path in taken:
+            elif path in taken or path in self._mounted:
                 yield self._problem(
                     f"{where}.mountPath", f'Invalid value: "{path}": must be unique'
                 )
@@ -232,8 +246,9 @@ class _Amounts:
 
     def _aggregate(self, spec: PodSpec, whole: ResourceRequirements) -> Problems:
         """See that a pod as a whole requests enough for its containers together."""
+        together = _together(spec)
         for name, amount in sorted(whole.requests.items()):
-            needed = _together(spec, name)
+            needed = together.get(name, 0)
             if milli(amount) < needed:
                 yield Problem(
                     f"{self._at}.resources.requests.{name}",
@@ -243,20 +258,25 @@ class _Amounts:
                 )
 
 
-def _together(spec: PodSpec, name: str) -> int:
-    """Return what the containers request at most at any time, in thousandths."""
-    sidecars = highest = 0
+def _together(spec: PodSpec) -> dict[str, int]:
+    """Return what the containers request at most at any time, in thousandths by resource."""
+    highest: Counter[str] = Counter()
+    running: Counter[str] = Counter()
     for container in spec.init_containers:
-        asked = _requested(container, name)
-        highest = max(highest, sidecars + asked)
+        asked = _requested(container)
+        for name, amount in asked.items():
+            highest[name] = max(highest[name], running[name] + amount)
         if container.restart_policy == "Always":
-            sidecars += asked
-    return max(highest, sidecars + sum(_requested(c, name) for c in spec.containers))
+            running.update(asked)
+    for container in spec.containers:
+        running.update(_requested(container))
+    return dict(running | highest)
 
 
-def _requested(container: Container, name: str) -> int:
+def _requested(container: Container) -> dict[str, int]:
+    """Return what a container requests; a limit stands in where nothing is requested."""
     asked = container.resources
-    return milli(asked.requests.get(name, asked.limits.get(name, 0)))
+    return {name: milli(amount) for name, amount in {**asked.limits, **asked.requests}.items()}
 
 
 def _text(name: str, amount_milli: int) -> str:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.engine.state.cluster_state import BadFact
-from services.scheduler.engine.tasks.bounds import NODE_TERMS_MAX, POD_TERMS_MAX
 from shared.jobs.flows import in_circles, in_order
+from shared.jobs.pod_terms import NODE_TERMS_MAX, POD_TERMS_MAX
 from shared.model.schedules import parse
 from tests.support.work import lines_run
+from tests.unit.admission.asking import Json, ask, paths, sparse_job, task, template
 
 MORE: Final = 50_000
 NODES: Final = 20
@@ -133,6 +134,31 @@ def test_a_pod_that_asks_for_more_is_left_out_with_the_name_of_the_field(name, f
         made.gang("out", tasks=1, **SHAPES[name](most + 1))
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "most"),
+    [
+        ("pod affinity", "affinity.podAffinity, podAntiAffinity", POD_TERMS_MAX),
+        ("soft spread", "topologySpreadConstraints", POD_TERMS_MAX),
+        ("values of node affinity", "", 10_000),
+        ("node affinity", "affinity.nodeAffinity", NODE_TERMS_MAX),
+        ("node selector", "nodeSelector", NODE_TERMS_MAX),
+    ],
+)
+def test_a_job_whose_pods_would_ask_for_more_is_refused_by_field_when_it_is_ours(
+    name, field, most
+) -> None:
+    def refused(size: int, scheduler: str) -> list[str]:
+        job = template(**SHAPES[name](size))
+        job["spec"]["schedulerName"] = scheduler
+        return paths(ask("/jobs/validate", job))
+
+    assert refused(most, "volcano") == []
+    assert refused(most + 1, "volcano") == (
+        [f"spec.tasks[0].template.spec.{field}"] if field else []
+    )
+    assert refused(most + 1, "default-scheduler") == []
+
+
 def test_a_pod_that_runs_counts_on_its_node_whatever_it_asks_for() -> None:
     made = Cluster().node("n1", cpu="4")
     made.group("g", min_member=1)
@@ -151,6 +177,88 @@ def test_labels_that_a_pod_asks_about_cost_nothing_per_pod_that_does_not_have_th
 
     few, many = work(100, POD_TERMS_MAX), work(400, POD_TERMS_MAX)
     assert many < few + 300 * 20, "a glance at each pod, for all terms together"
+
+
+_AMOUNTS: Final = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+
+
+def _names(size: int, prefix: str = "n") -> list[str]:
+    return [f"{prefix}-{number}" for number in range(size)]
+
+
+def _containers(size: int) -> list[Json]:
+    return [{"name": n, "image": "b", "resources": _AMOUNTS} for n in _names(size)]
+
+
+JOBS: Final[dict[str, Callable[[int], Json]]] = {
+    "tasks": lambda size: sparse_job(*map(task, _names(size))),
+    "tasks that wait for one another": lambda size: sparse_job(
+        *(
+            task(n, dependsOn={"name": _names(size)[at - 1 :][:1]})
+            for at, n in enumerate(_names(size))
+        )
+    ),
+    "tasks before a circle": lambda size: sparse_job(
+        *map(task, _names(size)), *(task(n, dependsOn={"name": [n]}) for n in _names(size, "c"))
+    ),
+    "needs that no task has": lambda size: sparse_job(task("a", dependsOn={"name": _names(size)})),
+    "exit codes": lambda size: sparse_job(
+        policies=[{"action": "AbortJob", "exitCode": n + 1} for n in range(size)]
+    ),
+    "events of a policy": lambda size: sparse_job(
+        policies=[{"action": "AbortJob", "events": _names(size)}]
+    ),
+    "minimum per task of partitions": lambda size: sparse_job(
+        *(
+            task(n, 2, minAvailable=1, partitionPolicy={"totalPartitions": 2, "partitionSize": 1})
+            for n in _names(size)
+        )
+    ),
+    "variables": lambda size: template(
+        containers=[{"name": "m", "image": "b", "env": [{"name": n} for n in _names(size)]}]
+    ),
+    "arguments": lambda size: template(
+        containers=[{"name": "m", "image": "b", "args": _names(size)}]
+    ),
+    "containers": lambda size: template(containers=_containers(size)),
+    "containers within a pod's own amounts": lambda size: template(
+        containers=_containers(size),
+        initContainers=[{**each, "name": f"i{each['name']}"} for each in _containers(size)],
+        resources={"requests": {f"example.com/{n}": "1" for n in _names(size)}},
+    ),
+    "volumes and mounts": lambda size: template(
+        volumes=[{"name": n} for n in _names(size)],
+        containers=[
+            {
+                "name": "m",
+                "image": "b",
+                "volumeMounts": [{"name": n, "mountPath": f"/{n}"} for n in _names(size)],
+            }
+        ],
+    ),
+    "volumes of the job": lambda size: sparse_job(
+        volumes=[{"mountPath": f"/{n}", "volumeClaimName": n} for n in _names(size)]
+    ),
+    "plugins that do not exist": lambda size: sparse_job(plugins={n: [] for n in _names(size)}),
+    "arguments of plugins": lambda size: sparse_job(
+        plugins={"svc": _names(size), "pytorch": _names(size, "--a"), "mpi": _names(size, "--b")}
+    ),
+    "tasks under plugins": lambda size: sparse_job(
+        *map(task, _names(size)), plugins={"svc": [], "env": [], "pytorch": [], "mpi": []}
+    ),
+    "tolerations": lambda size: template(tolerations=[{"key": n} for n in _names(size)]),
+    "unknown fields": lambda size: template(**dict.fromkeys(_names(size), 1)),
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_admission_takes_time_in_proportion_to_the_size_of_a_job(name: str) -> None:
+    def work(size: int) -> int:
+        job = JOBS[name](size)
+        return lines_run(lambda: (ask("/jobs/mutate", job), ask("/jobs/validate", job)))
+
+    work(4)  # what is imported and cached once
+    assert work(400) <= 2.3 * work(200) + 1_000
 
 
 GRAPHS: Final[dict[str, Callable[[int], dict[str, tuple[str, ...]]]]] = {

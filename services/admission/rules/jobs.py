@@ -35,6 +35,7 @@ from shared.jobs.rules import (
     scale_problems,
     update_problems,
 )
+from shared.jobs.templates import term_problems
 
 _UNKNOWN_FIELDS_MAX: Final = 20
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
@@ -108,7 +109,9 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
         return _update(request, job, facts, terms)
     unknown = _unknown(request.object, facts)
     faults = _unknown_field_problems(unknown) if terms.refuse_unknown_fields else ()
-    if found := [*job_problems(job), *_queue(job, facts), *faults]:
+    ours = job.spec.scheduler_name in terms.scheduler_names
+    asked = term_problems(job) if ours else ()
+    if found := [*job_problems(job), *_queue(job, facts), *asked, *faults]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
     return Verdict(hints=[*hints, *_warnings(unknown)])

@@ -19,10 +19,10 @@ from services.scheduler.engine.tasks.affinity_terms import (
     states_terms,
     terms_of,
 )
-from services.scheduler.engine.tasks.bounds import excess
 from services.scheduler.engine.tasks.pod_selectors import Query
 from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.api.core import Namespace, Pod
+from shared.jobs.pod_terms import excess
 from shared.model.status import TERMINAL
 
 _ENOUGH = 1024

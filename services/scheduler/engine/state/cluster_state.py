@@ -28,7 +28,6 @@ from services.scheduler.engine.state.assumptions import (
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.state.single_pods import SinglePods
-from services.scheduler.engine.tasks.bounds import TooManyTerms, excess
 from services.scheduler.engine.tasks.classes import TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
@@ -36,6 +35,7 @@ from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.api.scheduling import NodeShard
 from shared.contracts.messages import Bind, ItemOutcome, Result, Victim
+from shared.jobs.pod_terms import TooManyTerms, excess
 from shared.model.quantity import BadQuantity
 from shared.model.status import TERMINAL
 

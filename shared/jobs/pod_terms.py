@@ -1,7 +1,8 @@
 """How much a pod may ask for: each term is looked at for every pod or node of the cluster.
 
-The API server sets no bound but the size of an object. A pod beyond ours is left out, and its
-condition names the field. One that is on a node already counts there, without its terms.
+The API server sets no bound but the size of an object. Admission refuses a job whose pods would be
+beyond ours. The scheduler leaves such a pod out, and its condition names the field. One that is on
+a node already counts there, without its terms.
 """
 
 from typing import Final
