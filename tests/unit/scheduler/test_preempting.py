@@ -27,9 +27,9 @@ def world(conf: str = CONF) -> Cluster:
     return cluster
 
 
-def crowd(*, running: int = 4, min_member: int = 1, **pod) -> Cluster:
+def crowd(*, running: int = 4, min_member: int = 1, conf: str = CONF, **pod) -> Cluster:
     """One full node with a job of low priority."""
-    cluster = world().node("n1", cpu=str(running))
+    cluster = world(conf).node("n1", cpu=str(running))
     cluster.group("low", min_member=min_member, phase="Running", priorityClassName="low")
     for number in range(running):
         cluster.pod(f"low-{number}", "low", cpu="1", node="n1", **pod)
@@ -232,10 +232,14 @@ def test_a_victim_that_is_not_seen_to_leave_yet_costs_no_other_pod_its_place_a05
     assert binds_of(cluster.step()) == {"high-0": "n1"}
 
 
-def test_a_nominated_node_that_is_gone_ends_a_pods_claims_a05():
-    cluster = crowd().group("high", min_member=1, priorityClassName="high")
+@pytest.mark.parametrize("volcano_evictions", [False, True])
+def test_a_nominated_node_that_is_gone_ends_a_pods_claims_with_volcanos_evictions_only_a05(
+    volcano_evictions: bool,
+):
+    cluster = crowd(conf=f"volcanoEvictions: {str(volcano_evictions).lower()}\n{CONF}")
+    cluster.group("high", min_member=1, priorityClassName="high")
     cluster.pod("high-0", "high", cpu="1", status={"nominatedNodeName": "gone"})
-    assert cluster.decide().evictions == ()
+    assert (cluster.decide().evictions == ()) == volcano_evictions
 
 
 def test_victims_in_other_queues_are_not_preempts_business():

@@ -191,16 +191,18 @@ def allows_preemption(session: Session, task: Task) -> bool:
 
     Not with the preemption policy Never; and not while its nominated node takes it and has room for
     it, or while victims on that node are still terminating. A nominated node that refuses it for
-    good, or that is gone, does not count. Where others have taken its room, it preempts again
-    (volcano#5131).
+    good, or that is gone, does not count; with Volcano's evictions one that is gone ends its claims.
+    Where others have taken its room, it preempts again (volcano#5131).
     """
     if not task.preempts:
         return False
     if not task.nominated:
         return True
     column = session.cluster_state.nodes.column(task.nominated)
+    if column == NOWHERE:
+        return not session.volcano_evictions
     candidates = session.candidates(task.task_class)
-    if column == NOWHERE or not candidates.reachable()[column]:
+    if not candidates.reachable()[column]:
         return True
     if candidates.admits(column) and room_after(session, task.task_class, column, ()):
         return False
