@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.controller.job.minresources import min_resources, pod_usage
+from services.controller.job.minresources import least_started, min_resources, pod_usage
 from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
@@ -32,7 +32,7 @@ def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:
     spec = job.spec
     templates = {task.name: read_template(task).spec for task in spec.tasks}
     wanted: Json = {
-        "minMember": spec.min_available,
+        "minMember": least_started(spec),
         "minTaskMember": {task.name: task.min_available or 0 for task in spec.tasks},
         "queue": spec.queue,
         "minResources": min_resources(

@@ -19,6 +19,15 @@ Milli = dict[str, int]
 """Resource name → thousandths."""
 
 
+def least_started(spec: JobSpec) -> int:
+    """Return how many pods run or have ended in a job that is Running: minAvailable, or 1 of any.
+
+    Volcano takes a minAvailable of 0 as it is: such a job is Running while all its pods wait, and
+    its PodGroup is Completed (volcano#5401).
+    """
+    return max(spec.min_available, min(1, sum(task.replicas for task in spec.tasks)))
+
+
 def min_resources(
     spec: JobSpec,
     usage: Mapping[str, Milli],

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from services.controller.job.facts import Counts
+from services.controller.job.minresources import least_started
 from shared.api.batch import Action, JobPhase, JobSpec, JobStatus
 
 COMMAND_ISSUED: Final = "CommandIssued"
@@ -69,7 +70,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
 def _leave_pending(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
     """Enter Running when minAvailable pods run or have ended (J16)."""
     started = counts.running + counts.succeeded + counts.failed
-    return JobPhase.RUNNING if spec.min_available <= started else None
+    return JobPhase.RUNNING if least_started(spec) <= started else None
 
 
 def _leave_running(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
@@ -81,7 +82,7 @@ def _leave_running(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhas
         return JobPhase.COMPLETED
     if counts.succeeded + counts.failed == replicas:
         return _final_phase(spec, counts)
-    if counts.pending > replicas - spec.min_available:
+    if counts.pending > replicas - least_started(spec):
         return JobPhase.PENDING
     return None
 

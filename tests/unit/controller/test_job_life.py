@@ -370,3 +370,13 @@ def test_a_job_being_deleted_is_left_to_the_garbage_collector_j22() -> None:
     cluster.pods.clear()
     controller.settle()
     assert cluster.pods == {}
+
+
+def test_a_job_without_a_minimum_does_not_run_before_a_pod_does():
+    """volcano#5401."""
+    cluster, controller = started(task("w", 4, minAvailable=0), minAvailable=0)
+    assert cluster.job.status.state.phase is JobPhase.PENDING
+    assert cluster.group.spec.min_member == 1
+    cluster.change_pod("train-w-0", "Running")
+    controller.settle()
+    assert cluster.job.status.state.phase is JobPhase.RUNNING

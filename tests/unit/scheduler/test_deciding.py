@@ -328,6 +328,19 @@ def test_the_phase_follows_from_the_tasks_ss04(minimum, pods, phase, expected):
     assert phase_of(world.job("g"), unschedulable=False) == expected
 
 
+def test_a_group_is_not_completed_while_a_pod_of_it_waits():
+    """volcano#5871: pods come one after the other, and the next one has no node."""
+    world = Cluster().node("n1", cpu="0").group("serial", phase="Running")
+    world.pod("first", "serial", cpu="1", node="n1", phase="Succeeded")
+    world.pod("second", "serial", cpu="1")
+    plan = world.decide()
+    assert phase_in(plan, "serial") == "Inqueue"
+    (status,) = plan.podgroups
+    assert "insufficient cpu" in "".join(each.message for each in status.conditions)
+    assert [pod.key for pod in plan.pods] == ["ns/second"]
+    assert binds_of(world.node("n1", cpu="1").decide()) == {"second": "n1"}
+
+
 def test_a_leaving_task_still_counts_for_the_phase_ss04():
     world = Cluster().node("n1").group("g").pod("a", "g", cpu="1", node="n1", deleting=True)
     assert phase_of(world.job("g"), unschedulable=False) == "Running"

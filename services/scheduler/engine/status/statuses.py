@@ -55,6 +55,8 @@ def group_status(session: Session, wording: Wording, job: Job) -> PodGroupStatus
             raised.append(waiting)
         if not raised and _shows_that_it_waits(job):
             return None
+    elif (last := _unplaced_last_ones(session, job)) is not None:
+        raised.append(last)
     if raised:
         raised = _with_details(session, wording, job, raised)
     conditions = _merged(job.conditions, raised)
@@ -168,6 +170,16 @@ def _kept_out(session: Session, job: Job) -> Condition | None:
     return Condition("Unschedulable", "True", "NotEnoughResources", message)
 
 
+def _unplaced_last_ones(session: Session, job: Job) -> Condition | None:
+    """Return why the pods wait of a group that has its minimum without them, while none runs."""
+    explanation = session.explanations.get(job.key)
+    if explanation is None or not (job.is_ready and _only_waits(job)):
+        return None
+    pending = len(job.by_status[TaskStatus.PENDING])
+    message = f"{pending}/{job.task_count} tasks unschedulable: {explanation.message}"
+    return Condition("Unschedulable", "True", "NotEnoughResources", message)
+
+
 def phase_of(job: Job, *, unschedulable: bool) -> str:
     """Return the phase of a PodGroup (SS04).
 
@@ -181,8 +193,20 @@ def phase_of(job: Job, *, unschedulable: bool) -> str:
     completed = len(job.by_status[TaskStatus.SUCCEEDED]) + len(job.by_status[TaskStatus.FAILED])
     scheduled += sum(bool(task.node) for task in job.by_status[TaskStatus.RELEASING].values())
     if scheduled >= job.min_available:
+        if _only_waits(job):
+            return "Pending" if job.phase == "Pending" else "Inqueue"
         return "Completed" if scheduled == completed else "Running"
     return "Inqueue" if job.phase == "Inqueue" else "Pending"
+
+
+def _only_waits(job: Job) -> bool:
+    """Tell whether pods of a group have ended and all others wait, so that it is not Completed.
+
+    Volcano calls such a group Completed: one whose pods come one by one (volcano#5871).
+    """
+    ended = len(job.by_status[TaskStatus.SUCCEEDED]) + len(job.by_status[TaskStatus.FAILED])
+    pending = len(job.by_status[TaskStatus.PENDING])
+    return ended > 0 and pending > 0 and pending + ended == len(job.tasks)
 
 
 def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:

@@ -191,8 +191,8 @@ def allows_preemption(session: Session, task: Task) -> bool:
 
     Not with the preemption policy Never; and not while its nominated node takes it and has room for
     it, or while victims on that node are still terminating. A nominated node that refuses it for
-    good, or that is gone, does not count; with Volcano's evictions one that is gone ends its claims.
-    Where others have taken its room, it preempts again (volcano#5131).
+    good, or that is gone, does not count; with Volcano's evictions one that is gone ends its
+    claims. Where others have taken its room, it preempts again (volcano#5131).
     """
     if not task.preempts:
         return False
