@@ -14,7 +14,16 @@ from services.visibility.adapters.live import Live
 from services.visibility.answers.pending import Decisions
 from services.visibility.usage_history import HOURS, GangRuns
 from shared.bus.pace import Pace
-from shared.bus.port import Batch, CaughtUp, FromSequence, FromTime, Message, Reading, Reset
+from shared.bus.port import (
+    Batch,
+    CaughtUp,
+    FromSequence,
+    FromTime,
+    Message,
+    Reading,
+    Reset,
+    Started,
+)
 from shared.contracts import codec
 from shared.contracts.streams import StreamSpec
 from shared.contracts.subjects import Subjects
@@ -161,6 +170,8 @@ class UsageFeed:
         self._clock = clock
         self._runs = GangRuns()
         self._last_sequence = 0
+        self._created = ""
+        """Of the stream that this is a sequence of."""
         self._one = asyncio.Lock()
 
     async def read(self) -> GangRuns:
@@ -168,7 +179,8 @@ class UsageFeed:
         async with self._one:
             try:
                 async with asyncio.timeout(READ_S):
-                    await self._read()
+                    while not await self._read():
+                        self._forget()
             except TimeoutError as error:
                 # What was read is kept: the next question goes on behind it.
                 raise Retryable(
@@ -177,7 +189,11 @@ class UsageFeed:
             self._runs.forget_before(self._clock.now() - HOURS * 3600)
             return self._runs
 
-    async def _read(self) -> None:
+    def _forget(self) -> None:
+        self._runs, self._last_sequence = GangRuns(), 0
+
+    async def _read(self) -> bool:
+        """Read on to the end; return whether the stream is the one that was read before."""
         start = (
             FromSequence(self._last_sequence + 1)
             if self._last_sequence
@@ -187,6 +203,10 @@ class UsageFeed:
         async with aclosing(self._bus.follow(self._stream.name, subjects, start=start)) as items:
             async for item in items:
                 match item:
+                    case Started(created=created):
+                        before, self._created = self._created, created
+                        if before not in ("", created):
+                            return False
                     case Batch(messages):
                         for message in messages:
                             self._runs.fold(decode_any(message.payload))
@@ -194,6 +214,7 @@ class UsageFeed:
                     case CaughtUp():
                         break
                     case Reset():
-                        self._runs, self._last_sequence = GangRuns(), 0
+                        self._forget()
                     case _:
                         pass
+        return True

@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator
 from pumice.events import GangAdmitted, PodBound
 from pumice.events.envelope import encode
 from services.visibility.adapters import feeds
-from services.visibility.adapters.feeds import EventHistory
-from shared.bus.port import Batch, CaughtUp, Message
+from services.visibility.adapters.feeds import EventHistory, UsageFeed
+from shared.bus.port import Batch, CaughtUp, FromSequence, Message, Started
+from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
+from tests.support.clock import VirtualClock
 
 BATCH = 500
 MIB = 1024 * 1024
@@ -74,3 +76,33 @@ async def test_of_a_large_job_the_latest_events_of_pods_and_all_others_are_kept(
     found = await history(Written(1_000, "job")).of("ns", "job", lambda _: True)
     assert isinstance(found[0].data, GangAdmitted)
     assert [event.id for event in found[1:]] == [str(number) for number in range(900, 1_000)]
+
+
+class Stored:
+    """A stream of gangs that are admitted, which may be made anew."""
+
+    created, gangs = "monday", ("a", "b", "c")
+
+    async def follow(self, stream, subjects, *, start, pace=None) -> AsyncGenerator:
+        first = start.sequence if isinstance(start, FromSequence) else 1
+        yield Started(last_seq=len(self.gangs), first_seq=1, created=self.created, resumed=False)
+        for number, gang in enumerate(self.gangs, 1):
+            if number >= first:
+                event = GangAdmitted(gang=f"ns/{gang}", uid=gang)
+                data = encode(event, id=gang, time=VirtualClock().now(), source="test")
+                yield Batch((message(number, data),))
+        yield CaughtUp()
+
+
+async def test_the_use_of_the_cluster_is_read_anew_from_a_stream_that_was_made_anew():
+    stream = Stored()
+    feed = UsageFeed(stream, stream=streams("c").events, clock=VirtualClock())
+
+    async def gangs() -> list[str]:
+        return [gang for gang, _ in (await feed.read()).all()]
+
+    assert await gangs() == ["ns/a", "ns/b", "ns/c"]
+    stream.gangs += ("d",)
+    assert await gangs() == ["ns/a", "ns/b", "ns/c", "ns/d"]
+    stream.created, stream.gangs = "tuesday", ("e", "f")
+    assert await gangs() == ["ns/e", "ns/f"]
