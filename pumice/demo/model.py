@@ -134,6 +134,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     key: str
     """`namespace/name` of the job."""
     phase: JobPhase | None = None
+    queue: str = ""
     minimum: int = 0
     """Pods that are placed together or not at all."""
     replicas: int = 0
@@ -274,6 +275,7 @@ class Scene:
         self.gangs[key] = replace(
             gang,
             phase=phase,
+            queue=job.spec.queue,
             minimum=job.spec.min_available,
             replicas=sum(task.replicas for task in job.spec.tasks),
             milestones=stones,
@@ -319,6 +321,10 @@ class Scene:
         if gone and after.stage not in OVER:
             after = replace(after, stage=Stage.REMOVED)
         stones = gang.milestones
+        if stones.admitted_s is None and gang.queue:
+            # Pods of a job are made once its gang is admitted (J23); the PodGroup shows it later.
+            stones = replace(stones, admitted_s=at_s)
+            yield Moment(kind=MomentKind.GANG_ADMITTED, at_s=at_s, gang=key, detail=gang.queue)
         if before is None and not gone:
             yield Moment(kind=MomentKind.POD_CREATED, at_s=at_s, gang=key, subject=name)
         if after.node and (before is None or not before.node):

@@ -35,8 +35,11 @@ from shared.contracts.streams import COMMAND_BYTES
 from shared.jobs.durations import of_gang, template_of
 from shared.model.status import TaskStatus
 
-ADMISSION_DEFERRAL_S: Final = 2
-"""Time for a gang to be made and placed; its PodGroup goes on showing `Pending` meanwhile."""
+ADMISSION_DEFERRAL_S: Final = 1
+"""Time for a gang to be made and placed; its PodGroup goes on showing `Pending` meanwhile.
+
+The binder puts nothing that may wait for so short a time off any longer.
+"""
 PLACEMENT_DEFERRAL_S: Final = 6
 """Time for its pods to run, and for their counts, which wait for up to five seconds under load."""
 RUNNING_DEFERRAL_S: Final = 2
@@ -48,6 +51,7 @@ END_TTL_S: Final = 6
 The status takes the place of those that still wait, and leaves the stream before it is written. It
 is wanted once more if the PodGroup is still there later (`Reminders`).
 """
+_NOT_ADMITTED: Final = ("", "Pending")
 _INQUEUE: Final = "Inqueue"
 _RUNNING: Final = "Running"
 _STARTING: Final = (TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND)
@@ -208,8 +212,10 @@ def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int
         return RUNNING_DEFERRAL_S
     if job.seen.stamps:
         return 0
-    if group.phase == _INQUEUE and group.was in {"", "Pending"}:
+    if group.phase == _INQUEUE and group.was in _NOT_ADMITTED:
         return ADMISSION_DEFERRAL_S
+    if job.seen.status.phase in _NOT_ADMITTED:
+        return 0  # its admission has not been written yet, and is late enough
     if group.phase != _RUNNING or group.was == "Unknown":
         return 0
     starting = any(job.by_status[status] for status in _STARTING)

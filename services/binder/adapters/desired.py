@@ -58,8 +58,12 @@ class PodsEnded(Protocol):
 
 
 class Deferrals:
-    """How long statuses that may wait are put off, over all partitions of this process."""
+    """How long statuses that may wait are put off, over all partitions of this process.
 
+    One that may wait for `SHORT_S` at most, as a phase may, waits no longer because others wait.
+    """
+
+    SHORT_S: Final = 1
     DOUBLED_BY: Final = 25
     """So many statuses that wait at a moment double the time of the next."""
     LONGEST_S: Final = 20.0
@@ -71,6 +75,8 @@ class Deferrals:
 
     def next_s(self, said_s: int) -> float:
         """Return for how long a status is put off that says `said_s`, in seconds."""
+        if said_s <= self.SHORT_S:
+            return said_s
         now = self._clock.monotonic()
         while self._until and self._until[0] <= now:
             heapq.heappop(self._until)

@@ -25,3 +25,10 @@ async def test_statuses_that_have_waited_make_no_other_wait():
         deferrals.next_s(2)
     await clock.advance(20.0)
     assert deferrals.next_s(2) == pytest.approx(2.0)
+
+
+def test_a_phase_is_put_off_for_a_second_however_many_wait():
+    deferrals = Deferrals(VirtualClock())
+    for _ in range(500):
+        deferrals.next_s(2)
+    assert deferrals.next_s(1) == 1

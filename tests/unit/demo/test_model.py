@@ -62,6 +62,16 @@ def test_milestones_are_the_first_time_of_each_step_and_the_last_binding():
     assert (stones.running_s, stones.ended_s) == (5.0, 6.0)
 
 
+def test_a_gang_whose_pods_are_made_was_admitted_though_its_group_does_not_show_it_yet():
+    scene = Scene()
+    scene.fold(seen(job_of("train", 1)), 1.0)
+    scene.fold(seen(group_of("train", "Pending")), 1.1)
+    scene.fold(seen(worker_pod("train", 0)), 1.2)
+    moments = scene.fold(seen(group_of("train", "Running")), 2.2)
+    assert scene.gangs[KEY].milestones.admitted_s == 1.2
+    assert "gang admitted" not in [moment.kind.value for moment in moments]
+
+
 def test_a_job_that_restarts_has_not_ended():
     scene = Scene()
     scene.fold(seen(job_of("train", 1, phase="Aborted")), 1.0)

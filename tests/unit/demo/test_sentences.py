@@ -17,7 +17,10 @@ from tests.unit.demo.objects import (
 def test_what_happens_to_one_pod_is_told_with_its_name():
     story = Story()
     story.at(1.0, seen(job_of("train", 2, phase="Pending")))
-    assert story.at(2.0, seen(worker_pod("train", 0))) == ["train: worker-0 created"]
+    assert story.at(2.0, seen(worker_pod("train", 0))) == [
+        "train: gang admitted by queue default",
+        "train: worker-0 created",
+    ]
     assert story.at(3.0, seen(worker_pod("train", 0, "node-3"))) == [
         "train: worker-0 bound (1 of 2): node-3"
     ]

@@ -134,6 +134,17 @@ def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_
     assert deferrals(step(under, 0.2, 3)) == {"ns/of-job": RUNNING_DEFERRAL_S}
 
 
+def test_a_placement_is_written_at_once_while_the_admission_is_not_shown():
+    under = worker(settle_s=0.0)
+    small_world(under)
+    jobs_group(under, "of-job")
+    step(under, 0.0, 1)
+    add_pod(under, "of-job-0", "of-job")
+    step(under, 0.1, 2)
+    bound(under, "of-job-0", "of-job", "Pending")
+    assert deferrals(step(under, 0.2, 3)) == {"ns/of-job": 0}
+
+
 def test_mere_counts_of_a_jobs_group_may_wait_and_those_of_others_not():
     under = worker(settle_s=0.0)
     small_world(under)
