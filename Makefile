@@ -202,9 +202,12 @@ bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb
 bench-forecast: $(READY) ## how well forecasts of starts hold on traces: make bench-forecast TRACES="folder file…"
 	$(PY) -m benchmarks.forecast $(TRACES) $(FLAGS)
 
+# A folder with Volcano's programs and CRDs (benchmarks/churn.py), to have these play instead.
+PROGRAMS ?=
+
 .PHONY: bench-churn
-bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed
-	$(PY) -m benchmarks.churn
+bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed; PROGRAMS=folder: by Volcano
+	$(PY) -m benchmarks.churn $(if $(PROGRAMS),--volcano $(PROGRAMS))
 
 .PHONY: bench-jobs
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
