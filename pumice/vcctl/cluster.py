@@ -5,6 +5,7 @@ does not know is shown and sent all the same.
 """
 
 import os
+import re
 import socket
 import ssl
 import time
@@ -33,6 +34,18 @@ Object = dict[str, Any]
 _TIMEOUT_S: Final = 60.0
 _NOWHERE: Final = "http://localhost:8080"
 """Go's client goes there when no file says more."""
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_JSON_KINDS: Final[Mapping[type, str]] = {
+    list: "array",
+    str: "string",
+    bool: "bool",
+    object: "number",
+}
+_ALIAS: Final = re.compile(r"\*?([\w-]*)")
+_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\"";'
+    ' Kind string "json:\\"kind,omitempty\\"" }'
+)
 _VERBS: Final = {"GET": "Get", "POST": "Post", "PATCH": "Patch", "DELETE": "Delete", "PUT": "Put"}
 
 
@@ -148,16 +161,19 @@ class _Named:
 
     async def load(self) -> Loaded:
         """Return address and credential. Raises Failure for a file that cannot be read."""
-        source = self._source()
+        files = self._files()
+        for file in files:
+            refuse_unreadable(file)
+        source = self._source(files)
         loaded = Loaded(access=Access(host=_NOWHERE), authorization=None)
         if source is not None:
             try:
                 loaded = await source.load()
             except PumiceError as error:
-                if isinstance(error.__cause__, yaml.YAMLError):
-                    raise Failure(_unreadable(self._files(), error.__cause__)) from error
                 if not isinstance(error.__cause__, BadKubeconfigError):
                     raise
+                host = _host_without_user(files)
+                loaded = Loaded(access=Access(host=host or _NOWHERE), authorization=None)
         if self._master:
             access = msgspec.structs.replace(loaded.access, host=self._master.rstrip("/"))
             loaded = msgspec.structs.replace(loaded, access=access)
@@ -169,8 +185,7 @@ class _Named:
         named = self._file or self._environ.get("KUBECONFIG") or home
         return [file for file in named.split(os.pathsep) if file and Path(file).exists()]
 
-    def _source(self) -> Source | None:
-        files = self._files()
+    def _source(self, files: Sequence[str]) -> Source | None:
         if self._file and not files:
             raise Failure(f"stat {self._file}: no such file or directory")
         filled = [file for file in files if Path(file).stat().st_size]
@@ -181,10 +196,64 @@ class _Named:
         return InClusterSource(environ=self._environ) if inside and not files else None
 
 
-def _unreadable(files: Sequence[str], error: yaml.YAMLError) -> str:
-    """Return what Go's client says of a kubeconfig that is no YAML; the parser's words are ours."""
-    problem = getattr(error, "problem", None) or " ".join(str(error).split())
-    return f'error loading config file "{files[0]}": yaml: {problem}'
+def refuse_unreadable(file: str) -> None:
+    """Refuse a kubeconfig that Go's client cannot read, in its words. Raises Failure.
+
+    Both parsers come from libyaml and name the same problems; go-yaml counts lines from 0, and
+    leaves out the first.
+    """
+    about, content = f'error loading config file "{file}": ', Path(file).read_bytes()
+    try:
+        found = yaml.load(content, _LOADER)  # noqa: S506 - a safe loader
+    except yaml.constructor.ConstructorError:
+        return  # Go ignores a tag that it does not know
+    except yaml.YAMLError as error:
+        raise Failure(f"{about}yaml: {_problem(error, content)}") from error
+    if found is not None and not isinstance(found, dict):
+        kind = next(words for of, words in _JSON_KINDS.items() if isinstance(found, of))
+        raise Failure(
+            f"{about}couldn't get version/kind; json parse error: "
+            f"json: cannot unmarshal {kind} into Go value of type {_TYPE_META}"
+        )
+
+
+def _problem(error: yaml.YAMLError, content: bytes) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return "control characters are not allowed"
+    if isinstance(error, yaml.composer.ComposerError) and error.problem_mark is not None:
+        alias = _ALIAS.match(content.decode("utf-8", "replace"), error.problem_mark.index)
+        return f"unknown anchor '{alias[1] if alias else ''}' referenced"
+    marks = (error.context_mark, error.problem_mark)
+    line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
+    line += bool(line) and isinstance(error, yaml.scanner.ScannerError)
+    return f"line {line}: {error.problem}" if line else f"{error.problem}"
+
+
+def _host_without_user(files: Sequence[str]) -> str:
+    """Return the server of the current context, whose user is missing; "" without a context.
+
+    Raises Failure when the current context is missing.
+    """
+    documents = [yaml.load(Path(file).read_bytes(), _LOADER) or {} for file in files]  # noqa: S506
+    current = next(filter(None, (each.get("current-context") for each in documents)), "")
+    if not current:
+        return ""
+    context = _entry(documents, "context", current)
+    if context is None:
+        raise Failure(
+            f"invalid configuration: context was not found for specified context: {current}"
+        )
+    return str((_entry(documents, "cluster", context.get("cluster")) or {}).get("server", ""))
+
+
+def _entry(documents: Sequence[Object], kind: str, name: object) -> Object | None:
+    """Return a cluster or context; the first one of a name counts."""
+    for document in documents:
+        entries = document.get(f"{kind}s")
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                return entry.get(kind) or {}
+    return None
 
 
 def _address(kind: Kind, namespace: str, name: str) -> str:

@@ -15,6 +15,7 @@ from tests.support.vcctl import lines, ours, world
 GOLDEN = Path(__file__).parent / "golden"
 WORDS = json.loads((GOLDEN / "words.json").read_text("utf-8"))
 READS = json.loads((GOLDEN / "reads.json").read_text("utf-8"))
+KUBECONFIGS = json.loads((GOLDEN / "kubeconfigs.json").read_text("utf-8"))
 STORIES = json.loads((GOLDEN / "stories.json").read_text("utf-8"))
 
 
@@ -65,3 +66,11 @@ def test_a_story_is_told_as_by_volcano_with_the_same_requests(name):
         found = ours.run(line, replay, now_s=entry["at"], environ=environ, folder=lines.FILES)
         assert found == ended(entry), line
         assert replay.left == [], line
+
+
+@pytest.mark.parametrize("entry", KUBECONFIGS, ids=lambda e: f"{e['case']}: {e['line']}")
+def test_a_kubeconfig_that_leads_nowhere_is_refused_in_volcanos_words(entry, tmp_path):
+    (tmp_path / "config.yaml").write_text(entry["config"])
+    environ = {"HOME": str(tmp_path)}
+    line = entry["line"].split()
+    assert ours.run(line, environ=environ, folder=tmp_path) == ended(entry)
