@@ -223,7 +223,7 @@ def _problem(error: yaml.YAMLError, content: bytes) -> str:
     if isinstance(error, yaml.composer.ComposerError) and error.problem_mark is not None:
         alias = _ALIAS.match(content.decode("utf-8", "replace"), error.problem_mark.index)
         return f"unknown anchor '{alias[1] if alias else ''}' referenced"
-    marks = (error.context_mark, error.problem_mark)
+    marks = (error.problem_mark, error.context_mark)
     line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
     line += bool(line) and isinstance(error, yaml.scanner.ScannerError)
     return f"line {line}: {error.problem}" if line else f"{error.problem}"
