@@ -113,17 +113,24 @@ class Rehearsal(Imagined):
         without_pods = [j.key for j in self._cluster_state.jobs.all() if waits(j) and not j.tasks]
         for _ in range(CYCLES_MAX):
             plans = self.cycle(asker, inspect)
-            made = self._make_pods(without_pods, pods_to_make or self._guessed)
+            made = self._make_pods(without_pods, pods_to_make or self._guessed, is_over)
             if is_over() or not (made or any(plan.binds or plan.evictions for plan in plans)):
                 return
 
-    def _make_pods(self, keys: Iterable[str], pods_to_make: Callable[[Job], Iterable[Pod]]) -> bool:
+    def _make_pods(
+        self,
+        keys: Iterable[str],
+        pods_to_make: Callable[[Job], Iterable[Pod]],
+        is_over: Callable[[], bool],
+    ) -> bool:
         """Give pods to the jobs that have entered their queues; return whether there were any."""
         made = False
         for key in sorted(keys):
             job = self._cluster_state.jobs.get(key)
             if job is None or job.tasks or key in self._has_pods or job.phase != "Inqueue":
                 continue
+            if is_over():
+                break
             self._has_pods.add(key)
             for pod in pods_to_make(job):
                 if self._cluster_state.pod(pod.metadata.key) is None:

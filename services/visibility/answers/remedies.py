@@ -32,6 +32,8 @@ _KINDS_OF_PODS: Final = 4
 """So many classes of a job's pods are looked at, those that ask for what is short first."""
 _NODES: Final = 3
 """So many nodes of a kind are tried one by one: those with most room."""
+_NODES_MAX: Final = 5_000
+"""More nodes are not tried: as many as a cluster of Kubernetes may have."""
 _PODS: Final = "110"
 _HOST: Final = "kubernetes.io/hostname"
 _OF_QUEUES: Final = frozenset({"enqueue", "queue", "quota"})
@@ -352,7 +354,7 @@ class Remedies:
         count = math.ceil(number / min(per_node, number))
         each = math.ceil(number / count)
         amounts = {name: amount * each for name, amount in shape.request.items()}
-        nodes = [_node(at, amounts, shape.selector) for at in range(count)]
+        nodes = [_node(at, amounts, shape.selector) for at in range(min(count, _NODES_MAX))]
         labels = "".join(f", label {key}={value}" for key, value in sorted(shape.selector.items()))
         what = "a node" if count == 1 else f"{count} nodes, each"
         words = f" with {listed(amounts)}" if amounts else ""
@@ -370,7 +372,7 @@ class Remedies:
         found = [
             _node(f"{at}-{number}", shape.request, shape.selector)
             for at, shape in enumerate(self._shapes[:_KINDS_OF_PODS])
-            for number in range(shape.number)
+            for number in range(min(shape.number, _NODES_MAX))
         ]
         return Remedy(" and ".join(remedy.words for remedy in each), put_objects(NODE, found))
 

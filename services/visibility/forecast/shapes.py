@@ -8,7 +8,7 @@ priority and counts; affinity, selectors and volumes of those are left out.
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pumice.events.types import GangAdmitted
 from services.scheduler.engine.jobs.records import Job
@@ -22,6 +22,9 @@ from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGrou
 from shared.model.quantity import BadQuantity
 from shared.model.resources import parse_list
 
+PODS_MAX: Final = 10_000
+"""Pods that are imagined of one group. A larger one, whose minimum anybody may write, is imagined
+without the rest, so that it does not start."""
 Templates = Callable[[Job], Sequence[Pod]]
 """Gives the pods that a job without pods will have; none if they are not known."""
 
@@ -119,7 +122,7 @@ def _spread(minimum: Mapping[str, str], count: int) -> tuple[tuple[str, str], ..
 
 
 def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) -> list[Pod]:
-    """Return pods of a group, all pending."""
+    """Return pods of a group, all pending: `PODS_MAX` at most."""
     namespace, _, group = key.partition("/")
     created = times.format_seconds(now)
     found: list[Pod] = []
@@ -133,7 +136,7 @@ def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) ->
         annotations = {keys.GROUP_NAME: group}
         if of_role.role:
             annotations[keys.TASK_SPEC] = of_role.role
-        for _ in range(of_role.number):
+        for _ in range(min(of_role.number, PODS_MAX - len(found))):
             name = f"{group}~{len(found)}"
             meta = ObjectMeta(
                 name=name,

@@ -163,6 +163,7 @@ class Simulation:
         self._bases: dict[Basis, int] = {}
         self._parking_policy = parking_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
+        self._is_over: Callable[[], bool] = ALL_THE_TIME.over
 
     def run(self, asked: Collection[str], allowed: Allowed = ALL_THE_TIME) -> Outcome:
         """Simulate until all of these jobs have started or the bounds are reached; undo everything.
@@ -170,6 +171,7 @@ class Simulation:
         It ends, too, when its time is up.
         """
         open_ = set(asked)
+        self._is_over = allowed.over
         with self._imagined:
             self._schedule_ends()
             quiet = self._decide()
@@ -333,6 +335,8 @@ class Simulation:
         for job in self._cluster_state.jobs.unsettled():
             if job.phase != _INQUEUE or job.tasks:
                 continue
+            if self._is_over():
+                return
             arrival = self._arrivals.get(job.key)
             made = [] if arrival is not None else list(self._rules.templates(job))
             if not made:

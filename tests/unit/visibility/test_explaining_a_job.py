@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from services.scheduler.decide import configure
+from services.visibility.answers import remedies
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.holders import HOLDERS_MAX
+from services.visibility.answers.rehearsal import Rehearsal
 from services.visibility.answers.survey import Policy, survey
+from services.visibility.forecast import shapes
+from shared.api.kinds import Kind
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
 from tests.support.devices import DRIVER, request, spec_of, using
 from tests.support.mirrors import World, running
@@ -356,6 +360,38 @@ def test_a_job_that_never_fits_waits_for_no_end_at_the_gate_of_its_share_either(
     assert found.next_event == "nothing that ends helps: it never fits as it is"
     assert found.would_help == ("1 cpu more in queue default and a node with 7 cpu",)
     assert answer(world, "large").next_event == "a job that holds cpu ends"
+
+
+@pytest.mark.parametrize("pods", [0, 1])
+@pytest.mark.parametrize("capability", [{"cpu": "4"}, {}])
+def test_a_minimum_that_anybody_may_write_makes_no_more_than_a_bounded_cluster(
+    pods: int, capability: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an answer about one PodGroup takes the memory and the time of all others."""
+    most, put, seen = 100, Rehearsal.put, list[int]()
+
+    def counted(self: Rehearsal, kind: Kind, obj: Any) -> None:
+        seen[-1] += 1
+        put(self, kind, obj)
+
+    def begun(self: Rehearsal) -> Rehearsal:
+        seen.append(0)
+        return enter(self)
+
+    enter = Rehearsal.__enter__
+    monkeypatch.setattr(Rehearsal, "put", counted)
+    monkeypatch.setattr(Rehearsal, "__enter__", begun)
+    monkeypatch.setattr(shapes, "PODS_MAX", most)
+    monkeypatch.setattr(remedies, "_NODES_MAX", most)
+    minimum = {"minMember": 50_000, "minResources": {"cpu": "200k"}}
+    for phase in ("Pending", "Inqueue"):
+        world = World().queue("default", capability=capability).node("n1", cpu="9")
+        world.group("bomb", phase=phase, **minimum)
+        for number in range(pods):
+            world.pod(f"bomb-{number}", "bomb", cpu="4")
+        answer(world, "bomb")
+    assert seen
+    assert max(seen) <= 3 * most
 
 
 def test_an_explanation_leaves_the_plan_as_it_was() -> None:
