@@ -78,7 +78,7 @@ CONTROLLERS: Final = (
         workers=lambda settings: settings.worker_threads,
         watches=(
             kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
-            kinds.PVC,
+            kinds.PVC, kinds.RESOURCEQUOTA,
         ),
         rights=(
             *_rights(kinds.JOB, "get", "patch", status=True, owns=True),

@@ -54,7 +54,7 @@ from tests.support.manifests import LOADER
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
-    kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD,
+    kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD, kinds.RESOURCEQUOTA,
 )  # fmt: skip
 NAMESPACE = "default"
 PHASES = ("Pending", "Running", "Completed")

@@ -11,7 +11,7 @@ from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
 from shared.api import keys, kinds
 from shared.api.batch import Command, Job
-from shared.api.core import Node, Pod, PodPhase
+from shared.api.core import Node, Pod, PodPhase, ResourceQuota
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow, JobTemplate
 from shared.api.kinds import Kind
@@ -188,6 +188,7 @@ class Stores:
         self.commands: Store[Command] = Store({"target": lambda command: (target_of(command),)})
         self.claims: Store[PartialObject] = Store()
         self.priorities: Store[PriorityClass] = Store()
+        self.quotas: Store[ResourceQuota] = Store()
         self.pods: Store[HeldPod] = Store(
             {
                 "job": lambda pod: (pod.home,) if pod.home else (),
@@ -206,6 +207,7 @@ class Stores:
             kinds.COMMAND.token: self.commands,
             kinds.PRIORITYCLASS.token: self.priorities,
             kinds.PVC.token: self.claims,
+            kinds.RESOURCEQUOTA.token: self.quotas,
             kinds.CRONJOB.token: self.crons,
             kinds.JOBFLOW.token: self.flows,
             kinds.JOBTEMPLATE.token: self.templates,

@@ -2,7 +2,8 @@
 
 Both pass without the owner's doing, so that they count as no refusal (J13): the job goes on with
 the pods that it has, says what the rest waits for, and tries it again with back-off. A pod of the
-job that ends may free quota, and has the rest tried at once.
+job that ends may free quota, and has the rest tried at once, as does a ResourceQuota of the
+namespace with more room than before, but not sooner than `FIRST_S` after the last try.
 
 Part of a job's memory (`records`); the executor notes what was refused, `plan` leaves out what is
 not due, and `job_events` says it in the status. Where neither pod nor name is at fault but the
@@ -40,6 +41,7 @@ class HeldPods:
         self.until = 0.0
         """When they are tried again, monotonic seconds."""
         self._wait_s = FIRST_S
+        self._tried_at = -FIRST_S
         self.reported = ("", "")
         """Reason and message as the last event has them."""
 
@@ -59,6 +61,11 @@ class HeldPods:
         self._names.pop(name, None)
         self._quotas.pop(name, None)
 
+    @property
+    def is_over_quota(self) -> bool:
+        """Whether a quota forbids an object of the job at present."""
+        return bool(self._quotas)
+
     def keep_only(self, is_wanted: Callable[[str], bool]) -> None:
         """Forget what is not wanted any more."""
         for held in (self._names, self._quotas):
@@ -70,8 +77,18 @@ class HeldPods:
         if self._quotas:
             self.until, self._wait_s = 0.0, FIRST_S
 
+    def quota_has_more_room(self) -> None:
+        """Have pods over quota tried soon: a quota of the namespace has room, or is gone.
+
+        Other jobs of the namespace are told, too, and each pod that ends there makes room: a job
+        that gets nothing of it asks once in `FIRST_S`.
+        """
+        if self._quotas:
+            self.until, self._wait_s = min(self.until, self._tried_at + FIRST_S), FIRST_S
+
     def tried(self, now: float) -> None:
         """Set when the next try is due, after one."""
+        self._tried_at = now
         if not self:
             self._wait_s = FIRST_S
             return

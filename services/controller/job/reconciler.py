@@ -73,6 +73,8 @@ class JobReconciler(Reconciler):
         self._executor = Executor(manager.writer, recorder=manager.recorder, faults=manager.faults)
         self._waiting: set[str] = set()
         """Jobs whose counts wait."""
+        self._over_quota: dict[str, set[str]] = {}
+        """Namespace → jobs that a quota of it holds back."""
 
     @override
     def keys(self) -> Iterable[str]:
@@ -87,10 +89,30 @@ class JobReconciler(Reconciler):
                 self._metrics.forget_job(key)
             pods = 0 if urgent or record is None else len(record.pods)
             self.add(key, min(ENQUEUE_DELAY_PER_POD_S * pods, ENQUEUE_DELAY_MAX_S))
+        for quota in touched.of(kinds.RESOURCEQUOTA):
+            self._try_over_quota(split_key(quota)[0])
+
+    def _try_over_quota(self, namespace: str) -> None:
+        """Add the jobs of a namespace whose quota has more room than before."""
+        for key in sorted(self._over_quota.get(namespace, ())):
+            if (record := self._informers.jobs.get(key)) is not None:
+                record.held.quota_has_more_room()
+                self.add(key)
+
+    def _note_quota(self, key: str, *, is_over: bool) -> None:
+        namespace = split_key(key)[0]
+        held = self._over_quota.setdefault(namespace, set())
+        if is_over:
+            held.add(key)
+        else:
+            held.discard(key)
+        if not held:
+            del self._over_quota[namespace]
 
     @override
     def released(self, key: str) -> None:
         self._waiting.discard(key)
+        self._note_quota(key, is_over=False)
         if key in self._informers.jobs:
             self._informers.jobs[key].release()
 
@@ -104,6 +126,7 @@ class JobReconciler(Reconciler):
         record = self._informers.jobs.get(key)
         if record is None:
             self._waiting.discard(key)
+            self._note_quota(key, is_over=False)
             return
         with self._metrics.reconciles.time():
             if not record.owned:
@@ -149,6 +172,7 @@ class JobReconciler(Reconciler):
         except Rejected as error:
             if quota := quota_of(str(error)):
                 record.held.over_quota(_WHOLE, quota)
+                self._note_quota(record.key, is_over=True)
             else:
                 self._refused(record, error)
             raise Retryable(str(error)) from error
@@ -189,6 +213,7 @@ class JobReconciler(Reconciler):
         """Say what pods wait for that were not made, and have them tried again in time."""
         held = record.held
         held.keep_only(partial(_is_still_held, record))
+        self._note_quota(record.key, is_over=held.is_over_quota)
         reason, message = held.why()
         left_s = held.until - self._clock.monotonic()
         if held and left_s > 0.0:

@@ -11,6 +11,7 @@ import pytest
 
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
+from services.controller.adapters.store import Touched
 from services.controller.job import reconciler
 from services.controller.job.plan import Pass, advance
 from shared.api import kinds
@@ -263,3 +264,89 @@ async def test_a_job_that_has_failed_says_why(more: dict[str, int], wanted: str)
     state = stage.job()["status"]["state"]
     assert state["phase"] == "Failed"
     assert state["message"] == f"all pods have ended, {wanted}"
+
+
+class CountingQuotaStage(QuotaStage):
+    """A namespace with a ResourceQuota, whose status says what is used, as its controller does."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.create(kinds.RESOURCEQUOTA, "team", {"hard": {"pods": str(most)}})
+        self.count()
+
+    def allow(self, most: int) -> None:
+        self.most = most
+        self.ask("PATCH", kinds.RESOURCEQUOTA, "team", {"spec": {"hard": {"pods": str(most)}}})
+        self.count()
+
+    def count(self) -> None:
+        status = {
+            "hard": {"pods": str(self.most)},
+            "used": {"pods": str(len(self.items(kinds.POD)))},
+        }
+        self.ask("PATCH", kinds.RESOURCEQUOTA, "team", {"status": status}, "status")
+
+
+async def held_back(stage: CountingQuotaStage) -> Successors:
+    """Let a job of 3 pods wait for the quota until it asks seldom."""
+    successors = Successors(stage, dies_at=0)
+    stage.create(kinds.JOB, "j", elastic(3, 1))
+    await begin(successors)
+    stage.count()
+    for _ in range(8):
+        await tries(successors, 11.0)
+    await stage.clock.advance(2.0)
+    return successors
+
+
+@pytest.mark.parametrize("change", ["more is allowed", "another pod ends", "it is deleted"])
+async def test_a_change_of_the_quota_has_the_rest_tried_at_once(change: str) -> None:
+    stage = CountingQuotaStage(2)
+    stage.create(kinds.POD, "other", POD["spec"])
+    successors = await held_back(stage)
+    assert stage.names(kinds.POD) == ["j-w-0", "other"]
+    async with successors.process.running("jobs"):
+        if change == "another pod ends":
+            stage.ask("DELETE", kinds.POD, "other", {"gracePeriodSeconds": 0})
+            stage.count()
+        elif change == "it is deleted":
+            stage.most = 99
+            stage.ask("DELETE", kinds.RESOURCEQUOTA, "team")
+        else:
+            stage.allow(3)
+        successors.process.relist()
+        await stage.clock.advance(0.5)
+    assert "j-w-1" in stage.names(kinds.POD), "the next try was more than 5 s away"
+
+
+@pytest.mark.parametrize("change", ["less room", "another namespace", "nothing"])
+async def test_a_change_that_makes_no_room_has_nothing_tried(change: str) -> None:
+    stage = CountingQuotaStage(1)
+    successors = await held_back(stage)
+    refused = stage.refused
+    async with successors.process.running("jobs"):
+        if change == "less room":
+            stage.allow(0)
+        elif change == "another namespace":
+            successors.process.controllers["jobs"].enqueue(_touched("elsewhere/team"))
+        successors.process.relist()
+        await stage.clock.advance(0.5)
+    assert stage.refused == refused
+
+
+async def test_quotas_that_change_all_the_time_have_a_job_ask_once_a_second() -> None:
+    stage = CountingQuotaStage(1)
+    successors = await held_back(stage)
+    refused = stage.refused
+    async with successors.process.running("jobs"):
+        for _ in range(50):
+            successors.process.controllers["jobs"].enqueue(_touched(f"{NAMESPACE}/team"))
+            await stage.clock.advance(0.1)
+    assert 4 <= stage.refused - refused <= 6
+
+
+def _touched(quota: str) -> Touched:
+    touched = Touched()
+    touched.add(kinds.RESOURCEQUOTA, quota)
+    return touched
