@@ -135,6 +135,7 @@ class Scheduler:
         self._recovered_epoch = NEVER
         self._following.clear()
         self._report.leading(leads=True)
+        self._watchdog.leads = True
         try:
             while True:
                 started = self._clock.monotonic()
@@ -153,6 +154,7 @@ class Scheduler:
                 await self._wait_for_change(started)
         finally:
             self._report.leading(leads=False)
+            self._watchdog.leads = False
             self._explained.forget()
             self._following.set()
 

@@ -88,6 +88,8 @@ class Watchdog:
         self._log = context.log
         self.progress: Final = Progress(marker)
         self.quarantine: Final = Quarantine(marker.found)
+        self.leads = False
+        """Whether this process decides: a standby may know less than what is on the bus."""
         self._stored = -1
         self._published = -1
         self._begun: float | None = None
@@ -150,7 +152,10 @@ class Watchdog:
         self.quarantine.observe(facts, now=self._clock.now())
 
     async def store(self) -> None:
-        """Store the entries in the file and on the bus, if they have changed."""
+        """Store the entries in the file, and on the bus, if they have changed.
+
+        A standby publishes once: what its predecessor in this pod has found.
+        """
         changes, entries = self.quarantine.changes, self.quarantine.entries()
         if changes != self._stored:
             try:
@@ -158,6 +163,8 @@ class Watchdog:
             except OSError as error:
                 self._log.warning("quarantine_not_stored", reason=str(error))
             self._stored = changes
+        if self._published >= 0 and not self.leads:
+            return
         if changes != self._published and (entries or self._published >= 0):
             try:
                 if self._published < 0:

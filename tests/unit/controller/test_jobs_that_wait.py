@@ -131,7 +131,7 @@ async def test_a_job_whose_minimum_does_not_fit_waits_and_is_not_killed() -> Non
 async def test_a_job_over_quota_is_looked_at_with_back_off_whatever_its_group_says(
     phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduler takes an admission back when the job has not started in time."""
+    """While its group is not admitted, or a task that it depends on is not ready, none is tried."""
     looks = 0
 
     def counted(*args: Any, **more: Any) -> Pass:

@@ -12,6 +12,9 @@ import msgspec
 from services.scheduler.adapters.marker import Marker
 from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
 from services.scheduler.engine.progress import Step
+from services.scheduler.quarantine import decode
+from shared.bus.port import Message
+from tests.support import facts
 from tests.support.clock import VirtualClock
 from tests.support.visibility import context_of_a_test
 
@@ -20,16 +23,23 @@ BUDGET_S = 5.0
 
 
 class Bus:
-    """Takes everything and holds nothing."""
+    """Holds the last message."""
+
+    payload = b""
 
     def publisher(self, _: str) -> "Bus":
         return self
 
-    async def publish(self, *_: object, **__: object) -> None:
-        return
+    async def publish(self, _: str, payload: bytes, **__: object) -> None:
+        self.payload = payload
 
-    async def last(self, *_: str) -> None:
-        return
+    async def last(self, *_: str) -> Message | None:
+        payload = self.payload
+        return Message(subject="q", sequence=1, payload=payload, time=0.0) if payload else None
+
+    @property
+    def quarantined(self) -> set[str]:
+        return {entry.key for entry in decode(self.payload) if entry.until > VirtualClock().now()}
 
 
 class Silent:
@@ -40,13 +50,13 @@ class Silent:
 class Decisions:
     """Has decisions watched whose steps last as long as a test says."""
 
-    def __init__(self, clock: VirtualClock, directory: Path) -> None:
+    def __init__(self, clock: VirtualClock, directory: Path, bus: Bus) -> None:
         self._clock = clock
         self.directory = directory
         self.watchdog = Watchdog(
             Budget(budget_s=BUDGET_S, limit_s=0.0),
             marker=Marker(str(directory)),
-            shared=Shared(bus=cast("Any", Bus()), stream="LEASE", subject="quarantine"),
+            shared=Shared(bus=cast("Any", bus), stream="LEASE", subject="quarantine"),
             announcer=cast("Any", Silent()),
             context=msgspec.structs.replace(context_of_a_test(), clock=clock),
         )
@@ -74,8 +84,8 @@ class Decisions:
 
 
 @asynccontextmanager
-async def watched(directory: Path) -> AsyncIterator[Decisions]:
-    decisions = Decisions(VirtualClock(), directory)
+async def watched(directory: Path, bus: Bus | None = None) -> AsyncIterator[Decisions]:
+    decisions = Decisions(VirtualClock(), directory, bus or Bus())
     running = asyncio.create_task(decisions.watchdog.run())
     try:
         yield decisions
@@ -103,3 +113,24 @@ async def test_what_earlier_decisions_took_is_not_held_against_a_job(tmp_path: P
         assert decisions.quarantined == set()
         await decisions.decide((handles("ns/usual"), 0.75))
         assert marked[:1] == (decisions.directory / "handling").read_bytes()[:1] == b" "
+
+
+async def test_a_standby_that_has_led_before_replaces_nothing_that_the_leader_has_found(
+    tmp_path: Path,
+) -> None:
+    bus = Bus()
+    slow = (handles("ns/first"), BUDGET_S + 0.5)
+    async with watched(tmp_path / "a", bus) as one, watched(tmp_path / "b", bus) as other:
+        one.watchdog.leads = True
+        await one.decide(slow)
+        one.watchdog.leads = False
+        await other.watchdog.load()
+        other.watchdog.leads = True
+        await other.decide((handles("ns/second"), BUDGET_S + 0.5))
+        assert bus.quarantined == {"ns/first", "ns/second"}
+        one.watchdog.observe([facts.gone("podgroups", "ns/first")])
+        await one.watchdog.store()
+        assert bus.quarantined == {"ns/first", "ns/second"}
+        other.watchdog.observe([facts.gone("podgroups", "ns/first")])
+        await other.watchdog.store()
+        assert bus.quarantined == {"ns/second"}
