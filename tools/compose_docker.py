@@ -8,6 +8,7 @@ from its Go module, for not every machine with Docker has the v2 plugin.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -37,7 +38,6 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
     """The command-line programs, bound to one daemon."""
 
     cli: str
-    compose_program: str
     host: str
     """DOCKER_HOST; empty for the one that the environment names."""
 
@@ -62,7 +62,7 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
         return self._told([*self._composing(), *args], f"docker compose {' '.join(args)}")
 
     def _composing(self) -> tuple[str, ...]:
-        return (self.compose_program, "--progress=quiet", "-f", str(ROOT / "docker-compose.yml"))
+        return (str(_compose()), "--progress=quiet", "-f", str(ROOT / "docker-compose.yml"))
 
     def _told(self, argv: Sequence[str], shown: str) -> str:
         done = subprocess.run(
@@ -102,19 +102,21 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def docker() -> Iterator[Docker]:
-    """Find or start a daemon, find or build Compose. Raises CheckError."""
+    """Find or start a daemon. Raises CheckError.
+
+    Compose is found or built on first use: what is missing here is said before that takes minutes.
+    """
     cli = shutil.which("docker")
     if cli is None:
         raise CheckError(
             "there is no docker on PATH; on Debian and Ubuntu: apt-get install docker.io"
         )
-    compose_program = str(_compose())
-    given = Docker(cli=cli, compose_program=compose_program, host="")
+    given = Docker(cli=cli, host="")
     if given.run("version", quiet=True, timeout_s=_ASK_S):
         yield given
         return
     with _own_daemon() as host:
-        own = Docker(cli=cli, compose_program=compose_program, host=host)
+        own = Docker(cli=cli, host=host)
         _wait_for(own)
         yield own
 
@@ -166,6 +168,7 @@ def _wait_for(own: Docker) -> None:
         time.sleep(0.5)
 
 
+@functools.cache
 def _compose() -> Path:
     """Return Docker Compose in the pinned version, built into the user's cache if missing."""
     version = versions().compose.version

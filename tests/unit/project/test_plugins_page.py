@@ -6,8 +6,11 @@ from pathlib import Path
 
 import yaml
 
+from pumice import plugins
 from pumice.plugins import Cluster
 from pumice.plugins.points import POINTS
+from pumice.testing import Cluster as World
+from pumice.testing import binds_of
 from services.scheduler.config import FLAG_DEFAULTS
 from services.scheduler.decide import configure
 from services.scheduler.foreign import ForeignPlugin
@@ -53,3 +56,24 @@ def test_the_configuration_on_the_page_is_one():
     config = configure(text, plugins={**PLUGINS, "running-limit": example})
     assert config.warnings == ()
     assert yaml.safe_load(text)["tiers"]
+
+
+def test_the_trait_and_the_score_on_the_page_place_pods_as_it_says():
+    (code,) = re.findall(r"```python\n(hooks.trait.*?)```", PAGE, re.DOTALL)
+
+    class OfThePage:
+        name = "of-the-page"
+
+        def __init__(self, arguments):
+            pass
+
+        def contribute(self, hooks, cluster):
+            names = {name: getattr(plugins, name) for name in plugins.__all__}
+            exec(code, {**names, "hooks": hooks, "cluster": cluster})
+
+    conf = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: of-the-page}]}]"
+    world = World(conf, plugins=[OfThePage]).node("a", cpu="8").node("b", cpu="8")
+    world.group("g", min_member=4)
+    for index in range(4):
+        world.pod(f"g-{index}", "g", cpu="1")
+    assert binds_of(world.decide()) == {"g-0": "a", "g-1": "b", "g-2": "a", "g-3": "b"}
