@@ -24,8 +24,11 @@ from services.scheduler.policy.shadow import (
 )
 from shared.model.status import READY, TaskStatus
 
-OVERRUN_S: Final = 60.0
-"""A pod that runs beyond its expected end is taken to end so much later than now."""
+OVERRUN_S: Final = 1.0
+"""A pod beyond its expected end is taken to end so much later than now: it may end at any moment.
+
+A longer time is room for every job that is shorter: it would pass the gang, again and again.
+"""
 
 
 class Move(NamedTuple):

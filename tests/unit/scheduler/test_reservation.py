@@ -225,13 +225,21 @@ def test_a_gang_that_waits_for_more_than_room_reserves_none():
     assert started(plan) == {"small"}
 
 
-def test_a_pod_beyond_its_end_is_taken_to_end_in_a_minute():
+def test_while_a_pod_is_beyond_its_end_a_short_job_does_not_take_room_of_the_gang():
     world = cluster("backfill")
     running(world, "late", "n0", cpu="4", duration="30s")
     waiting(world, "large", 1, tasks=2, cpu="4", duration="1h")
-    waiting(world, "instant", 2, duration="1m")
-    waiting(world, "small", 3, duration="2m")
-    assert started(world.step(now=NOW)) == {"instant"}
+    waiting(world, "short", 2, duration="1m")
+    assert started(world.step(now=NOW)) == set()
+
+
+def test_while_a_pod_is_beyond_its_end_a_job_out_of_the_way_of_the_gang_passes():
+    world = cluster("backfill")
+    world.node("n2", cpu="1")
+    running(world, "late", "n0", cpu="4", duration="30s")
+    waiting(world, "large", 1, tasks=2, cpu="4", duration="1h")
+    waiting(world, "small", 2, duration="1h")
+    assert started(world.step(now=NOW)) == {"small"}
 
 
 def test_once_the_promise_is_overdue_nothing_goes_ahead():
