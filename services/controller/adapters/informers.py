@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from services.controller.adapters.quotas import quota_changed
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import (
     Change,
@@ -44,7 +45,7 @@ from services.controller.job.facts import JobFacts, PodView, pod_view
 from services.controller.queue.plan import SHUT
 from shared.api import kinds
 from shared.api.batch import Command, Job, JobEvent
-from shared.api.core import Node, Pod, PodPhase, ResourceQuota, ResourceQuotaStatus
+from shared.api.core import Node, Pod, PodPhase
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup, Queue, podgroup_of
 from shared.api.storage import PersistentVolumeClaim
@@ -52,7 +53,6 @@ from shared.api.workloads import Workload
 from shared.contracts.messages import Fact, Op
 from shared.kube.decode import PartialObject
 from shared.model.numbers import whole
-from shared.model.quantity import milli
 
 _URGENT: Final = frozenset(
     {JobEvent.POD_FAILED, JobEvent.POD_EVICTED, JobEvent.TASK_COMPLETED, JobEvent.TASK_FAILED}
@@ -79,7 +79,7 @@ class Informers(Stores):
             kinds.COMMAND.token: self._command_changed,
             kinds.PRIORITYCLASS.token: _nothing_changed,
             kinds.PVC.token: self._claim_changed,
-            kinds.RESOURCEQUOTA.token: _quota_changed,
+            kinds.RESOURCEQUOTA.token: quota_changed,
             kinds.NODE.token: _node_changed,
             **dict.fromkeys(self.owners, self._owner_changed),
         }
@@ -432,28 +432,6 @@ def _itself_changed(kind: Kind, change: Change[Any], touched: Touched) -> None:
 
 def _nothing_changed(change: Change[Any], touched: Touched) -> None:
     """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
-
-
-def _quota_changed(change: Change[ResourceQuota], touched: Touched) -> None:
-    """Touch a quota that has more room than before: what takes room is nobody's turn.
-
-    The API server judges by the status, which its controller brings up to date.
-    """
-    if change.before is not None and (
-        change.after is None or _has_more_room(change.before.status, change.after.status)
-    ):
-        touched.add(kinds.RESOURCEQUOTA, change.key)
-
-
-def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> bool:
-    """Tell whether a bound of a quota is gone, or further away."""
-    if not before.hard.keys() <= after.hard.keys():
-        return True
-    return any(_room(after, name) > _room(before, name) for name in before.hard)
-
-
-def _room(status: ResourceQuotaStatus, name: str) -> int:
-    return milli(status.hard[name]) - milli(status.used.get(name, 0))
 
 
 def _node_changed(change: Change[HeldNode], touched: Touched) -> None:

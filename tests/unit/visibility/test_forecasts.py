@@ -9,7 +9,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.policy.parking_policy import ParkingPolicy
-from services.visibility.forecast import shapes, simulation
+from services.visibility.forecast import simulation
 from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import History, Subject
 from services.visibility.forecast.forecaster import Forecaster, forecast
@@ -160,45 +160,6 @@ def test_a_job_without_pods_gets_them_when_its_queue_lets_it_in():
     lasting(world, "later", 50, pods=2, phase="Pending", minResources={"cpu": "8"})
     found = asked(world)
     assert starts(found) == {"later": 200.0}
-
-
-def test_a_group_that_is_too_large_to_be_imagined_never_starts_and_delays_nobody(monkeypatch):
-    """Anybody may write a minimum of two thousand million pods."""
-    made, pods = [], shapes.pods
-
-    def counted(*args, **more):
-        found = pods(*args, **more)
-        made.append(len(found))
-        return found
-
-    monkeypatch.setattr(shapes, "PODS_MAX", 20)
-    monkeypatch.setattr(shapes, "pods", counted)
-    world = two_nodes().node("n3", cpu="4")
-    lasting(world, "vast", 10, pods=5_000)
-    pending(world, "a", 50)
-    assert starts(asked(world)) == {"vast": None, "a": 0.0}
-    assert max(made) == 20
-
-
-def test_no_more_pods_are_imagined_once_the_time_is_over():
-    world = two_nodes()
-    for number in range(9):
-        lasting(world, f"g{number}", 10)
-    made, over = [], iter([False, False, *[True] * 99])
-
-    def templates(job):
-        made.append(job.key)
-        return ()
-
-    rules = Rules(world.config, world.plugins, templates=templates)
-    forecaster = Forecaster(rules, History(), draws=1)
-    forecaster.draw(
-        world.cluster_state,
-        now=NOW,
-        asked=waiting(world.cluster_state),
-        out_of_time=lambda: next(over),
-    )
-    assert len(made) <= 2
 
 
 def test_a_job_of_higher_priority_evicts_and_the_victim_waits_again():

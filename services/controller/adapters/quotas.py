@@ -1,0 +1,28 @@
+"""Which changes of a ResourceQuota wake the jobs whose pods it holds back."""
+
+from services.controller.adapters.store import Change, Touched
+from shared.api import kinds
+from shared.api.core import ResourceQuota, ResourceQuotaStatus
+from shared.model.quantity import milli
+
+
+def quota_changed(change: Change[ResourceQuota], touched: Touched) -> None:
+    """Touch a quota that has more room than before: what takes room is nobody's turn.
+
+    The API server judges by the status, which its controller brings up to date.
+    """
+    if change.before is not None and (
+        change.after is None or _has_more_room(change.before.status, change.after.status)
+    ):
+        touched.add(kinds.RESOURCEQUOTA, change.key)
+
+
+def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> bool:
+    """Tell whether a bound of a quota is gone, or further away."""
+    if not before.hard.keys() <= after.hard.keys():
+        return True
+    return any(_room(after, name) > _room(before, name) for name in before.hard)
+
+
+def _room(status: ResourceQuotaStatus, name: str) -> int:
+    return milli(status.hard[name]) - milli(status.used.get(name, 0))
