@@ -44,10 +44,9 @@ def with_marks(
     speak for themselves.
     """
     marks = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
+    here = _by_task(missing_in or {})
     for task in job.spec.tasks:
-        kept = _within(task, completed)
-        if missing_in is not None:
-            kept -= _here(task, missing_in)
+        kept = _within(task, completed) - here.get(task.name, set())
         if kept:
             marks[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(kept)))
     return dict(sorted(marks.items()))
@@ -74,8 +73,9 @@ def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> 
     if not any(completed.values()):
         return {}
     found = {}
+    here = _by_task(pods)
     for task in job.spec.tasks:
-        if absent := _within(task, completed) - _here(task, pods):
+        if absent := _within(task, completed) - here.get(task.name, set()):
             found[task.name] = len(absent)
     return found
 
@@ -135,8 +135,12 @@ def _within(task: TaskSpec, completed: CompletedIndexes) -> set[int]:
     return {index for index in completed.get(task.name, ()) if index < task.replicas}
 
 
-def _here(task: TaskSpec, pods: Mapping[str, PodView]) -> set[int]:
-    return {pod.index for pod in pods.values() if pod.task == task.name}
+def _by_task(pods: Mapping[str, PodView]) -> dict[str, set[int]]:
+    """Return the indexes of the pods that are there, by task."""
+    found: dict[str, set[int]] = {}
+    for pod in pods.values():
+        found.setdefault(pod.task, set()).add(pod.index)
+    return found
 
 
 def _ranges(indexes: Iterable[int]) -> Iterator[str]:

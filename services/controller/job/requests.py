@@ -168,11 +168,12 @@ def _missing(
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
     found = []
+    of_task = Counter(pod.task for pod in pods.values())
     for task in job.spec.tasks:
         recorded = job.status.task_status_count.get(task.name)
         if recorded is None:
             continue
-        here = sum(1 for p in pods.values() if p.task == task.name)
+        here = of_task[task.name]
         done = completed.get(task.name, NO_INDEX)
         here += sum(1 for i in done if i < task.replicas and pod_name(job, task, i) not in pods)
         absent = (

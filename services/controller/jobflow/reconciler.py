@@ -36,6 +36,8 @@ class JobFlowReconciler(KindReconciler):
         self._faults = manager.faults
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
+        self._missing: dict[str, set[str]] = {}
+        """Key of a flow → keys of the templates that it waits for."""
         self._last_notes: dict[str, tuple[FlowEvent, ...]] = {}
         """Events of a flow's last pass: they are not repeated with each change of a job."""
         self._first_at: dict[str, float] = {}
@@ -56,6 +58,7 @@ class JobFlowReconciler(KindReconciler):
         if flow is None:
             self._last_notes.pop(key, None)
             self._first_at.pop(key, None)
+            self._await_templates(key, set())
             return
         jobs = self._informers.jobs_of(flow.metadata)
         found = plan(flow, jobs, self._templates(flow))
@@ -89,15 +92,32 @@ class JobFlowReconciler(KindReconciler):
 
     def _templates(self, flow: JobFlow) -> dict[str, JobTemplate]:
         """Return the templates that a flow names, as far as there are any; await the others."""
-        found = {}
+        found, missing = {}, set()
         for entry in flow.spec.flows:
             key = f"{flow.metadata.namespace}/{entry.name}"
             template = self._informers.templates.get(key)
             if template is not None:
                 found[entry.name] = template
             else:
-                self._waiting_for.setdefault(key, {})[flow.metadata.key] = None
+                missing.add(key)
+        self._await_templates(flow.metadata.key, missing)
         return found
+
+    def awaited(self) -> set[str]:
+        """Return the keys of the templates that flows wait for."""
+        return set(self._waiting_for)
+
+    def _await_templates(self, flow: str, missing: set[str]) -> None:
+        """Have a flow reconciled when one of these templates comes, and for no other any more."""
+        for template in self._missing.pop(flow, set()) - missing:
+            waiting = self._waiting_for.get(template, {})
+            waiting.pop(flow, None)
+            if not waiting:
+                self._waiting_for.pop(template, None)
+        for template in sorted(missing):
+            self._waiting_for.setdefault(template, {})[flow] = None
+        if missing:
+            self._missing[flow] = missing
 
     async def _write(self, flow: JobFlow, status: JobFlowStatus) -> None:
         await self._writer.patch_status(kinds.JOBFLOW, flow.metadata, flow.status, status)
