@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.engine.state.cluster_state import BadFact
+from shared.api import kinds
 from shared.jobs.flows import in_circles, in_order
 from shared.jobs.pod_terms import NODE_TERMS_MAX, POD_TERMS_MAX
 from shared.model.schedules import parse
+from tests.support.devices import DRIVER, device, device_class, slice_of
 from tests.support.work import lines_run
 from tests.unit.admission.asking import Json, ask, paths, sparse_job, task, template
 
@@ -294,3 +296,27 @@ def test_a_schedule_that_never_comes_is_given_up_after_a_bounded_search(text: st
     )
     assert found == [None, None]
     assert work <= MORE
+
+
+@pytest.mark.parametrize(("requests", "devices"), [(1, 128), (4, 64), (4, 128)])
+def test_a_search_for_devices_takes_a_bounded_part_of_a_cycle(requests: int, devices: int) -> None:
+    """A claim that no devices meet, which shows only when all combinations have been tried."""
+    made = Cluster().put(kinds.DEVICECLASS, device_class("gpu"))
+    for number in range(NODES):
+        name = f"n{number}"
+        listed = [device(f"d{n}", parity=n % 2) for n in range(devices)]
+        made.node(name, cpu="64").put(kinds.RESOURCESLICE, slice_of(name, listed, node=name))
+    made.gang("healthy", tasks=3)
+    usual = lines_run(made.decide)
+    asked = [
+        {"name": f"r{n}", "exactly": {"deviceClassName": "gpu", "count": 8}}
+        for n in range(requests)
+    ]
+    unlike = [{"distinctAttribute": f"{DRIVER}/parity"}]
+    meta = {"name": "c", "namespace": "ns", "uid": "c"}
+    spec = {"devices": {"requests": asked, "constraints": unlike}}
+    made.put(kinds.RESOURCECLAIM, {"metadata": meta, "spec": spec})
+    made.gang("hostile", tasks=1, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
+    for _ in range(3):
+        work = lines_run(lambda: made.decide() and None)
+        assert work <= 2 * usual + 20 * MORE

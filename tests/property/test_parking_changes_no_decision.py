@@ -4,13 +4,21 @@ Both live through the same history; each sees the statuses that it wanted itself
 says of a waiting job it also says in the words of the second.
 """
 
+from typing import Any
+
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
+from services.scheduler.decision import Decision
+from shared.contracts import messages as m
+from tests.support.devices import device_class, slice_of
 from tests.support.hits import count_hits, needs_hits
 from tests.support.two_workers import Histories, check
+from tests.support.work import lines_run
 
 _TIERS = """
 tiers:
@@ -62,3 +70,113 @@ def test_a_worker_that_parks_jobs_decides_as_one_that_visits_all_of_them(config,
         parking, visiting = histories.step(step)
         check(parking, visiting)
     count_hits([None] * histories.parked)
+
+
+_DEVICE_STEPS = st.one_of(
+    st.tuples(
+        st.just("claims"), queues, st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=2)
+    ),
+    st.tuples(
+        st.just("claims"), queues, st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=2)
+    ),
+    st.tuples(st.just("end"), st.integers(0, 5)),
+    st.tuples(st.just("drop"), st.integers(0, 9)),
+    st.tuples(st.just("rest"), st.sampled_from([1.0, 40.0])),
+    st.tuples(st.just("devices"), st.integers(0, 2), st.integers(0, 4)),
+    st.tuples(st.just("submit"), queues, st.lists(sizes, min_size=1, max_size=3), st.just(0)),
+)
+
+
+class DeviceHistories(Histories):
+    """Histories in which pods have claims for devices of their own."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.put("deviceclasses", _with_uid(device_class("gpu")))
+        for number in range(3):
+            self.devices(number, 2)
+
+    def devices(self, node: int, count: int) -> None:
+        offered = slice_of(f"s{node}", [f"d{n}" for n in range(count)], node=f"n{node}")
+        self.put("resourceslices", _with_uid(offered))
+
+    def claims(self, queue: str, counts: list[int]) -> None:
+        name = f"g{len(self.sizes)}"
+        for rank, count in enumerate(counts):
+            asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}
+            self.put("resourceclaims", _claim(f"{name}-{rank}", [asked]))
+
+        def using(rank: int) -> dict[str, Any]:
+            return {"resourceClaims": [{"name": "c", "resourceClaimName": f"{name}-{rank}"}]}
+
+        self.submit(queue, ["1"] * len(counts), 0, pod=using)
+
+    @override
+    def step(self, step: tuple[Any, ...]) -> tuple[Decision, Decision]:
+        what, *rest = step
+        if what in {"claims", "devices"}:
+            getattr(self, what)(*rest)
+            return self.decide()
+        return super().step(step)
+
+    @override
+    def carry_out(self, decision: Decision) -> None:
+        for command in decision.commands:
+            for bind in command.binds if isinstance(command, m.BindGang) else ():
+                for use in bind.devices:
+                    name = use.claim.partition("/")[2]
+                    allocation = msgspec.json.decode(use.allocation)
+                    by = [{"resource": "pods", "name": bind.uid, "uid": bind.uid}]
+                    status = {"allocation": allocation, "reservedFor": by}
+                    asked = allocation["devices"]["results"]
+                    count = {
+                        "name": "r",
+                        "exactly": {"deviceClassName": "gpu", "count": len(asked)},
+                    }
+                    self.put("resourceclaims", _claim(name, [count], status))
+        super().carry_out(decision)
+
+    @override
+    def drop(self, group: str) -> None:
+        for rank in range(len(self.sizes[group])):
+            self.delete("resourceclaims", f"ns/{group}-{rank}", f"{group}-{rank}")
+        super().drop(group)
+
+
+def _claim(name: str, requests: list[Any], status: Any = None) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"devices": {"requests": requests}},
+        "status": status or {},
+    }
+
+
+def _with_uid(document: dict[str, Any]) -> dict[str, Any]:
+    meta = {**document["metadata"], "uid": document["metadata"]["name"]}
+    return {**document, "metadata": meta}
+
+
+@needs_hits(at_least=20)
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_DEVICE_STEPS, min_size=10, max_size=40))
+def test_a_worker_that_parks_jobs_with_claims_decides_as_one_that_visits_all_of_them(history):
+    histories = DeviceHistories(CONFIGURATIONS[0])
+    for step in history:
+        parking, visiting = histories.step(step)
+        check(parking, visiting)
+    count_hits([None] * histories.parked)
+
+
+def test_a_job_that_waits_for_devices_costs_a_cycle_a_glance() -> None:
+    def work(jobs: int) -> int:
+        histories = DeviceHistories(CONFIGURATIONS[0])
+        for _ in range(jobs):
+            histories.claims("a", [3])
+        for _ in range(4):
+            histories.decide()
+        worker = histories.workers[0]
+        assert len(worker.cluster_state.jobs.parking) == jobs
+        return lines_run(lambda: worker.decide(histories.config, now=9.0, cycle=9, token=1))
+
+    work(1)
+    assert work(200) <= work(0) + 200 * 150

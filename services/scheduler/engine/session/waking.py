@@ -140,6 +140,9 @@ def _places(session: Session, needs: AllocateDemand) -> list[int]:
 
 
 def _slots(session: Session, task_class: TaskClass) -> int:
+    """Return for how many pods of a class there is room at most."""
+    if any(state.bars(task_class) for state in task_class.demands):
+        return 0
     nodes = session.cluster_state.nodes
     return nodes.slots.total(
         task_class, nodes.attributes.generation, lambda: session.candidates(task_class).open

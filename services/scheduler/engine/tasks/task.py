@@ -254,6 +254,10 @@ class PolicyState:
         """Return what the bind of a task with a demand waits for, by facts alone; "": nothing."""
         return ""
 
+    def bars(self, task_class: "TaskClass") -> bool:  # noqa: ARG002 - few states bar all nodes
+        """Tell whether no node takes a class with a demand, whatever else a session may place."""
+        return False
+
     def begin(self, journal: Journal) -> None:
         """Begin a session."""
         self.journal = journal

@@ -30,8 +30,8 @@ from shared.api.resource import (
     ExactDeviceRequest,
 )
 
-WORK_MAX: Final = 50_000
-"""Looks at devices for the claims of a pod on one node."""
+WORK_MAX: Final = 20_000
+"""Looks at devices for the claims of a pod on one node, and at what constraints say of them."""
 _DEPTH_MAX: Final = 500
 """Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
 _CALLS_PER_REQUEST: Final = 4
@@ -194,7 +194,8 @@ class _Search:
         """Choose `count` more devices from the `first` on, and go on with the next request."""
         if not count:
             return self._request(number, at + 1)
-        self._budget.left -= len(self._devices) - first
+        looks = 1 + len(self._asks[number].claim.constraints)
+        self._budget.left -= looks * (len(self._devices) - first)
         open_ones = [
             index
             for index in range(first, len(self._devices))

@@ -4,6 +4,7 @@ The pods of a gang have claims of their own, made from one template. The answer 
 holds for the next, but for the nodes that reach a pool of which a device was taken or given back.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
@@ -20,8 +21,10 @@ from shared.api.selectors import NodeSelector
 
 FITS, LACKING, IN_USE, PENDING = range(4)
 """The claims can be had; the node has no such devices; others have them; it is not known yet."""
-_BUDGET: Final = 2_000_000
-"""Work for one answer about all nodes, and for all answers of one session: seconds."""
+_BUDGET: Final = 8 * WORK_MAX
+"""Work for all answers of one session: a quarter of a second. What is left goes on in the next."""
+_SHAPE_BUDGET: Final = 2 * WORK_MAX
+"""Work for claims of one shape in one session: what one node may take, beside others and alone."""
 _PROBED: Final = 16
 _ASKED: Final = 1_024
 """Verdicts of expressions for which one answer asks: the first answer about claims, and later ones.
@@ -58,6 +61,8 @@ class Fits:
         self._masks: dict[NodeSelector, BoolArray] = {}
         self._columns: dict[str, int] = {}
         self._left = _BUDGET
+        self._spent: Counter[Hashable] = Counter()
+        """Shape → the work that it has taken in this session."""
 
     @property
     def failure(self) -> str:
@@ -73,6 +78,7 @@ class Fits:
     def begin(self) -> None:
         """Begin a session: what was too much work in the one before goes on."""
         self._left = _BUDGET
+        self._spent.clear()
         self._judge.begin()
 
     def forget(self) -> None:
@@ -125,10 +131,13 @@ class Fits:
             codes[columns] = PENDING
         fault, unknown, asked = Refusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
+        before = self._left
+        may_take = min(before, _SHAPE_BUDGET - self._spent[shape])
         for column in columns:
-            if self._left <= 0 or asked >= most_asked:
+            left = may_take - (before - self._left)
+            if left <= 0 or asked >= most_asked:
                 break
-            budget = Budget(min(WORK_MAX, self._left))
+            budget = Budget(min(WORK_MAX, left))
             found = self._on_node(asks, attributes, column, taken, budget)
             unknown = unknown or budget.unknown
             asked += budget.unknowns
@@ -137,6 +146,7 @@ class Fits:
                 break
             if not isinstance(found, Refusal) or not found.unfinished:
                 codes[column] = self._code(found, asks, attributes, column, taken)
+        self._spent[shape] += before - self._left
         if unknown is None and known is not None and PENDING in codes:
             unknown = known.unknown
         if len(self._answers) >= _SHAPES_MAX:
@@ -178,7 +188,9 @@ class Fits:
             return LACKING
         budget = Budget(min(WORK_MAX, self._left))
         alone = self._on_node(asks, attributes, column, NOTHING, budget)
-        return LACKING if isinstance(alone, Refusal) else IN_USE
+        if not isinstance(alone, Refusal):
+            return IN_USE
+        return PENDING if alone.unfinished else LACKING
 
     def _due(self, known: Answer, attributes: NodeAttributes) -> Sequence[int]:
         """Return the columns whose answer may have changed, or that had to wait."""

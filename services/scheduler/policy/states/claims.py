@@ -16,8 +16,8 @@ from typing_extensions import override
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.classes import device_claims
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
-from services.scheduler.policy.devices.fits import Fits
+from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
+from services.scheduler.policy.devices.fits import FITS, Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read
 from services.scheduler.policy.devices.results import shared_parts, with_share_ids
@@ -215,6 +215,27 @@ class Devices(PolicyState):
             asks = self.asks(keys)
             if keys and task.status is TaskStatus.PENDING and not isinstance(asks, Refusal):
                 self.fits.answer((*self.shape(keys), True), asks, attributes, self.taken())
+
+    @override
+    def bars(self, task_class: TaskClass) -> bool:
+        """Tell whether no node has devices for the claims of a class, even when pods have gone.
+
+        Within a session devices only become scarcer. A claim whose selectors are being evaluated
+        is allocated nowhere meanwhile.
+        """
+        attributes = self._attributes
+        keys = task_class.device_claims
+        if attributes is None or not keys:
+            return False
+        asks = self.asks(key for key in keys if self.allocation(key) is None)
+        if isinstance(asks, Refusal):
+            return True
+        if not asks:
+            return False
+        shape = self.shape(key for key in keys if self.allocation(key) is None)
+        kept = self.kept()
+        answer = self.fits.answer((*shape, kept is self.taken()), asks, attributes, kept)
+        return bool(answer.fault) or not (answer.codes == FITS).any()
 
     def _allocate(self, task: Task) -> None:
         """Choose devices for the claims of a task that has been placed."""
