@@ -53,6 +53,9 @@ _HOSTS: Final = (
 )
 _ADMINS: Final = ("system:masters",)
 
+WATCHDOG: Final = "watchdog"
+"""Where the volume of the scheduler's watchdog is mounted, which begins as root's."""
+
 
 def make_identities(root: Path) -> None:
     """Write certificates and kubeconfigs below `root`, unless an earlier start has."""
@@ -115,8 +118,10 @@ def make_nats_users(root: Path) -> None:
 
 def hand_over(root: Path) -> None:
     """Give the folders of our own processes to their user; the other parts run as root."""
-    for folder in ("admin", "health", *SERVICES):
+    for folder in ("admin", "health", *SERVICES, WATCHDOG):
         directory = root / folder
+        if folder == WATCHDOG and not directory.exists():
+            continue  # no volume is mounted there
         directory.chmod(0o700)
         for path in (directory, *directory.iterdir()):
             os.chown(path, USER_ID, USER_ID)
