@@ -153,7 +153,7 @@ CHURN ?=
 
 .PHONY: attack
 attack: go parts ## every fault on the real stack, an independent judge watching: make attack ROUNDS=2
-	@$(PY) -m tests.attack $(if $(CHURN),--churn $(CHURN),--rounds $(ROUNDS) --page docs/reliability.md)
+	@$(PY) -m tests.attack $(if $(CHURN),--churn $(CHURN),--rounds $(ROUNDS) $(if $(FAULT),--fault $(FAULT),--page docs/reliability.md))
 
 # The other release: a revision of this history; none: the last whose messages are kept.
 FROM ?=

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -96,8 +97,10 @@ class Replica:
         self.may_end = False
         """Whether an attack has ended the process, so that its end is no fault of its own."""
 
-    async def start(self, *, fault: str = "") -> None:
-        """Start the process; it need not be ready on return."""
+    async def start(
+        self, *, fault: str = "", python: Path | str = sys.executable, **more: str
+    ) -> None:
+        """Start the process, with `more` flags; it need not be ready on return."""
         self.may_end = bool(fault)
         config = self._arena.directory / f"{self.service}-{self.letter}.kubeconfig"
         kubeconfig_through(self.kube, self._arena.plane.kubeconfig, config)
@@ -113,7 +116,9 @@ class Replica:
             wait=False,
             kubeconfig=config,
             nats=self.nats.url,
+            python=python,
             **flags,
+            **more,
         )
         if self._door is not None:
             endpoint.address = self.running.address

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pumice.local.services import Supervised, Supervisor
 from shared.runtime.tasks import TaskGroup
-from tests.attack import peers, tenants
+from tests.attack import mechanisms, peers, tenants
 from tests.attack.arena import LEADS, Arena, pause
 from tests.attack.hostile import hostile_objects
 from tests.attack.installations import DOORS, PLAIN, SINGLES
@@ -273,6 +273,49 @@ FAULTS: dict[str, Fault] = {
     ),
     "etcd-killed": Fault("kill -9 of etcd", partial(program_killed, "etcd"), 30.0),
     "hostile-objects": Fault("hostile objects of many kinds for 10 s", hostile, 3.0),
+    **{
+        f"expressions-{how}": Fault(
+            f"{words} of the process that evaluates expressions, for 10 s",
+            partial(mechanisms.expressions_struck, how),
+            RESTART_S,
+        )
+        for how, words in (("killed", "kill -9"), ("frozen", "SIGSTOP"))
+    },
+    "expressions-flooded": Fault(
+        "ten claims a second with expressions beyond every limit, for 10 s",
+        mechanisms.expressions_flooded,
+        RESTART_S,
+    ),
+    "decision-hangs": Fault(
+        "a gang about which a decision of the scheduler never ends",
+        mechanisms.decision_hangs,
+        30.0,
+    ),
+    "decision-killed": Fault(
+        "kill -9 of the scheduler, twice, in a decision that never ends",
+        partial(mechanisms.decision_hangs, kill=True),
+        40.0,
+    ),
+    "quarantine-tampered": Fault(
+        "kill -9 of each scheduler, and noise in the files of its watchdog",
+        mechanisms.quarantine_tampered,
+        15.0,
+    ),
+    "scheduler-starved": Fault(
+        "the schedulers get a twentieth of a processor for 10 s",
+        mechanisms.scheduler_starved,
+        20.0,
+    ),
+    "schema-objects": Fault(
+        "500 objects drawn from the schemas of all kinds of tenants, up to the largest",
+        mechanisms.schema_objects,
+        10.0,
+    ),
+    "jobs-flood": Fault(
+        "200 jobs of one tenant at once, with plugin ssh, for which there is no room",
+        mechanisms.jobs_flood,
+        RESTART_S,
+    ),
     "consumers-used-up": Fault(
         "a subscriber takes all consumers of EVENTS, every reader of it killed and started",
         tenants.consumers_used_up,

@@ -85,7 +85,7 @@ async def what_ifs_killed(arena: Arena) -> None:
         for number in range(ASKERS):
             tasks.create_task(_ask(arena, number, end_s), name=f"ask-{number}")
         while time.monotonic() < end_s:
-            for child in _children(pids):
+            for child in children(pids):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
                     killed += 1
@@ -93,7 +93,7 @@ async def what_ifs_killed(arena: Arena) -> None:
     assert killed, "no what-if was decided in a process of its own"
     assert pids == {victim.process.pid for victim in victims}, "visibility was started anew"
     await until(
-        lambda: not list(_children(pids)), deadline_s=40, describe="no process of a what-if is left"
+        lambda: not list(children(pids)), deadline_s=40, describe="no process of a what-if is left"
     )
 
 
@@ -108,7 +108,7 @@ async def _ask(arena: Arena, number: int, end_s: float) -> None:
         await asyncio.sleep(0.05)
 
 
-def _children(parents: set[int]) -> Iterator[int]:
+def children(parents: set[int]) -> Iterator[int]:
     """Yield the processes that these have started, zombies among them."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():

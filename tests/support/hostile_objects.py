@@ -9,7 +9,7 @@ leaves open (pod templates) gets anything that is JSON. The server decides what 
 import copy
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
@@ -302,8 +302,49 @@ def planted(draw: st.DrawFn, api: OpenApi, plurals: Sequence[str], place: str) -
     return Planted(plural, body, status if isinstance(status, dict) else None)
 
 
-def draw_objects(api: OpenApi, plurals: Sequence[str], count: int, number: int) -> list[Planted]:
-    """Return `count` hostile objects; the same for the same number."""
+SIZES: Final = (1_000, 30_000, 300_000, 1_200_000)
+"""Bytes to which a part of an object grows: up to what etcd takes."""
+
+
+@st.composite
+def enlarged(draw: st.DrawFn, one: Planted) -> Planted:
+    """Return an object of which one list or map has grown, up to what the API server stores."""
+    body = copy.deepcopy(one.body)
+    grown = draw(st.sampled_from(list(_growing(body)) or [{}]))
+    size = draw(st.sampled_from(SIZES))
+    if isinstance(grown, list):
+        item, each = grown[-1], len(json.dumps(grown[-1])) + 12
+        grown += [_numbered(item, n) for n in range(size // each)]
+    else:
+        grown |= {
+            f"grown-{n}": value for value in list(grown.values())[:1] for n in range(size // 60)
+        }
+    return one._replace(body=body)
+
+
+def _growing(value: Any) -> Iterator[Any]:
+    """Yield lists with something in them, and maps of names to amounts or texts."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        yield from _growing(each)
+    is_map = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+    if value and (isinstance(value, list) or is_map):
+        yield value
+
+
+def _numbered(item: Any, number: int) -> Any:
+    """Return an item like another one, under a name of its own if it has one."""
+    if isinstance(item, str):
+        return f"{item[:40]}-{number}"
+    if isinstance(item, dict) and isinstance(item.get("name"), str):
+        return {**item, "name": f"{item['name'][:40]}-{number}"}
+    return item
+
+
+def draw_objects(
+    api: OpenApi, plurals: Sequence[str], count: int, number: int, *, large: bool = False
+) -> list[Planted]:
+    """Return `count` hostile objects; the same for the same number. `large`: see `enlarged`."""
     found: list[Planted] = []
 
     @seed(number)
@@ -319,7 +360,9 @@ def draw_objects(api: OpenApi, plurals: Sequence[str], count: int, number: int) 
     def collect(data: st.DataObject) -> None:
         if len(found) < count:
             drawn = data.draw(planted(api, plurals, f"h0x{number}-{len(found)}"))
-            assume(len(as_json(drawn)) < _LARGEST)
+            if large and data.draw(st.booleans()):
+                drawn = data.draw(enlarged(drawn))
+            assume(len(as_json(drawn.body)) < _LARGEST)
             found.append(drawn)
 
     collect()
