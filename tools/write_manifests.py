@@ -39,6 +39,11 @@ SCHEDULER: Final = _ROOT / "k8s" / "base" / "services" / "scheduler.yaml"
 AGENT_FILE: Final = _ROOT / "k8s" / "overlays" / "agent-scheduler" / "scheduler.yaml"
 SERVERS: Final = 3
 """NATS servers of that overlay."""
+USERS_ROLES: Final = tuple(
+    _ROOT / "k8s" / "base" / "rbac" / name for name in ("users.yaml", "visibility-users.yaml")
+)
+ROLES_FILE: Final = _ROOT / "pumice" / "local" / "roles.yaml"
+_ROLES_HEAD: Final = "# Made by `make crds` from k8s/base/rbac: change that, not this file.\n"
 CLUSTER: Final = "main"
 """PUMICE_CLUSTER in k8s/base/settings.yaml."""
 
@@ -161,6 +166,12 @@ def agent_scheduler() -> str:
     return _AGENT_HEAD + text
 
 
+def users_roles() -> str:
+    """Return the roles of users, for `pumice up`: a distribution has no folder `k8s`."""
+    texts = [file.read_text(encoding="utf-8") for file in USERS_ROLES]
+    return _ROLES_HEAD + "---\n".join(texts)
+
+
 def copy_jobs() -> None:
     """Copy the examples that the demo plays: an installed distribution has no folder `examples`."""
     for file in (file for wave in WAVES for file in wave):
@@ -175,6 +186,7 @@ def main() -> None:
     NATS_FILE.write_text(nats_config(), encoding="utf-8")
     ROUTES_FILE.write_text(nats_of_three(), encoding="utf-8")
     AGENT_FILE.write_text(agent_scheduler(), encoding="utf-8")
+    ROLES_FILE.write_text(users_roles(), encoding="utf-8")
     copy_jobs()
 
 

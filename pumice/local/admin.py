@@ -1,7 +1,7 @@
 """The few requests that the local stack itself sends to its API server, as its administrator.
 
-Probing readiness, applying the CRDs, adding fake nodes. The services use `shared.kube`; this stays
-apart from it so that a fault there cannot keep the stack from starting.
+Probing readiness, applying the CRDs and roles, adding fake nodes. The services use `shared.kube`;
+this stays apart from it so that a fault there cannot keep the stack from starting.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ _OF_KUBERNETES: Final = re.compile(r"node\.kubernetes\.io/")
 _MANAGER: Final = {"fieldManager": "pumice-local", "force": "true"}
 QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
 HYPER_NODES: Final = "/apis/topology.volcano.sh/v1alpha1/hypernodes"
+CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -105,15 +106,7 @@ class Admin:
         collections: list[str] = []
         for manifest in manifests:
             name = manifest["metadata"]["name"]
-            answer = await self.request(
-                "PATCH",
-                f"{CRDS}/{name}",
-                body=msgspec.json.encode(manifest),
-                content_type="application/apply-patch+yaml",
-                params=_MANAGER,
-            )
-            if not answer.ok:
-                raise LocalError(f"the API server refuses the CRD {name}: {answer.words()}")
+            await self._apply(f"{CRDS}/{name}", manifest)
             names.append(name)
             collections += [_collection(manifest, v["name"]) for v in _served(manifest)]
         for name in names:
@@ -121,6 +114,29 @@ class Admin:
         for collection in collections:
             await self._listed(collection)
         return names
+
+    async def apply_cluster_roles(self, manifests: Iterable[dict[str, Any]]) -> list[str]:
+        """Apply ClusterRoles; returns their names.
+
+        Raises LocalError with the server's words when it refuses one.
+        """
+        names: list[str] = []
+        for manifest in manifests:
+            names.append(manifest["metadata"]["name"])
+            await self._apply(f"{CLUSTER_ROLES}/{names[-1]}", manifest)
+        return names
+
+    async def _apply(self, path: str, manifest: dict[str, Any]) -> None:
+        answer = await self.request(
+            "PATCH",
+            path,
+            body=msgspec.json.encode(manifest),
+            content_type="application/apply-patch+yaml",
+            params=_MANAGER,
+        )
+        if not answer.ok:
+            name = f"{manifest['kind']} {manifest['metadata']['name']}"
+            raise LocalError(f"the API server refuses the {name}: {answer.words()}")
 
     async def _established(self, name: str) -> None:
         async with asyncio.timeout(_REQUEST_S):

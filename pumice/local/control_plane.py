@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, Self
 
 import msgspec
+import yaml
 
 from pumice.local import admin
 from pumice.local.authority import REQUEST_HEADERS, Pki, ensure_pki
@@ -34,6 +35,8 @@ from shared.runtime.tasks import TaskGroup
 
 START_S: Final = 90.0
 STAGES: Final = Path(__file__).with_name("stages.yaml")
+ROLES: Final = Path(__file__).with_name("roles.yaml")
+"""The roles of users of k8s/base."""
 CONTROLLERS: Final = (
     "clusterrole-aggregation-controller",
     "deployment-controller",
@@ -225,6 +228,12 @@ class ControlPlane:
         manifests = admin.crd_manifests(directory) if directory else crdgen.manifests()
         async with admin.connect(self.url, self.pki) as client:
             return await client.apply_crds(manifests)
+
+    async def apply_roles(self) -> list[str]:
+        """Apply the roles of users, which join `view`, `edit` and `admin`; returns their names."""
+        manifests = yaml.safe_load_all(ROLES.read_text(encoding="utf-8"))
+        async with admin.connect(self.url, self.pki) as client:
+            return await client.apply_cluster_roles(manifests)
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig of the administrator for `kubectl` and the services."""

@@ -80,6 +80,7 @@ class LocalStack:
             await self.plane.start()
             self._report(f"the API server answers at {self.plane.url}")
             await self.plane.apply_crds()
+            await self.plane.apply_roles()
             for service in self.services.values():
                 service.process.start()
             await self._add_machines()
