@@ -182,7 +182,7 @@ def _latest(found: Finding, now_s: float) -> str:
 
 
 def _holder(holder: Holder, now_s: float) -> str:
-    held = ", ".join(f"{name}={amount}" for name, amount in sorted(holder.holds.items()))
+    held = ", ".join(f"{name}={decimal(amount)}" for name, amount in sorted(holder.holds.items()))
     ends = f", perhaps ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
     name = "/".join(filter(None, (holder.job.namespace, holder.job.name)))
     return f"{name} ({held}{ends})"
@@ -199,7 +199,9 @@ def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide:
 
 def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
     expected = job.expected_start
-    short = ",".join(f"{s.resource} {s.requested}>{s.free}" for s in job.shortages)
+    short = ",".join(
+        f"{s.resource} {decimal(s.requested)}>{decimal(s.free)}" for s in job.shortages
+    )
     row: list[object] = [job.metadata.namespace] if everywhere else []
     row += [job.metadata.name, job.queue, job.position or "", job.gate, short]
     row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]
@@ -254,10 +256,12 @@ def _queue(queue: QueueTree, *, wide: bool) -> Iterable[list[object]]:
     counts = (queue.running_jobs, queue.inqueue_jobs, queue.pending_jobs)
     own: list[object] = [f"{'  ' * queue.depth}{queue.metadata.name}", queue.state, *counts]
     for resource in queue.resources or (QueueResource(resource="", allocated=""),):
-        amounts: list[object] = [resource.resource, resource.allocated, resource.deserved]
-        amounts += [resource.guarantee, resource.capability]
+        shown = [resource.allocated, resource.deserved, resource.guarantee, resource.capability]
         if wide:
-            amounts += [resource.pending, resource.inqueue, queue.weight]
+            shown += [resource.pending, resource.inqueue]
+        amounts: list[object] = [resource.resource, *map(decimal, shown)]
+        if wide:
+            amounts.append(queue.weight)
         yield [*own, *amounts, "overused" if resource.overused else " "]
         own = [" "] * len(own)
 

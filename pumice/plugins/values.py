@@ -37,6 +37,8 @@ class Opinion(NamedTuple):
     reason: str = ""
     short: tuple[tuple[str, int, int], ...] = ()
     """Resources that there is too little of: name, amount asked for, amount left."""
+    budget: str = ""
+    """The budget of which the amounts are left, as a person reads it; "" where they are free."""
 
 
 PERMIT = Opinion(Vote.PERMIT)

@@ -17,7 +17,7 @@ from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.dump import BadDump, Dump, read
 from services.scheduler.engine.plan import Explanation, Plan, Shortage
-from services.scheduler.engine.resources.dimensions import quantity
+from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.foreign import PluginFailure
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, Plugins
@@ -175,7 +175,7 @@ def _waiting(explanations: Sequence[Explanation]) -> Iterator[str]:
 
 def _short(shortage: Shortage) -> str:
     wanted, free = (
-        quantity(shortage.resource, amount)
+        readable(shortage.resource, amount)
         for amount in (shortage.requested, shortage.largest_free)
     )
     return f"short of {shortage.resource}: a task asks for {wanted}, no node has more than {free}"

@@ -93,6 +93,12 @@ def format_milli(value_milli: int) -> str:
     return f"{value_milli}m" if rest else str(whole)
 
 
+def format_decimal(value_milli: int) -> str:
+    """Return thousandths for a person: `38.4` for 38400."""
+    whole, rest = divmod(value_milli, 1000)
+    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
+
+
 def format_bytes(value: int) -> str:
     """Return a count of bytes with the largest binary suffix that loses nothing."""
     for suffix, shift in (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)):

@@ -53,7 +53,7 @@ def test_a_node_that_is_drained_names_the_jobs_that_lose_pods(page, small):
     page.fill('input[name="pods"]', "0")
     page.fill('input[name="drain"]', small.world.nodes[0].metadata.name)
     ask(page)
-    page.shows("1500 pods of jobs on drained nodes, 9 without a place elsewhere now.")
+    page.shows("1500 pods move; 9 find no place.")
     [first, second] = page.all('[aria-label="Lose pods"] tbody tr')
     assert first.text.endswith("8 fewer than it needs")
     assert second.text.endswith("1 enough to go on")

@@ -89,6 +89,23 @@ export function clock(time) {
   return (near ? CLOCK : DAY).format(then);
 }
 
+/** What the durations behind a forecast come from, the best source first; as in the terminal. */
+const BASES = {
+  annotation: "by what the jobs state",
+  deadline: "by the deadlines of the jobs",
+  history: "by how long similar jobs ran",
+  default: "a guess: no similar job has ended here",
+};
+
+/** Return in words where the durations behind a forecast come from, the weakest source alone. */
+export function basis(text) {
+  if (!text) return "";
+  const [names, ...left] = text.split("; ");
+  const known = names.split(", ").filter((name) => Object.hasOwn(BASES, name));
+  const weakest = Object.keys(BASES).findLast((name) => known.includes(name));
+  return [weakest ? BASES[weakest] : names, ...left].join("; ");
+}
+
 /** Return when a job is expected to start, as one text. */
 export function expected(start, now = Date.now()) {
   if (!start) return "–";

@@ -142,6 +142,8 @@ class Explanation(Struct, frozen=True, kw_only=True):
     reasons: Mapping[str, int] = {}
     """Reason → number of nodes."""
     shortages: tuple[Shortage, ...] = ()
+    budget: str = ""
+    """The budget of which `shortages` say what is left: `120 % of the cluster`; "" for room."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import numpy as np
 from pumice.plugins import FloatArray, IntArray
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
-from services.scheduler.engine.resources.dimensions import quantity
+from services.scheduler.engine.resources.dimensions import quantity, readable
 from shared.api.kinds import JOB, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, ResourceShortage
@@ -60,5 +60,5 @@ def amount(name: str, value: Any) -> str:  # noqa: ANN401 - an element of an arr
 
 def listed(amounts: Mapping[str, int]) -> str:
     """Return amounts by resource for a sentence: `4 cpu and 8Gi memory`."""
-    words = [f"{quantity(name, value)} {name}" for name, value in sorted(amounts.items())]
+    words = [f"{readable(name, value)} {name}" for name, value in sorted(amounts.items())]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

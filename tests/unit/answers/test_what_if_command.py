@@ -6,7 +6,19 @@ import pytest
 import yaml
 
 from pumice.answers import text
-from shared.api.visibility import EvictedPod, LosingJob, WhatIfStatus
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import (
+    EvictedPod,
+    Explanation,
+    Holder,
+    LosingJob,
+    ObjectRef,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    WhatIfStatus,
+)
 from tests.support.answers_world import JOBS, ROOT, WAITS, AnswersTransport
 from tests.unit.answers.conftest import Run
 
@@ -170,3 +182,23 @@ def test_what_if_tells_how_much_more_there_is_than_it_names(
 def test_pods_of_a_drained_node_move(pods: int, unplaced: int, words: str) -> None:
     answer = WhatIfStatus(starts_now=False, drained_pods=pods, unplaced_pods=unplaced)
     assert text.what_if(answer, 0.0, of_job=False).splitlines()[1] == f"  drained   {words}"
+
+
+def test_no_amount_is_told_in_thousandths() -> None:
+    meta = ObjectMeta(name="job", namespace="ns")
+    short = (ResourceShortage(resource="cpu", requested="40500m", free="38400m"),)
+    about = ObjectRef(kind="Job", namespace="ns", name="job")
+    holder = Holder(job=about, holds={"cpu": "249600m"})
+    why = Explanation(metadata=meta, about=about, shortages=short, holders=(holder,))
+    row = PendingJob(metadata=meta, owner=about, queue="default", shortages=short)
+    held = QueueResource(resource="cpu", allocated="38400m", deserved="1500m", pending="500m")
+    tree = QueueTree(metadata=ObjectMeta(name="default"), resources=(held,))
+
+    explained = text.explanation(why, 0.0)
+    listed = text.pending([row], 0.0, everywhere=False, wide=False)
+    queues = text.tree([tree], wide=True)
+
+    assert "cpu: 40.5 asked, 38.4 free" in explained
+    assert "cpu=249.6" in explained
+    assert "cpu 40.5>38.4" in listed
+    assert {"38.4", "1.5", "0.5"} <= set(queues.split())

@@ -289,6 +289,18 @@ AMOUNTS = {
         ),
         "(needs 64 cpu, the cluster has 4: it never fits as it is; place 1 in queue default)",
     ),
+    "more than queues may admit": (
+        lambda: (
+            world("overcommit")
+            .group("r", phase="Running")
+            .pod("r-0", "r", cpu="2500m", node="n1")
+            .group("g", min_member=1, phase="Pending", minResources={"cpu": "3500m"})
+        ),
+        (
+            "(needs 3.5 cpu; queues may admit 2.3 more (120 % of the cluster); "
+            "place 1 in queue default)"
+        ),
+    ),
     "more than is free": (
         kept_out_of_the_queue("capacity"),
         "(needs 3 cpu, 2 free; place 1 in queue default)",
@@ -331,6 +343,10 @@ AMOUNTS = {
     "what no node has": (
         lambda: world().gang("g", tasks=1, requests={"nvidia.com/gpu": "1"}),
         "(no node has nvidia.com/gpu, it never fits as it is; place 1 in queue default)",
+    ),
+    "a part of a CPU": (
+        lambda: world().pod("other", cpu="2500m", node="n1").gang("g", tasks=1, cpu="3500m"),
+        "(needs 3.5 cpu, 1.5 free on one node; place 1 in queue default)",
     ),
     "a node that is taken": (
         lambda: world().pod("other", cpu="2", node="n1").gang("g", tasks=1, cpu="3"),
@@ -375,6 +391,16 @@ def test_a_condition_is_not_said_again_for_figures_that_move_all_the_time() -> N
     assert "place 41 in queue default" in told_of(found.step())
     found.delete(kinds.PODGROUP, "ns/a00", "uid-ns/a00").delete(kinds.POD, "ns/a00-0")
     assert "ns/g" not in {group.key for group in found.step().podgroups}
+
+
+def test_a_budget_that_moves_does_not_write_the_status_again() -> None:
+    found = world("overcommit").group("r", phase="Running").pod("r-0", "r", cpu="3", node="n1")
+    found.group("g", min_member=1, phase="Pending", minResources={"cpu": "3500m"})
+    assert "queues may admit 1.8 more" in told_of(found.step())
+
+    again = found.pod("r-0", "r", cpu="2500m", node="n1").step()
+
+    assert "ns/g" not in {group.key for group in again.podgroups}
 
 
 def test_a_queue_shows_how_many_groups_wait_to_enter_it() -> None:

@@ -2,7 +2,7 @@
 
 import { h, jobLink, link, route } from "../dom.js";
 import { VirtualList } from "../list.js";
-import { amount, expected, show, showAll, short, since, until } from "../quantity.js";
+import { amount, basis, expected, show, showAll, short, since, until } from "../quantity.js";
 
 /** A line that says that a list is on its way, is empty, or is refused; hidden else. */
 export class Notice {
@@ -48,7 +48,7 @@ const queueLink = (name) => link(["queues", name], name);
 const plain = (kind, text, title = text) => h("span", { class: kind, title }, text);
 
 const startOf = (start) => (start?.median ? until(start.median) : start?.unknown || "–");
-const whenTitle = (start) => [expected(start), start?.basis].filter(Boolean).join("; ");
+const whenTitle = (start) => [expected(start), basis(start?.basis)].filter(Boolean).join("; ");
 
 /** Return a list of jobs that wait. */
 export const pendingList = (label) => new VirtualList({

@@ -1,7 +1,7 @@
 /** One job: why it waits, what would help, and its life so far. */
 
 import { h, jobLink, link, section, table } from "../dom.js";
-import { amount, clock, duration, expected, moment, short, show, showAll, until } from "../quantity.js";
+import { amount, basis, clock, duration, expected, moment, short, show, showAll, until } from "../quantity.js";
 import { gantt, kindOf, lasted } from "../gantt.js";
 import { get, path } from "../server.js";
 
@@ -83,7 +83,7 @@ function summary(said) {
     ["Phase", phase(said.phase)],
     ["Place in line", said.position],
     ["Expected start", said.expectedStart && expected(said.expectedStart)],
-    ["From", said.expectedStart?.basis],
+    ["From", basis(said.expectedStart?.basis)],
     ["Decided", said.decidedAt && clock(said.decidedAt)],
     ...(said.latest ? [["Since", `${said.latest.gate ? `stopped at ${said.latest.gate}` : "nothing stops it"} (${clock(said.latest.at)})`]] : []),
   ];

@@ -166,6 +166,10 @@ function changed(asked) {
 
 /** Return what becomes of the pods on drained nodes. */
 function drained(said) {
-  const whole = `${pods(said.drainedPods)} of jobs on drained nodes`;
-  return said.unplacedPods ? `${whole}, ${said.unplacedPods} without a place elsewhere now.` : `${whole}, all of which find a place elsewhere.`;
+  const { drainedPods: moving, unplacedPods: left = 0 } = said;
+  const one = moving === 1;
+  const moves = `${pods(moving)} ${one ? "moves" : "move"}`;
+  if (!left) return `${moves}; ${one ? "it finds a place" : "all find a place"}.`;
+  if (left === moving) return `${moves}; ${one ? "it finds no place" : "none finds a place"}.`;
+  return `${moves}; ${left} ${left === 1 ? "finds" : "find"} no place.`;
 }

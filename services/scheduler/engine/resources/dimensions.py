@@ -13,7 +13,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX
-from shared.model.quantity import format_bytes, format_milli, milli
+from shared.model.quantity import format_bytes, format_decimal, format_milli, milli
 from shared.model.resources import CPU, EPHEMERAL, MEMORY, PODS, Amount, Resource, parse_list
 
 CPU_DIM: Final = 0
@@ -50,6 +50,13 @@ def quantity(name: str, amount: int) -> str:
     if name == MEMORY:
         return format_bytes(amount)
     return str(amount) if name == PODS or is_in_bytes(name) else format_milli(amount)
+
+
+def readable(name: str, amount: int) -> str:
+    """Return an amount in the unit of its dimension for a person: `38.4`, not `38400m`."""
+    if name in {MEMORY, PODS} or is_in_bytes(name):
+        return quantity(name, amount)
+    return format_decimal(amount)
 
 
 class Dimensions:

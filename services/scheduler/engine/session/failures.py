@@ -134,7 +134,9 @@ def explanation(
     gate: str,
     message: str,
     failure: FitErrors | None = None,
+    *,
     shortages: Sequence[Shortage] = (),
+    budget: str = "",
 ) -> Explanation:
     """Return why a job was stopped at a gate."""
     return Explanation(
@@ -147,4 +149,5 @@ def explanation(
         nodes=failure.nodes if failure else 0,
         reasons=failure.reasons if failure else {},
         shortages=failure.shortages if failure else tuple(shortages),
+        budget=budget,
     )

@@ -389,10 +389,13 @@ class Session(ClusterView):
         failure: FitErrors | None = None,
         *,
         shortages: Sequence[Shortage] = (),
+        budget: str = "",
     ) -> None:
         """Note the gate that stopped a job; the first one stands."""
         if job.key not in self.explanations:
-            self.explanations[job.key] = explanation(job, gate, message, failure, shortages)
+            self.explanations[job.key] = explanation(
+                job, gate, message, failure, shortages=shortages, budget=budget
+            )
 
     def hold(self, job: Job, hold: plugins.Hold) -> None:
         """Note that a plugin holds a job back; what its attempt met on nodes is forgotten."""

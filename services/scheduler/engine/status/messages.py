@@ -12,7 +12,7 @@ from typing import Final
 
 from pumice.plugins import Condition
 from services.scheduler.engine.plan import Explanation, Shortage
-from services.scheduler.engine.resources.dimensions import quantity
+from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.engine.session.failures import OverQuota
 from services.scheduler.engine.session.session import Session
 from shared.model.status import TaskStatus
@@ -23,7 +23,7 @@ _NODES: Final = "predicate"
 _OF_ALL: Final = frozenset({"enqueue", "queue", "quota"})
 """Gates that compare with a queue or the whole cluster: a pod may pass them that no node takes."""
 _OF_A_NAMESPACE: Final = "resource quota"
-_FREE: Final = re.compile(r"\S+ free\b")
+_FREE: Final = re.compile(r"\S+ free\b|(?<=queues may admit )\S+(?= more)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 _PLACE: Final = re.compile(r"place (\d+) in queue")
 _WORDED: Final = 10
@@ -78,29 +78,37 @@ class Wording:
         if why.gate == _NODES:
             return _some(self._of_nodes, why.shortages)
         queue = "" if why.message.startswith(_OF_A_NAMESPACE) else why.queue
-        return _some(lambda shortage: self._of_all(shortage, queue), why.shortages)
+        return _some(lambda shortage: self._of_all(shortage, queue, why.budget), why.shortages)
 
     def _of_nodes(self, short: Shortage) -> str:
         largest = self._largest_node(short.resource)
         if not largest:
             return f"no node has {short.resource}, {NEVER}"
-        needs = f"needs {quantity(short.resource, short.requested)} {short.resource}"
+        needs = f"needs {readable(short.resource, short.requested)} {short.resource}"
         if short.requested > largest:
-            most = quantity(short.resource, largest)
+            most = readable(short.resource, largest)
             return f"{needs} on one node, the largest has {most}: {NEVER}"
-        return f"{needs}, {quantity(short.resource, short.largest_free)} free on one node"
+        return f"{needs}, {readable(short.resource, short.largest_free)} free on one node"
 
-    def _of_all(self, short: Shortage, queue: str) -> str:
-        """Say what a minimum lacks: of the cluster, a queue, or (without one) a namespace."""
+    def _of_all(self, short: Shortage, queue: str, budget: str = "") -> str:
+        """Say what a minimum lacks: of the cluster, a queue, or (without one) a namespace.
+
+        `budget` says what the amount that is left is a part of, if that is not what is free.
+        """
         name = short.resource
-        needs = f"needs {quantity(name, short.requested)} {name}"
+        needs = f"needs {readable(name, short.requested)} {name}"
         if queue and (limit := self._limit(name, queue)) is not None:
             holder, most = limit
             if not most and holder == "the cluster":
                 return f"no node has {name}, {NEVER}"
             if short.requested > most:
-                return f"{needs}, {holder} has {quantity(name, most)}: {NEVER}"
-        return f"{needs}, {quantity(name, short.largest_free)} free"
+                return f"{needs}, {holder} has {readable(name, most)}: {NEVER}"
+        left = readable(name, short.largest_free)
+        return (
+            f"{needs}; queues may admit {left} more ({budget})"
+            if budget
+            else f"{needs}, {left} free"
+        )
 
     def _limit(self, name: str, queue: str) -> tuple[str, int] | None:
         """Return the queue or the cluster, and how much of a resource it can have at most."""

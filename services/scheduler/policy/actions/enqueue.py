@@ -54,6 +54,7 @@ def _admit(session: Session, job: Job) -> bool:
             "enqueue",
             opinion.reason or "not admitted to its queue",
             shortages=[Shortage.of(*short) for short in opinion.short],
+            budget=opinion.budget,
         )
         return False
     hooks.job_enqueued(job)

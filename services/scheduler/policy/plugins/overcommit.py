@@ -53,6 +53,7 @@ class Overcommit:
                 Vote.REJECT,
                 f"resource in cluster is overused: overused {names}",
                 shortfalls(cluster.resources, short, job.min_resources, budget - reserved),
+                f"{self._factor * 100:g} % of the cluster",
             )
 
         def enqueued(job: Job) -> None:
