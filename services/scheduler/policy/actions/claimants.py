@@ -51,12 +51,35 @@ def _may_start(session: Session, job: Job) -> bool:
 
 def _keep_room(session: Session, job: Job, queue: Queue) -> None:
     """Have nominated pods wait on their nodes, so that no other claimant takes their room."""
-    for task in nominated(job):
-        column = session.cluster_state.nodes.column(task.nominated)
-        if column == NOWHERE or not session.hooks.allocatable(queue, task.task_class, 1):
+    left = deque(nominated(job))
+    while left:
+        claims = _equal_claims(session, left)
+        head = left[0]
+        for _ in claims:
+            left.popleft()
+        allowed = session.hooks.allocatable(queue, head.task_class, len(claims))
+        if not allowed:
             continue
-        if session.candidates(task.task_class).future[column]:
-            session.place(job, [task], [column], waiting=True)
+        future = session.candidates(head.task_class).future
+        kept = [(task, at) for task, at in claims if at != NOWHERE and future[at]][:allowed]
+        if kept:
+            tasks, columns = zip(*kept, strict=True)
+            session.place(job, list(tasks), list(columns), waiting=True)
+
+
+def _equal_claims(session: Session, tasks: deque[Task]) -> list[tuple[Task, int]]:
+    """Return equal tasks at the head and their nodes, each another one, to be judged at once."""
+    head, claims, taken = tasks[0], [], set[int]()
+    alone = session.candidates(head.task_class).stepwise
+    for task in tasks:
+        column = session.cluster_state.nodes.column(task.nominated)
+        if column in taken or (task.task_class, task.role) != (head.task_class, head.role):
+            break
+        claims.append((task, column))
+        taken.add(column)
+        if alone:
+            break
+    return claims
 
 
 def _take_turn(session: Session, job: Job, queue: Queue, failed: FailedAttempts) -> None:
