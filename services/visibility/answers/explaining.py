@@ -26,7 +26,7 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.helps import BlockedJob, Helps, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
-from services.visibility.answers.pending import Decided
+from services.visibility.answers.pending import Decided, at_place
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import OutOfTime, no_time_limit
 from services.visibility.answers.wording import meta_of, owner_of, shortages
@@ -97,6 +97,8 @@ def explain(
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
     awaits = _of_binds(subject) if why is None and decided is None else None
     said = decided.why if decided is not None else why or awaits
+    if said is not None and why is not None:
+        said = replace(said, details=at_place(said.details, why.position))
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
         held, more = holders(session, job, why, ends) if why else ((), 0)

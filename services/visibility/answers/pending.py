@@ -5,6 +5,7 @@ here would. A session of the latest state tells what the leader says nothing of,
 another gate by now.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
@@ -22,6 +23,7 @@ from shared.contracts.messages import WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
 from shared.model.status import TaskStatus
 
+_PLACE: Final = re.compile(r"place \d+ in queue")
 DECISIONS_MAX: Final = 50_000
 """Gangs that are remembered: those of the latest explanations."""
 
@@ -149,13 +151,18 @@ class Decisions:
         return Decided(_read(published.message, job), published.message.time)
 
 
+def at_place(details: str, position: int) -> str:
+    """Return the leader's words with the latest place: two jobs may have had one place in turn."""
+    return _PLACE.sub(f"place {position} in queue", details) if position else details
+
+
 def as_decided(pending: PendingJob, decided: Decided) -> PendingJob:
     """Return a job that waits with the leader's explanation; its place is the latest one."""
     why = decided.why
     return replace(
         pending,
         gate=why.gate,
-        message=why.message + why.details,
+        message=why.message + at_place(why.details, pending.position),
         shortages=shortages(why.shortages),
         decided_at=format_seconds(decided.at),
     )

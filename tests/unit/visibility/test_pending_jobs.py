@@ -335,7 +335,19 @@ def test_a_job_in_line_has_the_leaders_words_and_the_latest_place() -> None:
 
     told = as_decided(waits, heard.decided)
 
-    assert (told.gate, told.message) == ("queue", "over quota (place 9 in queue default)")
+    assert (told.gate, told.message) == ("queue", "over quota (place 1 in queue default)")
     assert told.position == waits.position == 1
     assert told.decided_at == "2001-09-09T01:46:35Z"
     assert waits.decided_at is None
+
+
+def test_an_explanation_names_one_place_in_its_head_and_at_its_gate() -> None:
+    heard = Heard()
+    heard.hear("queue", message="over quota", details=" (place 9 in queue default)", position=9)
+    subject = subject_of(heard.world.mirror, "ns", "job")
+    why = survey(heard.world.mirror.state, policy(), now=NOW).explanations.get(GANG)
+
+    found = explain(heard.world.mirror, policy(), subject, why, now=NOW, decided=heard.decided)
+
+    assert found.position == 1
+    assert failed(found) == ("queue", "over quota (place 1 in queue default)")
