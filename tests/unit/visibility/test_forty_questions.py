@@ -70,12 +70,6 @@ TREE = CAPACITY.replace("{name: capacity}", "{name: capacity, enableHierarchy: t
 PREEMPTING = PLAIN.replace("allocate, backfill", "allocate, preempt, backfill").replace(
     "{name: overcommit}, ", ""
 )
-BACKFILL = PLAIN.replace(
-    "{name: nodeorder}",
-    "{name: nodeorder}, {name: reservation, arguments: {reservation.order: backfill}}",
-)
-TOPOLOGY = PLAIN.replace("{name: nodeorder}", "{name: nodeorder}, {name: network-topology-aware}")
-
 
 Words = re.Match[str]
 
