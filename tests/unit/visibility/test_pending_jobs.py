@@ -351,3 +351,19 @@ def test_an_explanation_names_one_place_in_its_head_and_at_its_gate() -> None:
 
     assert found.position == 1
     assert failed(found) == ("queue", "over quota (place 1 in queue default)")
+
+
+def test_no_two_jobs_have_the_same_place_where_most_are_parked() -> None:
+    world = cluster()
+    for number in range(30):
+        created = f"2026-01-01T00:00:{number:02}Z"
+        world.gang(f"gang{number}", tasks=2, cpu="3", created=created)
+        world.group(f"out{number}", phase="Pending", created=created, minResources={"cpu": "9"})
+    for step in range(3):
+        world.step(now=float(step))
+        created = f"2025-01-01T00:00:0{step}Z"
+        world.group(f"first{step}", phase="Pending", created=created, minResources={"cpu": "9"})
+
+        places = [job.position for job in pending(world) if job.position]
+
+        assert len(places) == len(set(places)) > 50
