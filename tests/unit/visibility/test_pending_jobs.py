@@ -6,6 +6,8 @@ from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.pending import Decided, Decisions, as_decided
 from services.visibility.answers.survey import Policy, Survey, survey
+from services.visibility.api.resources import RESOURCES
+from services.visibility.api.tables import table
 from shared.api.kinds import NODE, POD, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage
 from shared.contracts.messages import Short, WaitExplained
@@ -367,3 +369,12 @@ def test_no_two_jobs_have_the_same_place_where_most_are_parked() -> None:
         places = [job.position for job in pending(world) if job.position]
 
         assert len(places) == len(set(places)) > 50
+
+
+def test_the_table_of_kubectl_tells_no_amount_in_thousandths() -> None:
+    world = cluster().pod("other", cpu="2500m", node="n1").gang("big", tasks=1, cpu="3500m")
+    (resource,) = (each for each in RESOURCES if each.plural == "pendingjobs")
+
+    (row,) = table(resource, pending(world), now=0.0)["rows"]
+
+    assert "cpu 3.5>1.5" in row["cells"]
