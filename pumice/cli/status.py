@@ -56,6 +56,8 @@ async def run(args: argparse.Namespace) -> int:
         print(f"  {program.name:<24} pid {pid:<8} {program.address:<26} {word}")
         for line in await _set_aside(program) if word == "ready" else ():
             print(f"      {line}")
+        if word == "ready" and (lacking := await readiness.notes(program.address)):
+            print(f"      goes on without: {lacking}")
     return 0 if everything else 1
 
 

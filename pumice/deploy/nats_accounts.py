@@ -91,8 +91,7 @@ class _AccountsBuilder:
                 entry["permissions"] = self._within(user, granted)
             account.users.append(entry)
             self._grant(name, user, granted.publish)
-            if user.startswith(EVENTS):
-                self._import_messages(name, user, granted.subscribe)
+            self._import_messages(name, user, granted.subscribe)
         return {name: made.configuration() for name, made in self._accounts.items()}
 
     def _within(self, user: str, granted: Permissions) -> dict[str, Any]:
@@ -136,14 +135,18 @@ class _AccountsBuilder:
                 self._export(source, name, {"stream": subject}, streamed=False)
                 heard = {"stream": {"account": source, "subject": subject}}
                 self._accounts[name].imports.append(heard)
-            elif subject.startswith(f"{self._subjects.prefix}."):
+            elif subject.startswith(f"{self._subjects.prefix}.events."):
                 self._forward_events(name, subject)
+            elif subject.startswith(self._subjects.republished("")):
+                self._import_republished(name, subject, to=subject)
 
     def _forward_events(self, target: str, subject: str) -> None:
         """Let events arrive in an account under their own subjects as they are stored."""
-        republished = self._subjects.republished(subject)
-        self._export(self._events, target, {"stream": republished}, streamed=False)
-        heard = {"stream": {"account": self._events, "subject": republished}, "to": subject}
+        self._import_republished(target, self._subjects.republished(subject), to=subject)
+
+    def _import_republished(self, target: str, subject: str, *, to: str) -> None:
+        self._export(self._events, target, {"stream": subject}, streamed=False)
+        heard = {"stream": {"account": self._events, "subject": subject}, "to": to}
         self._accounts[target].imports.append(heard)
 
     def _stream_of(self, user: str) -> str:

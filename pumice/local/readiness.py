@@ -42,6 +42,15 @@ async def ask(address: str) -> str:
     return "" if status == HTTPStatus.OK else words(body)
 
 
+async def notes(address: str) -> str:
+    """Return what a ready service goes on without, in one line; "" if that is nothing."""
+    try:
+        status, body = await page(address, "/readyz")
+    except LocalError:
+        return ""  # `ask` says so
+    return words(body) if status == HTTPStatus.OK else ""
+
+
 async def page(address: str, path: str) -> tuple[int, bytes]:
     """Return status and body of a page at `host:port`; LocalError says why there is none."""
     return await asyncio.to_thread(_get, address, path)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pumice.events import GangAdmitted
 from pumice.events.tls import TlsClient
 from services.controller.adapters.feed import AdmissionFeed, Feed
 from services.controller.adapters.informers import Informers
@@ -127,8 +126,7 @@ class _Wiring:
             AdmissionFeed(
                 self._bus,
                 self._informers,
-                stream=self._streams.events.name,
-                subject=Subjects(cluster=self._settings.cluster).events_about(GangAdmitted.topic),
+                subject=Subjects(cluster=self._settings.cluster).admissions,
                 log=self._context.log,
             ),
             *self._controllers,

@@ -23,6 +23,8 @@ from shared.runtime.errors import PumiceError, Rejected, Retryable
 
 API_S: Final = 2.0
 """Time for one answer of the API."""
+BATCH_S: Final = 5.0
+"""Time for an answer of many messages."""
 
 WRONG_LAST_SEQUENCE: Final = 10071
 SEQUENCE_IN_FLIGHT: Final = 10164
@@ -227,6 +229,26 @@ class Api:
             raise Retryable(f"last messages of {stream}: {_described(reply)}")
         return [_direct(part) for part in reply.parts]
 
+    async def next_messages(
+        self, stream: str, subject: str, where: dict[str, Any], *, batch: int, max_bytes: int
+    ) -> tuple[list[Message], bool]:
+        """Return the next messages of a subject, and whether there are no more behind them.
+
+        `where` is `seq` or `start_time` of the first one that may come.
+        """
+        body = {"next_by_subj": subject, "batch": batch, "max_bytes": max_bytes, **where}
+        future = await self._replies.ask(
+            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body), timeout_s=BATCH_S, many=True
+        )
+        reply = await future
+        headers = reply.headers or {}
+        status = headers.get("Status", "")
+        if status == "404":
+            return [], True
+        if status != "204":
+            raise Retryable(f"next messages of {stream}: {_described(reply)}")
+        return [_direct(part) for part in reply.parts], headers.get("Nats-Num-Pending") == "0"
+
     async def purge(self, stream: str, subject: str, *, before_seq: int) -> int:
         """Remove the messages of a subject, those below `before_seq` if it is not 0."""
         body: dict[str, Any] = {"filter": subject}
@@ -262,6 +284,11 @@ def _headers(raw: bytes) -> dict[str, str]:
     return {name.decode(): value.strip().decode("utf-8", "replace") for name, _, value in pairs}
 
 
-def _unix(stamp: str) -> float:
+def stamp(unix_s: float) -> str:
+    """Return an RFC 3339 stamp in UTC."""
+    return dt.datetime.fromtimestamp(unix_s, tz=dt.UTC).isoformat().replace("+00:00", "Z")
+
+
+def _unix(time: str) -> float:
     """Return the Unix time of an RFC 3339 stamp with nanoseconds."""
-    return msgspec.convert(stamp, dt.datetime).timestamp()
+    return msgspec.convert(time, dt.datetime).timestamp()

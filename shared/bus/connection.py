@@ -57,6 +57,10 @@ class Credentials(msgspec.Struct, frozen=True):
     password: Callable[[], str]
 
 
+def _unnoticed(_stream: str, _reason: str) -> None:
+    """Take no note."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Servers to connect to, and the credentials."""
 
@@ -71,6 +75,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Asked for each connection, so that a renewed authority counts from the next one on."""
     on_request: Callable[[str], None] = _uncounted
     """Told of each request to the JetStream API: its operation, such as `STREAM.INFO`."""
+    on_refused: Callable[[str, str], None] = _unnoticed
+    """Told that the server has no room for a reader of a stream: its name, and why; then ""."""
     copied: str = ""
     """Stream whose copies tell whether a server has lost the others; "": servers are not asked."""
 

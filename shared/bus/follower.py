@@ -12,7 +12,6 @@ sequence noted beforehand, cannot tell it, because an object that is updated dur
 skipped at its old place and comes again at the end.
 """
 
-import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any, Final
@@ -20,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from nats.aio.msg import Msg
 
-from shared.bus.api import Api
+from shared.bus.api import Api, stamp
 from shared.bus.connection import Connection
 from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
@@ -79,6 +78,7 @@ class Follower:
         api: Api,
         names: Callable[[str], str],
         inboxes: Callable[[], str],
+        on_refused: Callable[[str, str], None],
         clock: Clock,
         log: Logger,
         pace: Pace | None = None,
@@ -91,6 +91,7 @@ class Follower:
         self._api = api
         self._names = names
         self._inboxes = inboxes
+        self._on_refused = on_refused
         self._clock = clock
         self._log = log
         self._place: _Position | None = None
@@ -100,10 +101,13 @@ class Follower:
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
         """Yield for ever; see `port.Reading.follow`."""
-        with self._pace.follower() if self._pace else nullcontext() as follower_pace:
-            async with aclosing(self._endless(follower_pace)) as items:
-                async for item in items:
-                    yield item
+        try:
+            with self._pace.follower() if self._pace else nullcontext() as follower_pace:
+                async with aclosing(self._endless(follower_pace)) as items:
+                    async for item in items:
+                        yield item
+        finally:
+            self._note_refused("")
 
     async def _endless(
         self, follower_pace: FollowerPace | None
@@ -123,7 +127,7 @@ class Follower:
                         self._place = None
                         yield Reset(reason)
                         continue
-                    self._is_refused = False
+                    self._note_refused("")
                     yield self._started
                     async with aclosing(self._read(feed, follower_pace)) as items:
                         async for item in items:
@@ -134,15 +138,22 @@ class Follower:
                 self._log.info("follower_interrupted", stream=self._stream, reason=str(lost))
                 yield Idle()
             except LimitReached as exc:
-                if not self._is_refused:
-                    self._log.warning("follower_refused", stream=self._stream, reason=str(exc))
-                self._is_refused = True
+                self._note_refused(str(exc))
                 await self._clock.sleep(LIMITED_S)
                 yield Idle()
             except Retryable as exc:
                 self._log.debug("follower_delayed", stream=self._stream, reason=str(exc))
                 await self._clock.sleep(RETRY_S)
                 yield Idle()
+
+    def _note_refused(self, reason: str) -> None:
+        """Tell that the server has no room for a consumer, or ("") that it has again."""
+        if bool(reason) == self._is_refused:
+            return
+        self._is_refused = bool(reason)
+        if reason:
+            self._log.warning("follower_refused", stream=self._stream, reason=reason)
+        self._on_refused(self._stream, reason)
 
     async def _begin(self, name: str) -> str:
         """Make the consumer; return why reading cannot go on where it was, or ""."""
@@ -259,16 +270,10 @@ def _policy(start: Start) -> dict[str, Any]:
         case FromTime(unix_s):
             return {
                 "deliver_policy": "by_start_time",
-                "opt_start_time": _stamp(unix_s),
+                "opt_start_time": stamp(unix_s),
             }
         case OnlyNew():
             return {"deliver_policy": "new"}
-
-
-def _stamp(unix_s: float) -> str:
-    """Return an RFC 3339 stamp in UTC."""
-    when = dt.datetime.fromtimestamp(unix_s, tz=dt.UTC)
-    return when.isoformat().replace("+00:00", "Z")
 
 
 def _message(msg: Msg, sequence: int, time: float) -> Message:

@@ -23,10 +23,13 @@ from shared.bus.connection import Connection, Credentials, Options, Session, Sta
 from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
+from shared.bus.listener import Listener
 from shared.bus.pace import Pace
 from shared.bus.port import (
     LAST_PER_SUBJECT,
     FollowItem,
+    FromSequence,
+    FromTime,
     Message,
     Start,
     StreamInfo,
@@ -36,6 +39,7 @@ from shared.bus.puller import NatsPuller
 from shared.bus.quorum import QuorumCheck
 from shared.bus.replies import Replies
 from shared.bus.sender import StreamSender
+from shared.bus.stored import StoredMessages
 from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
 from shared.contracts.streams import ConsumerSpec, StreamSpec, streams
@@ -73,12 +77,14 @@ def from_settings(
     log: Logger,
     on_status: StatusHook,
     on_request: Callable[[str], None] = lambda _: None,
+    on_refused: Callable[[str, str], None] = lambda _stream, _reason: None,
     dial: Dial = TlsClient,
 ) -> "NatsBus":
     """Return the bus of a service as its settings say; nothing is connected yet.
 
     `on_status` is usually a readiness gate's `set`; `on_request` hears of each request to the
-    JetStream API; `dial` makes the connections' clients.
+    JetStream API, and `on_refused` of streams that have no room for a reader; `dial` makes the
+    connections' clients.
     """
     credentials = Credentials(
         user=lambda: settings.nats_user, password=settings.nats_password.reveal
@@ -96,6 +102,7 @@ def from_settings(
         credentials=credentials if settings.nats_user else None,
         tls=tls,
         on_request=on_request,
+        on_refused=on_refused,
         copied=streams(settings.cluster).lease.name,
     )
     return NatsBus(options, clock=clock, log=log, on_status=on_status, dial=dial)
@@ -252,10 +259,24 @@ class NatsBus:
             api=self._api,
             names=self._name,
             inboxes=self._feed_inbox,
+            on_refused=self._options.on_refused,
             clock=self._clock,
             log=self._log,
         )
         return follower.items()
+
+    def stored(
+        self, stream: str, subjects: Sequence[str], *, start: FromSequence | FromTime
+    ) -> StoredMessages:
+        """See `port.StoredReading`."""
+        return StoredMessages(
+            stream, subjects, start=start, api=self._api, clock=self._clock, log=self._log
+        )
+
+    def listen(self, subject: str) -> AsyncGenerator[bytes, None]:
+        """See `port.Listening`."""
+        listener = Listener(subject, connection=self._connection, clock=self._clock, log=self._log)
+        return listener.payloads()
 
     async def last(self, stream: str, subject: str) -> Message | None:
         """See `port.Reading`."""

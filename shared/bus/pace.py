@@ -183,14 +183,30 @@ class Pace:
 
     async def next_batch(self) -> None:
         """Return when the next batch is due, or when messages are to be read live."""
-        if self.activity is not None and not self.activity.is_active:
-            self.paused += 1
-            try:
-                await self.activity.wait()
-            finally:
-                self.paused -= 1
-        if self.is_live:
-            return
+        await self._end_of_pause()
+        if not self.is_live:
+            await self._tick()
+
+    async def next_look(self) -> None:
+        """Return when a reader that no question waits for is to look for new messages.
+
+        That is `lag_s` later, and when somebody asks.
+        """
+        if not await self._end_of_pause():
+            await self._tick()
+
+    async def _end_of_pause(self) -> bool:
+        """Wait while nobody asks; return whether that was so."""
+        if self.activity is None or self.activity.is_active:
+            return False
+        self.paused += 1
+        try:
+            await self.activity.wait()
+        finally:
+            self.paused -= 1
+        return True
+
+    async def _tick(self) -> None:
         self._wake.clear()
         left_s = self._lag_s - self._clock.monotonic() % self._lag_s
         with contextlib.suppress(TimeoutError):

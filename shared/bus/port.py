@@ -265,6 +265,41 @@ class Publishing(Protocol):
         ...
 
 
+class Stored(Protocol):
+    """Reads what a stream holds, look by look."""
+
+    def new(self) -> AsyncGenerator[Batch | Reset, None]:
+        """Yield what the stream holds by now and was not given yet, in order; then end.
+
+        `Reset`: the stream was made anew, and what it holds comes from the start. Waits for a
+        server that cannot be reached. Leave it early under `contextlib.aclosing`: the next call
+        goes on behind the last batch.
+        """
+        ...
+
+
+class StoredReading(Protocol):
+    """Reads streams without a consumer."""
+
+    def stored(
+        self, stream: str, subjects: Sequence[str], *, start: FromSequence | FromTime
+    ) -> Stored:
+        """Return a reader of what a stream holds, which takes none of its consumers."""
+        ...
+
+
+class Listening(Protocol):
+    """Hears messages as they are published."""
+
+    def listen(self, subject: str) -> AsyncGenerator[bytes, None]:
+        """Yield the payloads of messages as they come, for ever.
+
+        Those that come while there is no connection are missed. Leave it early under
+        `contextlib.aclosing`.
+        """
+        ...
+
+
 class Reading(Protocol):
     """Reads streams without consuming them."""
 
@@ -350,5 +385,16 @@ class Presence(Protocol):
         ...
 
 
-class Bus(Declaring, Checking, Publishing, Reading, Pulling, Connecting, FinalMessages, Protocol):
+class Bus(
+    Declaring,
+    Checking,
+    Publishing,
+    Reading,
+    StoredReading,
+    Listening,
+    Pulling,
+    Connecting,
+    FinalMessages,
+    Protocol,
+):
     """Everything at once; functions should ask for the smaller protocol that they need."""

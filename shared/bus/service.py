@@ -4,7 +4,7 @@
 of one cluster and under one name. It lives only while a service is put together.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from pumice.events import LeaderChanged
@@ -43,8 +43,25 @@ def bus_of(settings: CommonSettings, context: Context, dial: Dial = TlsClient) -
         log=context.log,
         on_status=context.readiness.gate("nats").set,
         on_request=lambda operation: requests.labels(operation).inc(),
+        on_refused=refused_readers(context),
         dial=dial,
     )
+
+
+def refused_readers(context: Context) -> Callable[[str, str], None]:
+    """Return what shows which streams have no room for a reader of this service.
+
+    It is a metric and a note beside the gates: the service may be of use without that stream.
+    """
+    refused = context.metrics.gauge(
+        "pumice_bus_refused", "1 while NATS has no room for a reader of the stream", ["stream"]
+    )
+
+    def note(stream: str, reason: str) -> None:
+        refused.labels(stream).set(bool(reason))
+        context.readiness.note(f"reader of {stream}", reason)
+
+    return note
 
 
 def timing_of(settings: CommonSettings) -> Timing:

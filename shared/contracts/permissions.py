@@ -127,10 +127,12 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
     s = streams(cluster)
     prefix = subjects.prefix
 
-    def service(name: str, leases: tuple[str, ...], *publish: tuple[str, ...]) -> Permissions:
+    def service(
+        name: str, leases: tuple[str, ...], *publish: tuple[str, ...], hears: tuple[str, ...] = ()
+    ) -> Permissions:
         presence = subjects.presences_of(name)
         own = (*leases, subjects.members_of(name), presence)
-        return _user(name, _get(s.lease), own, *publish, hears=(presence,))
+        return _user(name, _get(s.lease), own, *publish, hears=(presence, *hears))
 
     scheduler_leases = (
         subjects.lease("scheduler"),
@@ -153,8 +155,9 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             "controller",
             job_leases,
             _follow(s.state),
-            _follow(s.events),
+            _info(s.events),
             (f"{prefix}.events.>",),
+            hears=(subjects.admissions,),
         ),
         "visibility": service(
             "visibility",
@@ -162,7 +165,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.state),
             _get(s.command),
             _follow(s.outcome),
-            _follow(s.events),
+            _get(s.events),
             _follow(s.waiting),
         ),
         DECLARER: _user(DECLARER, _declare(cluster, namespaces)),

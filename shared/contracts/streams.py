@@ -81,7 +81,9 @@ MIB: Final = 1024 * 1024
 COMMAND_BYTES: Final = 256 * 1024
 """Bytes of JSON of the pods of one intent, if it has more than one. NATS takes 1 MiB by default:
 the rest is room for its outcome, which says more of each pod than the intent did."""
-SUBSCRIBERS_MAX: Final = 100
+CONSUMERS_MAX: Final = 500
+"""Consumers of EVENTS, which subscribers make: no service needs one there."""
+NAMESPACE_CONSUMERS_MAX: Final = 100
 """Consumers of the events of one namespace, which its tenants make."""
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
@@ -166,6 +168,7 @@ def streams(
             max_age_s=7 * 86400.0,
             max_bytes=events_bytes,
             republish=(f"{s.prefix}.events.>", s.republished(f"{s.prefix}.events.>")),
+            max_consumers=CONSUMERS_MAX,
         ),
         lease=StreamSpec(
             name=name("LEASE"),
@@ -209,7 +212,7 @@ def events_of(cluster: str, namespace: str) -> StreamSpec:
         max_age_s=events.max_age_s,
         max_bytes=64 * MIB,
         acknowledges=False,
-        max_consumers=SUBSCRIBERS_MAX,
+        max_consumers=NAMESPACE_CONSUMERS_MAX,
     )
 
 

@@ -174,6 +174,11 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"told.{subject}"
 
     @property
+    def admissions(self) -> str:
+        """Return the wildcard over what the server tells of PodGroups that were admitted."""
+        return self.republished(self.events_about("gang.admitted"))
+
+    @property
     def everything(self) -> str:
         """Return the wildcard over the whole cluster."""
         return f"{self.prefix}.>"

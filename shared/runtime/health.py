@@ -4,7 +4,8 @@
 a probe that times out. `/livez` also answers 503, with the reasons, when a part asks for a restart
 of the process: it is what a kubelet should ask for. `/readyz` answers 503 with the gates that are
 shut and why; a gate is anything a service needs before others may count on it (streams, first
-sync, leadership).
+sync, leadership). Behind them it lists what the service goes on without, which is no reason
+for 503.
 `/set-aside` lists what the service has left out because handling it failed; it goes on without.
 """
 
@@ -61,6 +62,7 @@ class Readiness:
 
     def __init__(self) -> None:
         self._gates: dict[str, Gate] = {}
+        self._notes: dict[str, str] = {}
         self._ready = asyncio.Event()
         self._unready = asyncio.Event()
 
@@ -78,6 +80,17 @@ class Readiness:
             for _, gate in sorted(self._gates.items())
             if not gate.ok
         ]
+
+    def note(self, name: str, reason: str) -> None:
+        """Note what the service goes on without, and why; "" when it has that again."""
+        if reason:
+            self._notes[name] = reason
+        else:
+            self._notes.pop(name, None)
+
+    def notes(self) -> list[dict[str, str]]:
+        """Return what the service goes on without, in the form of `shut`."""
+        return [{"gate": name, "reason": reason} for name, reason in sorted(self._notes.items())]
 
     async def wait(self) -> None:
         """Return when every gate is open; with no gate at all that is never."""
@@ -189,7 +202,7 @@ class HealthServer:
         shut = self._readiness.shut()
         return web.Response(
             status=503 if shut else 200,
-            body=msgspec.json.encode(shut),
+            body=msgspec.json.encode(shut + self._readiness.notes()),
             content_type="application/json",
         )
 

@@ -93,7 +93,7 @@ class CutOffServer:
     ) -> bool:
         """Answer from the old copy; tell whether it has the stream."""
         stream = operation.removeprefix(DIRECT)
-        for headers, payload in self._old.lasts(stream, frame.payload, wall=wall):
+        for headers, payload in self._old.direct(stream, frame.payload, wall=wall):
             connection.deliver(frame.reply, frame.reply, payload, headers=headers)
         return stream in self._old.streams
 

@@ -70,13 +70,21 @@ class JetStream:
                 return msgspec.json.encode(failed(answer) if _is_refusal(answer) else answer)
         return None
 
-    def lasts(self, stream: str, payload: bytes, *, wall: float) -> Iterator[Status]:
-        """Yield the messages of the answer to `DIRECT.GET` with `multi_last`, its end included."""
+    def direct(self, stream: str, payload: bytes, *, wall: float) -> Iterator[Status]:
+        """Yield the messages of the answer to `DIRECT.GET`, its end included.
+
+        It asks for the last messages of subjects (`multi_last`), or for the next ones of one.
+        """
         found = self.streams.get(stream)
         if found is None:
             return
         found.expire(wall)
-        messages = found.lasts(Filter(msgspec.json.decode(payload)["multi_last"]))
+        asked = msgspec.json.decode(payload)
+        left = 0
+        if "multi_last" in asked:
+            messages = found.lasts(Filter(asked["multi_last"]))
+        else:
+            messages, left = _next_batch(found, asked)
         if not messages:
             yield {"Status": "404", "Description": "No Results"}, b""
             return
@@ -94,7 +102,7 @@ class JetStream:
                 },
                 stored.payload,
             )
-        yield {"Status": "204", "Description": "EOB"}, b""
+        yield {"Status": "204", "Description": "EOB", "Nats-Num-Pending": str(left)}, b""
 
     def consumers_of(self, stream: str) -> list[Consumer]:
         """Return the consumers of a stream."""
@@ -255,6 +263,28 @@ def stamp(unix_s: float) -> str:
     """Return an RFC 3339 stamp in UTC with six digits behind the second."""
     when = dt.datetime.fromtimestamp(unix_s, tz=dt.UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[Stored], int]:
+    """Return the next messages of a subject, and 0 if there are none behind them, else 1.
+
+    nats-server counts those behind them, which nobody here asks for.
+    """
+    start = asked.get("seq", 0)
+    if "start_time" in asked:
+        began = msgspec.convert(asked["start_time"], dt.datetime).timestamp()
+        start = stream.first_since(began)
+    wanted = Filter([asked["next_by_subj"]])
+    found: list[Stored] = []
+    room = asked["max_bytes"]
+    for stored in stream.messages(start):
+        if not wanted.takes(stored.subject):
+            continue
+        room -= stored.size
+        if len(found) == asked["batch"] or (found and room < 0):
+            return found, 1
+        found.append(stored)
+    return found, 0
 
 
 def _is_refusal(answer: Answer) -> bool:

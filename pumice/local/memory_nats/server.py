@@ -22,7 +22,7 @@ from pumice.local.memory_nats.stream import (
     Refusal,
     Stored,
 )
-from pumice.local.memory_nats.subjects import Filter
+from pumice.local.memory_nats.subjects import Filter, matches
 
 SILENT_S: Final = 7.5
 """After this long without a sign of the server a client gives its connection up (two pings)."""
@@ -223,9 +223,26 @@ class MemoryNats:
         stored = [answer.stored for answer in answers if answer.stored is not None]
         for message in stored:
             self.stored(name, message)
+            self._republish(stream, message)
         for consumer in self.jetstream.consumers_of(name):
             if any(consumer.filter.takes(message.subject) for message in stored):
                 self._run(consumer)
+
+    def _republish(self, stream: MemoryStream, message: Stored) -> None:
+        """Send a message that was stored to those who listen, as its stream says."""
+        republish = stream.config.get("republish")
+        if republish is None or not matches(republish["src"], message.subject):
+            return
+        rest = message.subject.removeprefix(republish["src"].removesuffix(">"))
+        subject = republish["dest"].removesuffix(">") + rest
+        headers = {
+            **(message.headers or {}),
+            "Nats-Stream": stream.config["name"],
+            "Nats-Subject": message.subject,
+            "Nats-Sequence": str(message.sequence),
+        }
+        for connection in list(self.connections):
+            connection.deliver(subject, subject, message.payload, headers=headers)
 
     def _hand_on(self, connection: ServerConnection, frame: Frame) -> None:
         """Send a message that no stream takes to those who listen."""
@@ -261,7 +278,7 @@ class MemoryNats:
             return
         if operation.startswith(DIRECT):
             stream = operation.removeprefix(DIRECT)
-            for headers, payload in self.jetstream.lasts(stream, frame.payload, wall=self._wall()):
+            for headers, payload in self.jetstream.direct(stream, frame.payload, wall=self._wall()):
                 connection.deliver(frame.reply, frame.reply, payload, headers=headers)
             if stream in self.jetstream.streams:
                 return

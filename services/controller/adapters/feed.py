@@ -15,7 +15,7 @@ from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import Identity, ObjectRef
 from services.controller.metrics import ControllerMetrics
 from shared.bus.audit import HeldUids
-from shared.bus.port import Batch, Message, OnlyNew, Reading, Reset
+from shared.bus.port import Listening, Reset
 from shared.bus.state import Facts, Stale, StateItem, Synced
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
@@ -124,33 +124,30 @@ class Feed:
 
 
 class AdmissionFeed:
-    """Follows admissions; a part of the service that does not count for readiness."""
+    """Hears admissions; a part of the service that does not count for readiness.
+
+    It needs no consumer of EVENTS: subscribers may have used up all of them.
+    """
 
     name: Final = "admissions"
 
-    def __init__(
-        self, bus: Reading, informers: Informers, *, stream: str, subject: str, log: Logger
-    ) -> None:
+    def __init__(self, bus: Listening, informers: Informers, *, subject: str, log: Logger) -> None:
         self._bus = bus
         self._informers = informers
-        self._stream = stream
         self._subject = subject
         self._log = log
 
     async def run(self) -> None:
-        """Follow the admissions for ever."""
-        follow = self._bus.follow(self._stream, [self._subject], start=OnlyNew())
-        async with aclosing(follow) as items:
-            async for item in items:
-                if isinstance(item, Batch):
-                    for message in item.messages:
-                        self._receive(message)
+        """Hear the admissions for ever."""
+        async with aclosing(self._bus.listen(self._subject)) as payloads:
+            async for payload in payloads:
+                self._receive(payload)
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, payload: bytes) -> None:
         try:
-            admitted = decode(message.payload).data
+            admitted = decode(payload).data
         except EventsError as error:
-            self._log.warning("event_unreadable", sequence=message.sequence, reason=str(error))
+            self._log.warning("event_unreadable", reason=str(error))
             return
         if not isinstance(admitted, GangAdmitted):
             return

@@ -16,13 +16,12 @@ from services.visibility.usage_history import HOURS, GangRuns
 from shared.bus.pace import Pace
 from shared.bus.port import (
     Batch,
-    CaughtUp,
     FromSequence,
     FromTime,
     Message,
     Reading,
     Reset,
-    Started,
+    StoredReading,
 )
 from shared.contracts import codec
 from shared.contracts.streams import StreamSpec
@@ -47,7 +46,7 @@ class EventFeed:
     name: Final = "event-feed"
 
     def __init__(
-        self, bus: Reading, stream: StreamSpec, live: Live, *, pace: Pace, clock: Clock
+        self, bus: StoredReading, stream: StreamSpec, live: Live, *, pace: Pace, clock: Clock
     ) -> None:
         self._bus = bus
         self._stream = stream
@@ -56,15 +55,15 @@ class EventFeed:
         self._clock = clock
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Read for ever."""
         start = FromTime(self._clock.now() - _PAST_S)
-        follow = self._bus.follow(
-            self._stream.name, list(self._stream.subjects), start=start, pace=self._pace
-        )
-        async with aclosing(follow) as items:
-            async for item in items:
-                if isinstance(item, Batch):
-                    self._live.add_events([message.payload for message in item.messages])
+        stored = self._bus.stored(self._stream.name, self._stream.subjects, start=start)
+        while True:
+            async with aclosing(stored.new()) as items:
+                async for item in items:
+                    if isinstance(item, Batch):
+                        self._live.add_events([message.payload for message in item.messages])
+            await self._pace.next_look()
 
 
 class DecisionFeed:
@@ -111,7 +110,7 @@ class EventHistory:
     and of what it looks for the latest events are kept: pods have no part in the room of the rest.
     """
 
-    def __init__(self, bus: Reading, *, stream: str, subjects: Subjects) -> None:
+    def __init__(self, bus: StoredReading, *, stream: str, subjects: Subjects) -> None:
         self._bus = bus
         self._stream = stream
         self._subjects = subjects
@@ -139,7 +138,8 @@ class EventHistory:
         of_pods: deque[tuple[int, CloudEvent]] = deque(maxlen=EVENTS_MAX)
         others: deque[tuple[int, CloudEvent]] = deque(maxlen=EVENTS_MAX)
         subject = self._subjects.events_of(namespace)
-        async with aclosing(self._bus.follow(self._stream, [subject], start=_FIRST)) as items:
+        stored = self._bus.stored(self._stream, [subject], start=_FIRST)
+        async with aclosing(stored.new()) as items:
             async for item in items:
                 match item:
                     case Batch(messages):
@@ -151,27 +151,20 @@ class EventHistory:
                                 is_of_pod = isinstance(event.data, PodBound | PodEvicted)
                                 kept = of_pods if is_of_pod else others
                                 kept.append((message.sequence, event))
-                    case CaughtUp():
-                        break
                     case Reset():
                         of_pods.clear()
                         others.clear()
-                    case _:
-                        pass
         return [event for _, event in merge(of_pods, others, key=itemgetter(0))]
 
 
 class UsageFeed:
     """Reads the events of the last hours when they are asked for, each event once."""
 
-    def __init__(self, bus: Reading, *, stream: StreamSpec, clock: Clock) -> None:
-        self._bus = bus
-        self._stream = stream
+    def __init__(self, bus: StoredReading, *, stream: StreamSpec, clock: Clock) -> None:
         self._clock = clock
         self._runs = GangRuns()
-        self._last_sequence = 0
-        self._created = ""
-        """Of the stream that this is a sequence of."""
+        start = FromTime(clock.now() - HOURS * 3600)
+        self._stored = bus.stored(stream.name, stream.subjects, start=start)
         self._one = asyncio.Lock()
 
     async def read(self) -> GangRuns:
@@ -179,8 +172,7 @@ class UsageFeed:
         async with self._one:
             try:
                 async with asyncio.timeout(READ_S):
-                    while not await self._read():
-                        self._forget()
+                    await self._read()
             except TimeoutError as error:
                 # What was read is kept: the next question goes on behind it.
                 raise Retryable(
@@ -189,32 +181,12 @@ class UsageFeed:
             self._runs.forget_before(self._clock.now() - HOURS * 3600)
             return self._runs
 
-    def _forget(self) -> None:
-        self._runs, self._last_sequence = GangRuns(), 0
-
-    async def _read(self) -> bool:
-        """Read on to the end; return whether the stream is the one that was read before."""
-        start = (
-            FromSequence(self._last_sequence + 1)
-            if self._last_sequence
-            else FromTime(self._clock.now() - HOURS * 3600)
-        )
-        subjects = list(self._stream.subjects)
-        async with aclosing(self._bus.follow(self._stream.name, subjects, start=start)) as items:
+    async def _read(self) -> None:
+        async with aclosing(self._stored.new()) as items:
             async for item in items:
                 match item:
-                    case Started(created=created):
-                        before, self._created = self._created, created
-                        if before not in ("", created):
-                            return False
                     case Batch(messages):
                         for message in messages:
                             self._runs.fold(decode_any(message.payload))
-                        self._last_sequence = messages[-1].sequence
-                    case CaughtUp():
-                        break
                     case Reset():
-                        self._forget()
-                    case _:
-                        pass
-        return True
+                        self._runs = GangRuns()

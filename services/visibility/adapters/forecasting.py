@@ -31,7 +31,7 @@ from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.simulation import Rules, waiting
 from shared.api.visibility import ExpectedStart
 from shared.bus.pace import Activity, Pace
-from shared.bus.port import Batch, FromSequence, Reading
+from shared.bus.port import Batch, FromSequence, StoredReading
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
@@ -68,7 +68,7 @@ class Forecasting:
         owner: MirrorOwner,
         policy: Callable[[], Policy],
         *,
-        bus: Reading,
+        bus: StoredReading,
         stream: str,
         subjects: Subjects,
         scheduler_name: str,
@@ -123,11 +123,13 @@ class Forecasting:
 
     async def _follow_events(self) -> None:
         of_types = [self._subjects.events_about(each.topic) for each in _READ]
-        follow = self._bus.follow(self._stream, of_types, start=_FIRST, pace=self._pace)
-        async with aclosing(follow) as items:
-            async for item in items:
-                if isinstance(item, Batch):
-                    self._gathered += (each.payload for each in item.messages)
+        stored = self._bus.stored(self._stream, of_types, start=_FIRST)
+        while True:
+            async with aclosing(stored.new()) as items:
+                async for item in items:
+                    if isinstance(item, Batch):
+                        self._gathered += (each.payload for each in item.messages)
+            await self._pace.next_look()
 
     async def _simulate_forever(self) -> None:
         while True:

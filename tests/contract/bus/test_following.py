@@ -120,7 +120,8 @@ async def test_a_reader_waits_for_a_consumer_that_others_have_used_up_and_then_r
 ):
     """Subscribers make consumers of their own, up to the server's limit."""
     bus = await open_bus()
-    stream = declared.events.name
+    stream, told = declared.events.name, []
+    bus._options = replace(bus._options, on_refused=lambda *said: told.append(said))
     await bus.ensure_streams([replace(declared.events, max_consumers=2)])
     await bus.publisher(stream).publish(subjects.event("gang.placed", "a"), b"1")
     for name in ("first", "second"):
@@ -128,8 +129,10 @@ async def test_a_reader_waits_for_a_consumer_that_others_have_used_up_and_then_r
         await bus._api.make_consumer(stream, name, config)
     async with aclosing(bus.follow(stream, [">"], start=FromSequence(1))) as items:
         assert isinstance(await anext(items), Idle)  # refused, and it goes on
+        assert [(name, bool(reason)) for name, reason in told] == [(stream, True)]
         await bus._api.call(f"CONSUMER.DELETE.{stream}.first", None, dict, about=stream)
         async for item in items:
             if isinstance(item, Batch):
                 assert [message.payload for message in item.messages] == [b"1"]
                 break
+    assert [(name, bool(reason)) for name, reason in told] == [(stream, True), (stream, False)]

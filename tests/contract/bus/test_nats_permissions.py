@@ -34,7 +34,7 @@ FOLLOWS = {
     "scheduler": ("state", "outcome"),
     "binder": ("outcome",),
     "controller": ("state",),
-    "visibility": ("state", "outcome", "events", "waiting"),
+    "visibility": ("state", "outcome", "waiting"),
     "events": ("events",),
 }
 USERS = sorted(permissions("local"))
@@ -176,6 +176,7 @@ async def test_a_user_hears_its_own_inbox_and_no_stream_but_events(user, bus, se
     subjects = [f"{inbox_prefix(other)}.>" for other in (*USERS, "admin")]
     subjects += [pattern for spec in all_streams(streams("local")) for pattern in spec.subjects]
     subjects += [">", "_INBOX.>", "_R_.>", "$JS.>", "$SYS.>", "pumice.>", "$JS.EVENT.ADVISORY.>"]
+    subjects += ["told.>", "told.pumice.local.events.>", Subjects(cluster="local").admissions]
     for subject in subjects:
         await mine.client.subscribe(subject)
     await mine.settled()
@@ -183,6 +184,8 @@ async def test_a_user_hears_its_own_inbox_and_no_stream_but_events(user, bus, se
     wanted = {f"{inbox_prefix(user)}.>"}
     if user == "events":
         wanted |= {"_INBOX.>", "pumice.local.events.>"}
+    if user == "controller":
+        wanted.add(Subjects(cluster="local").admissions)
     assert granted == wanted
     await mine.client.close()
 

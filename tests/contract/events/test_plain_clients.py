@@ -17,6 +17,7 @@ from nats.js.api import ConsumerConfig
 from pumice.local import parts
 from pumice.local.nats import NatsServer
 from shared.contracts.permissions import inbox_prefix, subscriber
+from shared.contracts.streams import NAMESPACE_CONSUMERS_MAX
 from tests.support.wait import until
 
 EVENTS = "pumice.local.events.>"
@@ -173,3 +174,20 @@ async def test_a_subscriber_of_one_namespace_sees_no_other(as_user, tell, server
     ):
         with pytest.raises((nats.js.errors.Error, nats.errors.Error)):
             await refused
+
+
+async def test_subscribers_of_a_namespace_use_up_their_own_consumers_and_no_others(as_user):
+    team, everybody = await as_user(subscriber("team-a")), await as_user("events")
+
+    async def make(client: Client, stream: str, number: int) -> str:
+        body = (
+            f'{{"stream_name":"{stream}","config":{{"durable_name":"c{number}",'
+            '"ack_policy":"explicit"}}'
+        )
+        subject = f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.c{number}"
+        return (await client.request(subject, body.encode(), timeout=5)).data.decode()
+
+    for number in range(NAMESPACE_CONSUMERS_MAX):
+        assert '"error"' not in await make(team, f"{STREAM}_team-a", number)
+    assert '"err_code":10026' in await make(team, f"{STREAM}_team-a", NAMESPACE_CONSUMERS_MAX)
+    assert '"error"' not in await make(everybody, STREAM, 0)

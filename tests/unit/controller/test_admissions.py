@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
 
 import pytest
 import structlog
@@ -10,7 +9,7 @@ import structlog
 from pumice.events import GangAdmitted, encode
 from services.controller.adapters.feed import AdmissionFeed
 from services.controller.adapters.store import Identity
-from shared.bus.port import Batch, Message
+from shared.contracts.subjects import Subjects
 
 
 class Heard:
@@ -24,14 +23,15 @@ class Heard:
 
 
 class Told:
-    """A bus that delivers one batch."""
+    """A bus on which these payloads come."""
 
     def __init__(self, payloads: Sequence[bytes]) -> None:
         self._payloads = payloads
 
-    async def follow(self, stream: str, subjects: Sequence[str], *, start: Any) -> AsyncGenerator:
-        assert (stream, list(subjects)) == ("EVENTS", ["events.gang.admitted.*"])
-        yield Batch([Message(subject="s", sequence=1, payload=p, time=0.0) for p in self._payloads])
+    async def listen(self, subject: str) -> AsyncGenerator[bytes, None]:
+        assert subject == Subjects(cluster="local").admissions
+        for payload in self._payloads:
+            yield payload
 
 
 def admission(version: str) -> bytes:
@@ -44,7 +44,11 @@ def admission(version: str) -> bytes:
 async def test_an_admission_without_a_readable_version_is_left_to_the_status(odd: str) -> None:
     heard, told = Heard(), Told([admission(odd), b"no event", admission("7")])
     log = structlog.get_logger()
-    await AdmissionFeed(
-        told, heard, stream="EVENTS", subject="events.gang.admitted.*", log=log
-    ).run()
+    subject = Subjects(cluster="local").admissions
+    await AdmissionFeed(told, heard, subject=subject, log=log).run()
     assert heard.groups == [Identity("ns/g", "u", 7)]
+
+
+def test_the_controller_listens_for_the_subject_of_the_events():
+    subjects = Subjects(cluster="local")
+    assert subjects.admissions == subjects.republished(subjects.events_about(GangAdmitted.topic))

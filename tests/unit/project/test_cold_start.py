@@ -20,7 +20,7 @@ RUNNING = {
     "cache": 690,
     "controller": 830,
     "declarer": 640,
-    "scheduler": 920,
+    "scheduler": 925,
 }
 """Modules of a service that runs."""
 STATUS = 245

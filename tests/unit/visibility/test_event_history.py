@@ -4,11 +4,16 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator
 
+import msgspec
+import structlog
+
 from pumice.events import GangAdmitted, PodBound
 from pumice.events.envelope import encode
 from services.visibility.adapters import feeds
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
-from shared.bus.port import Batch, CaughtUp, FromSequence, Message, Started
+from shared.bus.api import StreamAnswer
+from shared.bus.port import Batch, FromSequence, Message
+from shared.bus.stored import StoredMessages
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.clock import VirtualClock
@@ -30,7 +35,11 @@ class Written:
         self._job = job
         self.reading = self.most = 0
 
-    async def follow(self, stream, subjects, *, start, pace=None) -> AsyncGenerator:
+    def stored(self, stream, subjects, *, start) -> "Written":
+        assert (stream, start) == ("EVENTS", FromSequence(1))
+        return self
+
+    async def new(self) -> AsyncGenerator[Batch, None]:
         self.reading += 1
         self.most = max(self.most, self.reading)
         try:
@@ -41,7 +50,6 @@ class Written:
                 numbers = range(begin, min(begin + BATCH, self._count))
                 yield Batch(tuple(message(n + 2, bound(n, self._job)) for n in numbers))
                 await asyncio.sleep(0)
-            yield CaughtUp()
         finally:
             self.reading -= 1
 
@@ -78,24 +86,33 @@ async def test_of_a_large_job_the_latest_events_of_pods_and_all_others_are_kept(
     assert [event.id for event in found[1:]] == [str(number) for number in range(900, 1_000)]
 
 
-class Stored:
+class Kept:
     """A stream of gangs that are admitted, which may be made anew."""
 
     created, gangs = "monday", ("a", "b", "c")
 
-    async def follow(self, stream, subjects, *, start, pace=None) -> AsyncGenerator:
-        first = start.sequence if isinstance(start, FromSequence) else 1
-        yield Started(last_seq=len(self.gangs), first_seq=1, created=self.created, resumed=False)
-        for number, gang in enumerate(self.gangs, 1):
-            if number >= first:
-                event = GangAdmitted(gang=f"ns/{gang}", uid=gang)
-                data = encode(event, id=gang, time=VirtualClock().now(), source="test")
-                yield Batch((message(number, data),))
-        yield CaughtUp()
+    async def stream(self, _name: str) -> StreamAnswer:
+        state = {"last_seq": len(self.gangs), "first_seq": 1}
+        return msgspec.convert(
+            {"created": self.created, "state": state, "config": {}}, StreamAnswer
+        )
+
+    async def next_messages(self, _stream, _subject, where, *, batch, max_bytes):
+        events = [GangAdmitted(gang=f"ns/{gang}", uid=gang) for gang in self.gangs]
+        found = [
+            message(number, encode(event, id=event.uid, time=VirtualClock().now(), source="test"))
+            for number, event in enumerate(events, 1)
+            if number >= where.get("seq", 1)
+        ]
+        return found, True
+
+    def stored(self, stream, subjects, *, start) -> StoredMessages:
+        clock, log = VirtualClock(), structlog.get_logger()
+        return StoredMessages(stream, subjects, start=start, api=self, clock=clock, log=log)
 
 
 async def test_the_use_of_the_cluster_is_read_anew_from_a_stream_that_was_made_anew():
-    stream = Stored()
+    stream = Kept()
     feed = UsageFeed(stream, stream=streams("c").events, clock=VirtualClock())
 
     async def gangs() -> list[str]:

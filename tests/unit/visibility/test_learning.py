@@ -13,7 +13,7 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import Subject
 from shared.bus.pace import Activity
-from shared.bus.port import Batch, CaughtUp, Message
+from shared.bus.port import Batch, Message
 from shared.contracts.subjects import Subjects
 from shared.runtime.contain import Containment, SetAside
 from tests.support.clock import VirtualClock
@@ -33,9 +33,17 @@ class TickingClock(VirtualClock):
 
 
 class StoredEvents:
-    """A bus with the ends of many jobs."""
+    """A bus with the ends of many jobs, for one look."""
 
-    async def follow(self, stream, subjects, *, start, pace):
+    is_read = False
+
+    def stored(self, stream, subjects, *, start):
+        return self
+
+    async def new(self):
+        if self.is_read:
+            return
+        self.is_read = True
         ended = JobPhaseChanged(
             job="ns/a", uid="u", phase="Completed", previous="Running", seconds_running=60.0
         )
@@ -50,8 +58,6 @@ class StoredEvents:
                 for at in range(EVENTS)
             ]
         )
-        yield CaughtUp()
-        await asyncio.Event().wait()
 
 
 class Thread:

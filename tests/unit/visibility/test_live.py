@@ -201,8 +201,11 @@ class OneBatch:
         self.payloads = payloads
         self.asked = ()
 
-    async def follow(self, stream, subjects, *, start, pace):
+    def stored(self, stream, subjects, *, start):
         self.asked = (stream, list(subjects), start)
+        return self
+
+    async def new(self):
         yield Batch(
             [
                 Message(subject="s", sequence=at, payload=payload, time=0.0)
@@ -219,7 +222,10 @@ async def test_events_of_the_bus_reach_the_feed_and_one_that_is_unreadable_or_kn
     events = streams("local").events
 
     pace = Pace(stage.clock)
-    await EventFeed(bus, events, stage.live, pace=pace, clock=stage.clock).run()
+    feed = EventFeed(bus, events, stage.live, pace=pace, clock=stage.clock)
+    reading = asyncio.create_task(feed.run())
+    await asyncio.sleep(0)
+    reading.cancel()
 
     stream, _, start = tuple(bus.asked)
     assert (stream, start) == (events.name, FromTime(stage.clock.now() - 900.0))

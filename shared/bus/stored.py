@@ -1,0 +1,117 @@
+"""Reading what a stream holds without a consumer: batches by direct get.
+
+A stream has room for so many consumers, and on EVENTS subscribers make them. A service reads EVENTS
+here, so that it needs none and no subscriber can keep it from reading. Each look reads what was
+stored since the last one. Where a stream has copies, the server that answers may be a moment
+behind: of several subjects read at once, a message may then be missed.
+"""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
+
+from shared.bus.api import Api, stamp
+from shared.bus.port import Batch, FromSequence, FromTime, Message, Reset
+from shared.runtime.clock import Clock
+from shared.runtime.errors import Retryable
+from shared.runtime.logs import Logger
+
+BATCH: Final = 512
+BATCH_BYTES: Final = 1024 * 1024
+RETRY_S: Final = 0.2
+
+_T = TypeVar("_T")
+
+
+class StoredMessages:
+    """Reads some subjects of a stream for one reader, each message once, in order."""
+
+    def __init__(
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        start: FromSequence | FromTime,
+        api: Api,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._stream = stream
+        self._subjects = tuple(subjects)
+        self._start = start
+        self._next = start
+        self._api = api
+        self._clock = clock
+        self._log = log
+        self._created = ""
+        self._last_seq = 0
+        """The last sequence that was given."""
+
+    async def new(self) -> AsyncGenerator[Batch | Reset, None]:
+        """Yield what the stream holds by now and was not given yet; see `port.Stored.new`."""
+        info = (await self._retried(lambda: self._api.stream(self._stream))).info
+        if self._created and (info.created != self._created or info.last_seq < self._last_seq):
+            self._next, self._last_seq = self._start, 0
+            yield Reset(f"stream was made anew (created {info.created}, before {self._created})")
+        self._created = info.created
+        async with aclosing(self._batches(info.last_seq)) as batches:
+            async for messages in batches:
+                self._last_seq = messages[-1].sequence
+                self._next = FromSequence(self._last_seq + 1)
+                yield Batch(messages)
+
+    async def _batches(self, last_seq: int) -> AsyncGenerator[list[Message], None]:
+        """Yield the messages of all subjects in the order of the stream, at least to `last_seq`."""
+        if self._last_seq >= last_seq:
+            return
+        places: dict[str, FromSequence | FromTime] = dict.fromkeys(self._subjects, self._next)
+        ahead: dict[str, deque[Message]] = {subject: deque() for subject in self._subjects}
+        unfinished = set(self._subjects)
+        while unfinished:
+            for subject in sorted(unfinished):
+                if ahead[subject]:
+                    continue
+                messages, is_end = await self._fetch(subject, places[subject])
+                if messages:
+                    places[subject] = FromSequence(messages[-1].sequence + 1)
+                    ahead[subject].extend(messages)
+                if is_end or messages[-1].sequence >= last_seq:
+                    unfinished.discard(subject)
+            # What lies behind the batch of a subject may be older than what another one has ahead.
+            horizon = min((ahead[subject][-1].sequence for subject in unfinished), default=None)
+            if ready := _taken(ahead.values(), horizon):
+                yield ready
+
+    async def _fetch(
+        self, subject: str, place: FromSequence | FromTime
+    ) -> tuple[list[Message], bool]:
+        """Return the next messages of a subject, and whether they are the last ones."""
+        where: dict[str, Any]
+        match place:
+            case FromSequence(sequence):
+                where = {"seq": max(sequence, 1)}
+            case FromTime(unix_s):
+                where = {"start_time": stamp(unix_s)}
+        return await self._retried(
+            lambda: self._api.next_messages(
+                self._stream, subject, where, batch=BATCH, max_bytes=BATCH_BYTES
+            )
+        )
+
+    async def _retried(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        while True:
+            try:
+                return await ask()
+            except Retryable as error:
+                self._log.debug("reading_delayed", stream=self._stream, reason=str(error))
+                await self._clock.sleep(RETRY_S)
+
+
+def _taken(queues: Iterable[deque[Message]], horizon: int | None) -> list[Message]:
+    """Take the messages up to the sequence `horizon` (None: all), and return them in order."""
+    taken = []
+    for queue in queues:
+        while queue and (horizon is None or queue[0].sequence <= horizon):
+            taken.append(queue.popleft())
+    return sorted(taken, key=lambda message: message.sequence)
