@@ -16,7 +16,6 @@ from pumice.deploy import nats_config, nats_secrets
 from pumice.directory import SUBSCRIBER
 from pumice.events.server import IN_CLUSTER, SECRET
 from pumice.local import nats as local_nats
-from pumice.local.control_plane import ROLES
 from pumice.local.versions import versions
 from services.admission.settings import AdmissionSettings
 from services.cache.kinds import rows
@@ -277,21 +276,6 @@ def local_server() -> nats_config.Server:
 
 def test_the_nats_configuration_is_that_of_the_permissions() -> None:
     assert write_manifests.NATS_FILE.read_text() == write_manifests.nats_config(), "run `make crds`"
-
-
-def test_the_roles_that_up_applies_are_those_of_the_base() -> None:
-    assert write_manifests.ROLES_FILE.read_text() == write_manifests.users_roles(), (
-        "run `make crds`"
-    )
-
-
-def test_the_roles_of_users_are_all_that_up_applies() -> None:
-    """A role of a user that is added to the base has to reach local clusters."""
-    roles = [o for o in OBJECTS if o["kind"] == "ClusterRole"]
-    bound = {o["roleRef"]["name"] for o in OBJECTS if o["kind"] == "ClusterRoleBinding"}
-    applied = yaml.safe_load_all(ROLES.read_text())
-    wanted = {r["metadata"]["name"] for r in roles} - bound
-    assert {role["metadata"]["name"] for role in applied} == wanted
 
 
 def test_the_nats_configuration_is_made_for_the_cluster_of_the_settings() -> None:
