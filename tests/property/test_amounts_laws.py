@@ -46,7 +46,7 @@ def quantities(draw) -> tuple[str, Fraction]:
     return f"{number}{suffix}", number * Fraction(SUFFIXES[suffix])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(quantities())
 def test_a_quantity_is_rounded_away_from_zero_and_ends_at_the_largest_of_int64(drawn) -> None:
     text, exact = drawn

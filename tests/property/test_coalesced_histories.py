@@ -192,8 +192,8 @@ CONTROLLED = sorted(Informers(scheduler_names=["volcano"]).by_kind)
     [(scheduling, KINDS), (mirrored, KINDS), (controlled, CONTROLLED)],
     ids=["scheduler", "visibility", "controller"],
 )
-@needs_hits(at_least=20)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@needs_hits(at_least=12)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_facts_that_are_skipped_leave_the_same_state(
     fold: Callable[[History], Any], tokens: list[str], data: st.DataObject
@@ -216,8 +216,8 @@ def test_an_object_that_loses_all_that_it_said_reads_as_one_that_never_said_it(t
     assert flat(scheduling([said, silent])) == flat(scheduling([silent]))
 
 
-@needs_hits(at_least=10)
-@settings(max_examples=200, deadline=None)
+@needs_hits(at_least=5)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_changes_that_a_watch_skips_leave_the_same_facts_to_publish(data: st.DataObject) -> None:
     history, shown = data.draw(histories(["podgroups"]))

@@ -265,8 +265,8 @@ steps = st.one_of(
 histories = st.lists(steps, min_size=6, max_size=24)
 
 
-@needs_hits(at_least=5)
-@settings(max_examples=60, deadline=None)
+@needs_hits(at_least=2)
+@settings(max_examples=30, deadline=None)
 @given(
     configurations,
     st.lists(shares, min_size=3, max_size=3),

@@ -61,8 +61,8 @@ steps = st.one_of(
 )
 
 
-@needs_hits(at_least=40)
-@settings(max_examples=120, deadline=None)
+@needs_hits(at_least=15)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CONFIGURATIONS), st.lists(steps, min_size=10, max_size=50))
 def test_a_worker_that_parks_jobs_decides_as_one_that_visits_all_of_them(config, history):
     histories = Histories(config)

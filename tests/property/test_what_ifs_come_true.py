@@ -99,8 +99,8 @@ def told(answer: WhatIfStatus) -> Counter[tuple[str, str]]:
     return Counter({(each.task, each.node): each.pods for each in answer.placements})
 
 
-@needs_hits(at_least=60)
-@settings(max_examples=200, deadline=None)
+@needs_hits(at_least=25)
+@settings(max_examples=100, deadline=None)
 @example(
     drawn={
         "nodes": ["1", "1", "4"],
@@ -218,8 +218,8 @@ def ledger_names(state: Any) -> list[str]:
     return [name for at, name in enumerate(names) if name and state.nodes.column(name) == at]
 
 
-@needs_hits(at_least=60)
-@settings(max_examples=150, deadline=None)
+@needs_hits(at_least=25)
+@settings(max_examples=75, deadline=None)
 @given(worlds, st.one_of(st.none(), asked), changes, st.sampled_from(CONFIGURATIONS))
 def test_a_question_leaves_the_cluster_state_as_it_was(
     drawn: Json, question: Json | None, change: Json, conf: str

@@ -41,7 +41,7 @@ def played(
 
 def test_requests_to_jetstream_do_not_grow_with_the_load(monkeypatch):
     few, few_s = played(monkeypatch, gangs=5, size=4)
-    many, many_s = played(monkeypatch, gangs=30, size=16)
+    many, many_s = played(monkeypatch, gangs=20, size=12)
     for asked in (few, many):
         assert asked.most_since(0) <= MOST_PER_SECOND
         assert asked.most_since(STARTED_S) <= MOST_LATER

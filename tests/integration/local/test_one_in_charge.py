@@ -112,7 +112,14 @@ async def test_the_second_waits_for_the_first_and_follows_its_death(
         assert taken["spec"]["holderIdentity"] != holder
         assert taken["spec"]["leaseTransitions"] == 1
         assert second.logged("binder", "intent_ended")
-        assert (await pumice(*words))[0] == 0
+
+        async def is_well() -> bool:
+            nonlocal out
+            code, out, _ = await pumice(*words)
+            return code == 0
+
+        # It registers webhooks and the aggregated API when it is in charge.
+        await until(is_well, deadline_s=60, describe=lambda: out)
         await second.run.stop()
         assert "holderIdentity" not in (await lease(api))["spec"], "the last one gives it back"
 
