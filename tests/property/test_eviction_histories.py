@@ -87,8 +87,8 @@ def play(pipeline: str, gang: str, drf: str, script: list[Act], plugin: str) -> 
 scripts = st.lists(acts, min_size=2, max_size=7)
 
 
-@needs_hits(at_least=15)
-@settings(max_examples=50, deadline=None)
+@needs_hits(at_least=30)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(PIPELINES), yes, yes, scripts)
 def test_evictions_end_and_each_is_for_a_pod_that_starts(
     pipeline: str, gang: str, drf: str, script: list[Act]
@@ -107,8 +107,8 @@ def test_evictions_end_and_each_is_for_a_pod_that_starts(
     assert history.waiting_claimants() == []
 
 
-@needs_hits(at_least=15)
-@settings(max_examples=30, deadline=None)
+@needs_hits(at_least=30)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PIPELINES), yes, yes, scripts)
 def test_evictions_end_where_what_queues_deserve_changes_with_every_pod(
     pipeline: str, gang: str, drf: str, script: list[Act]
