@@ -66,14 +66,14 @@ async def tell(as_user) -> Callable:
     async def publish(number: int, namespace: str = "team-a") -> None:
         subject = f"pumice.local.events.job.phase.{namespace}"
         headers = {"Nats-Msg-Id": f"{namespace}-{number}"}
-        answer = await scheduler.request(subject, b"%d" % number, headers=headers, timeout=5)
+        answer = await scheduler.request(subject, b"%d" % number, headers=headers, timeout=30)
         assert b'"error"' not in answer.data
 
     return publish
 
 
 async def taken(subscription, count: int) -> list[bytes]:
-    return [(await subscription.next_msg(timeout=5)).data for _ in range(count)]
+    return [(await subscription.next_msg(timeout=30)).data for _ in range(count)]
 
 
 async def test_a_core_subscription_hears_each_event_once_under_its_own_subject(as_user, tell):
@@ -84,7 +84,7 @@ async def test_a_core_subscription_hears_each_event_once_under_its_own_subject(a
     for number in (0, 1, 1):
         await tell(number)
     await tell(2, "team-b")
-    messages = [await heard.next_msg(timeout=5) for _ in range(3)]
+    messages = [await heard.next_msg(timeout=30) for _ in range(3)]
     assert [message.data for message in messages] == [b"0", b"1", b"2"]
     assert messages[1].subject == "pumice.local.events.job.phase.team-a"
     assert await taken(other, 1) == [b"2"]
@@ -105,7 +105,7 @@ async def test_a_durable_subscription_goes_on_where_it_stopped(as_user, tell):
     for expected in ([b"0", b"1"], [b"2", b"3"]):
         client = await as_user("events")
         mine = await client.jetstream().pull_subscribe(EVENTS, durable="mine")
-        messages = await mine.fetch(2, timeout=5)
+        messages = await mine.fetch(2, timeout=30)
         assert [message.data for message in messages] == expected
         for message in messages:
             await message.ack_sync()
@@ -144,7 +144,7 @@ async def test_a_subscriber_harms_no_other(as_user, tell):
     assert [stream.config.name for stream in await context.streams_info()] == [STREAM]
     info = await context.stream_info(STREAM)
     assert (info.state.messages, info.state.last_seq) == (1, 1)
-    assert [message.data for message in await mine.fetch(1, timeout=5)] == [b"0"]
+    assert [message.data for message in await mine.fetch(1, timeout=30)] == [b"0"]
 
 
 async def test_a_subscriber_of_one_namespace_sees_no_other(as_user, tell, server):
@@ -185,7 +185,7 @@ async def test_subscribers_of_a_namespace_use_up_their_own_consumers_and_no_othe
             '"ack_policy":"explicit"}}'
         )
         subject = f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.c{number}"
-        return (await client.request(subject, body.encode(), timeout=5)).data.decode()
+        return (await client.request(subject, body.encode(), timeout=30)).data.decode()
 
     for number in range(NAMESPACE_CONSUMERS_MAX):
         assert '"error"' not in await make(team, f"{STREAM}_team-a", number)
