@@ -4,8 +4,8 @@ Pages of the checkout link to each other by their places in it; in the site the 
 stand beside those of docs. A link to a file that is no page becomes its name.
 """
 
+import posixpath
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -62,19 +62,9 @@ def _moved(link: re.Match[str], source: str, page: str, known: dict[str, str]) -
     image, words, target, anchor = link.groups()
     if "://" in target or target.startswith("mailto:"):
         return link[0]
-    place = _joined([*source.split("/")[:-1], *target.split("/")])
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
     if place in known:
         return f"{image}[{words}]({'../' * page.count('/')}{known[place]}{anchor or ''})"
     if not (ROOT / place).exists():
         return link[0]  # a dead link, which the build reports
     return words
-
-
-def _joined(parts: Iterable[str]) -> str:
-    found: list[str] = []
-    for part in parts:
-        if part == "..":
-            found = found[:-1]
-        elif part not in ("", "."):
-            found.append(part)
-    return "/".join(found)

@@ -22,6 +22,7 @@ from shared.api.visibility import (
     TimelineEntry,
     WhatIfStatus,
 )
+from shared.model.quantity import decimal
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _ENOUGH: Final = 10
@@ -124,13 +125,6 @@ def _shortage(short: ResourceShortage) -> str:
     nodes = "1 node has" if short.nodes == 1 else f"{short.nodes} nodes have"
     room = f", room for {short.places}" if short.places != short.nodes else ""
     return f"{pods}; {nodes} that free{room}"
-
-
-def decimal(quantity: str) -> str:
-    """Return a quantity for a person: `38.4` for 38400 milli; bytes stay as they are."""
-    if not quantity.endswith("m") or not quantity[:-1].isdecimal():
-        return quantity
-    return f"{int(quantity[:-1]) / 1000:.15g}"
 
 
 def explanation(answer: Explanation, now_s: float) -> str:

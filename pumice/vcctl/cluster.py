@@ -162,17 +162,16 @@ class _Named:
     async def load(self) -> Loaded:
         """Return address and credential. Raises Failure for a file that cannot be read."""
         files = self._files()
-        for file in files:
-            refuse_unreadable(file)
         source = self._source(files)
         loaded = Loaded(access=Access(host=_NOWHERE), authorization=None)
         if source is not None:
             try:
                 loaded = await source.load()
             except PumiceError as error:
+                documents = [_document(file) for file in files]
                 if not isinstance(error.__cause__, BadKubeconfigError):
                     raise
-                host = _host_without_user(files)
+                host = _host_without_user(documents)
                 loaded = Loaded(access=Access(host=host or _NOWHERE), authorization=None)
         if self._master:
             access = msgspec.structs.replace(loaded.access, host=self._master.rstrip("/"))
@@ -196,8 +195,8 @@ class _Named:
         return InClusterSource(environ=self._environ) if inside and not files else None
 
 
-def refuse_unreadable(file: str) -> None:
-    """Refuse a kubeconfig that Go's client cannot read, in its words. Raises Failure.
+def _document(file: str) -> Object:
+    """Return a kubeconfig. Raises Failure, in its words, for one that Go's client cannot read.
 
     Both parsers come from libyaml and name the same problems; go-yaml counts lines from 0, and
     leaves out the first.
@@ -206,7 +205,7 @@ def refuse_unreadable(file: str) -> None:
     try:
         found = yaml.load(content, _LOADER)  # noqa: S506 - a safe loader
     except yaml.constructor.ConstructorError:
-        return  # Go ignores a tag that it does not know
+        return {}  # Go ignores a tag that it does not know
     except yaml.YAMLError as error:
         raise Failure(f"{about}yaml: {_problem(error, content)}") from error
     if found is not None and not isinstance(found, dict):
@@ -215,6 +214,7 @@ def refuse_unreadable(file: str) -> None:
             f"{about}couldn't get version/kind; json parse error: "
             f"json: cannot unmarshal {kind} into Go value of type {_TYPE_META}"
         )
+    return found or {}
 
 
 def _problem(error: yaml.YAMLError, content: bytes) -> str:
@@ -229,12 +229,11 @@ def _problem(error: yaml.YAMLError, content: bytes) -> str:
     return f"line {line}: {error.problem}" if line else f"{error.problem}"
 
 
-def _host_without_user(files: Sequence[str]) -> str:
+def _host_without_user(documents: Sequence[Object]) -> str:
     """Return the server of the current context, whose user is missing; "" without a context.
 
     Raises Failure when the current context is missing.
     """
-    documents = [yaml.load(Path(file).read_bytes(), _LOADER) or {} for file in files]  # noqa: S506
     current = next(filter(None, (each.get("current-context") for each in documents)), "")
     if not current:
         return ""

@@ -99,6 +99,12 @@ def format_decimal(value_milli: int) -> str:
     return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
 
 
+def decimal(quantity: str) -> str:
+    """Return a quantity for a person: `38.4` for `38400m`; any other form stays as it is."""
+    in_thousandths = quantity.endswith("m") and quantity[:-1].isdecimal()
+    return format_decimal(int(quantity[:-1])) if in_thousandths else quantity
+
+
 def format_bytes(value: int) -> str:
     """Return a count of bytes with the largest binary suffix that loses nothing."""
     for suffix, shift in (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)):

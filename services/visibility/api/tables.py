@@ -28,7 +28,7 @@ from shared.api.visibility import (
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIf
-from shared.model.quantity import format_decimal
+from shared.model.quantity import decimal
 
 _UNITS: Final = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "m"))
 _ENOUGH: Final = 10
@@ -131,13 +131,7 @@ def _until(time: str | None, now: float) -> str:
 
 
 def _short(shortages: Sequence[ResourceShortage]) -> str:
-    return ",".join(f"{s.resource} {_decimal(s.requested)}>{_decimal(s.free)}" for s in shortages)
-
-
-def _decimal(quantity: str) -> str:
-    """Return a quantity for a person: `38.4` for `38400m`."""
-    in_thousandths = quantity.endswith("m") and quantity[:-1].isdecimal()
-    return format_decimal(int(quantity[:-1])) if in_thousandths else quantity
+    return ",".join(f"{s.resource} {decimal(s.requested)}>{decimal(s.free)}" for s in shortages)
 
 
 def _ref(kind: str, name: str) -> str:
