@@ -23,7 +23,6 @@ from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.port import Puller
 from shared.bus.service import BusParts, bus_of
-from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import (
     ConsumerSpec,
@@ -34,6 +33,7 @@ from shared.contracts.streams import (
     streams,
 )
 from shared.contracts.subjects import SINGLE_PODS, Subjects
+from shared.election.installation import Tenure
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.runtime.backoff import Backoff

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
-from services.cache.adapters.claims import Claim, Claims
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.state_gate import StateGate
@@ -22,7 +21,6 @@ from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.client import Dial
-from shared.bus.leader import Leadership
 from shared.bus.nats import NatsBus
 from shared.bus.port import FinalMessages
 from shared.bus.seal import Seal
@@ -30,6 +28,8 @@ from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import CONTROL, SCHEDULING
 from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
+from shared.election.installation_elector import Claim, Claims
+from shared.election.leader_elector import Leadership
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.runtime.contain import Containment

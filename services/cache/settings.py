@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from shared.model.election import LeaseTimes
+from shared.election.cluster_lease import LeaseTimes
 from shared.runtime.common import ApiBurst, ApiQps, ApiTimeout, CommonSettings, StateKey, inert
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds, Secret

@@ -16,15 +16,15 @@ from services.controller.controllers import BUILT, CONTROLLERS, SHARDING, Contro
 from services.controller.metrics import ControllerMetrics
 from services.controller.settings import ControllerSettings
 from shared.bus.client import Dial
-from shared.bus.members import Members
 from shared.bus.nats import NatsBus
-from shared.bus.partitions import Partitions
 from shared.bus.seal import Seal
 from shared.bus.service import BusParts, bus_of
-from shared.bus.tenure import Tenure
 from shared.contracts.messages import CONTROL
 from shared.contracts.streams import JOB_PARTITIONS, Streams, streams
 from shared.contracts.subjects import Subjects
+from shared.election.installation import Tenure
+from shared.election.members import Members
+from shared.election.partition_elector import Partitions
 from shared.kube.client import Kube
 from shared.kube.service import kube_of
 from shared.kube.sources import own_namespace

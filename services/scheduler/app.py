@@ -29,10 +29,10 @@ from services.scheduler.worker import Worker
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
-from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
+from shared.election.installation import Tenure
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
 from shared.runtime.contain import Containment

@@ -22,9 +22,9 @@ from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.engine.state.held import held_uids
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.worker import Worker
-from shared.bus.leader import Leadership, Term
-from shared.bus.tenure import Tenure
 from shared.contracts.versions import UnknownVersion
+from shared.election.installation import Tenure
+from shared.election.leader_elector import Leadership, Term
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe

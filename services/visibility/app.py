@@ -41,10 +41,10 @@ from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
 from shared.bus.service import BusParts, bus_of
-from shared.bus.tenure import Tenure
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
+from shared.election.installation import Tenure
 from shared.kube.client import Kube
 from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.kube.service import kube_of

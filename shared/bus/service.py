@@ -13,15 +13,15 @@ from shared.bus.announcer import Announcer
 from shared.bus.audit import Audit, AuditMetrics
 from shared.bus.client import Dial
 from shared.bus.declarer import StreamCheck
-from shared.bus.leader import Fence, Leadership, Term
-from shared.bus.lease import Lease, Timing
-from shared.bus.members import Members, StorageGate
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
 from shared.bus.state import StateFollower
 from shared.contracts.streams import Streams, StreamSpec
 from shared.contracts.subjects import Subjects
+from shared.election.leader_elector import Fence, Leadership, Term
+from shared.election.lease import Lease, Timing
+from shared.election.members import Members, StorageGate
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected

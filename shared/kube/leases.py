@@ -7,8 +7,8 @@ import msgspec
 
 from shared.api.kinds import LEASE
 from shared.api.meta import ObjectMeta
+from shared.election.cluster_lease import Record
 from shared.kube.client import Kube
-from shared.model.election import Record
 from shared.runtime.errors import Gone
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pumice.local.memory_nats.server import MemoryNats
-from shared.bus.tenure import Tenure
 from shared.contracts.permissions import permissions
+from shared.election.installation import Tenure
 from tests.sim import nemeses, simulation
 from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES, Machine

@@ -21,7 +21,6 @@ from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Puller, Reset, Started
 from shared.bus.publisher import is_fenced
-from shared.bus.tenure import Tenure, mark_of
 from shared.contracts.codec import decode_command, unpack
 from shared.contracts.messages import (
     BindGang,
@@ -33,6 +32,7 @@ from shared.contracts.messages import (
     Retry,
 )
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
+from shared.election.installation import Tenure, mark_of
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable

@@ -26,10 +26,10 @@ from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, Status
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Delivery, Message, Puller, Reset, Started
-from shared.bus.tenure import Tenure, mark_of
 from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
+from shared.election.installation import Tenure, mark_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment

@@ -7,7 +7,7 @@ from typing import Final
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Puller
 from shared.bus.state import StateFollower, Synced
-from shared.bus.tenure import Tenure
+from shared.election.installation import Tenure
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable

@@ -17,13 +17,13 @@ from services.cache.fold.objects import Published, digest, done_of
 from services.cache.fold.publish_queue import Slot
 from shared.api.kinds import POD
 from shared.bus.errors import WrongSequence
-from shared.bus.leader import Term
 from shared.bus.port import Batch, CaughtUp, FollowItem, Message, Reading, Reset, Started
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.subjects import Subjects, key_of, unescape
 from shared.contracts.versions import ContractError
+from shared.election.leader_elector import Term
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup, sleep_or_event

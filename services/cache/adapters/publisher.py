@@ -13,20 +13,20 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from services.cache.adapters.claims import Claims
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import cause_of
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.leader import Term
 from shared.bus.port import Ack, Publishing, Token
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.contracts.subjects import Subjects
+from shared.election.installation_elector import Claims
+from shared.election.leader_elector import Term
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from shared.bus.partitions import Partitions
 from shared.contracts.streams import JOB_PARTITIONS
 from shared.contracts.subjects import partition_of
+from shared.election.partition_elector import Partitions
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 

@@ -16,9 +16,9 @@ from services.controller.adapters.reconciler import Manager
 from shared.api import keys, kinds
 from shared.api.scheduling import NodeShard
 from shared.api.time import format_micro, format_seconds
+from shared.election.cluster_lease import Election, LeaseTimes, Record, release
 from shared.kube import leases
 from shared.kube.leases import Lease
-from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.errors import Conflict, Gone
 
 TIMES: Final = LeaseTimes()

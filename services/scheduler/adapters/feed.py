@@ -16,11 +16,11 @@ from shared.bus.audit import HeldUids
 from shared.bus.pace import Pace
 from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
 from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
-from shared.bus.tenure import Tenure
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
+from shared.election.installation import Tenure
 from shared.runtime.clock import Clock
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger

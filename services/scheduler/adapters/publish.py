@@ -20,14 +20,14 @@ from services.scheduler.desired import DesiredStatus
 from services.scheduler.messages import key_of
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
-from shared.bus.leader import Term
 from shared.bus.port import Ack, Bus, Publisher, Token
-from shared.bus.tenure import marks
 from shared.contracts import codec
 from shared.contracts.messages import BindGang, Command, Fact, Op, WaitExplained
 from shared.contracts.streams import WAITED_TTL_S, WAITING_TTL_S, Streams
 from shared.contracts.subjects import Subjects, partition_of
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
+from shared.election.installation import marks
+from shared.election.leader_elector import Term
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, bounded

@@ -10,11 +10,11 @@ from functools import partial
 
 import structlog
 
-from shared.bus.leader import Fence, Leadership, Term
-from shared.bus.lease import Lease, Timing
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
+from shared.election.leader_elector import Fence, Leadership, Term
+from shared.election.lease import Lease, Timing
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret

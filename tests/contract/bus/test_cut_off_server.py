@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
-from shared.bus.leader import Term
 from shared.bus.nats import NatsBus
 from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset
+from shared.election.leader_elector import Term
 from shared.runtime.errors import Retryable
 from tests.contract.bus.cut_servers import THREE, Three, bus_on, cut_off
 from tests.contract.bus.leader_process import leadership

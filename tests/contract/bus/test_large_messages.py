@@ -13,13 +13,13 @@ from services.scheduler.decision import Decision
 from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.plan import Plan
 from shared.bus.errors import TooLarge
-from shared.bus.leader import Term
 from shared.bus.nats import NatsBus
 from shared.bus.port import Token
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
+from shared.election.leader_elector import Term
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside

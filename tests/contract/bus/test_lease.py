@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from shared.bus.errors import WrongSequence
-from shared.bus.lease import Lease, LeaseLost, Timing
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord
+from shared.election.lease import Lease, LeaseLost, Timing
 from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
 from tests.contract.bus.conftest import Status, only_nats

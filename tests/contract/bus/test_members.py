@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 import structlog
 
-from shared.bus import members
-from shared.bus.lease import Lease
-from shared.bus.members import Members
-from shared.bus.partitions import Partitions
 from shared.contracts.versions import ContractError
+from shared.election import members
+from shared.election.lease import Lease
+from shared.election.members import Members
+from shared.election.partition_elector import Partitions
 from shared.runtime.clock import SystemClock
 from tests.support.wait import until
 

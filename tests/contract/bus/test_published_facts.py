@@ -11,11 +11,11 @@ from services.cache.adapters import published
 from services.cache.adapters.published import PublishedFacts
 from services.cache.fold.objects import digest
 from shared.bus.errors import WrongSequence
-from shared.bus.leader import Term
 from shared.bus.port import Token
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Leader, Op
+from shared.election.leader_elector import Term
 from shared.runtime.clock import SystemClock
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until

@@ -9,7 +9,6 @@ import structlog
 
 from pumice.local.services import Supervised, Supervisor
 from shared.bus.errors import NoAnswer
-from shared.bus.members import Members, StorageGate
 from shared.bus.port import (
     CaughtUp,
     FromSequence,
@@ -21,6 +20,7 @@ from shared.bus.port import (
 )
 from shared.bus.puller import NatsDelivery
 from shared.contracts.streams import command_consumer
+from shared.election.members import Members, StorageGate
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics

@@ -20,7 +20,6 @@ from services.binder.intents.steps import IntentProgress
 from services.binder.metrics import BinderMetrics
 from shared.bus.errors import NotPermitted
 from shared.bus.port import Ack, Message
-from shared.bus.tenure import Tenure
 from shared.contracts import codec
 from shared.contracts.messages import (
     SCHEDULING,
@@ -32,6 +31,7 @@ from shared.contracts.messages import (
     Retry,
 )
 from shared.contracts.subjects import Subjects
+from shared.election.installation import Tenure
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside

@@ -14,12 +14,12 @@ from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.leader import Term
 from shared.bus.port import Ack, Batch, CaughtUp, Message, Token
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Leader
 from shared.contracts.subjects import Subjects
+from shared.election.leader_elector import Term
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Rejected

@@ -7,9 +7,9 @@ import pytest
 import structlog
 
 from shared.bus.errors import NoAnswer, StreamFull
-from shared.bus.members import ROUNDS, Members, StorageGate
 from shared.bus.port import Ack, Message
 from shared.contracts.subjects import Subjects
+from shared.election.members import ROUNDS, Members, StorageGate
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics

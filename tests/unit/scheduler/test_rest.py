@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from services.scheduler.cycle import NEVER, Scheduler, rest_s
-from shared.bus.leader import Term
+from shared.election.leader_elector import Term
 
 
 @pytest.mark.parametrize(

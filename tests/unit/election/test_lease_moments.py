@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shared.bus.lease import Lease, renewal_in_s
 from shared.bus.port import Ack
+from shared.election.lease import Lease, renewal_in_s
 from tests.support.clock import VirtualClock, settle
 
 RENEW_S = 0.4

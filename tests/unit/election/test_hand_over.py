@@ -18,13 +18,13 @@ from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.link import PerfectNetwork
 from pumice.local.memory_nats.server import MemoryNats
 from shared.bus.connection import Options
-from shared.bus.leader import Fence, Leadership
-from shared.bus.lease import Lease, Timing
-from shared.bus.members import Members
 from shared.bus.nats import NatsBus
-from shared.bus.partitions import Partitions
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
+from shared.election.leader_elector import Fence, Leadership
+from shared.election.lease import Lease, Timing
+from shared.election.members import Members
+from shared.election.partition_elector import Partitions
 from tests.support.simloop import SimClock, SimLoop
 
 DECLARED: Final = streams("local")

@@ -11,17 +11,17 @@ import pytest
 import structlog
 
 from pumice.local.apiserver.answers import Response
-from services.cache.adapters.claims import Claim, Claims
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.port import Message, StreamInfo
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.messages import CONTROL, SCHEDULING, Hold
 from shared.contracts.subjects import Subjects
+from shared.election.cluster_lease import LeaseTimes
+from shared.election.installation_elector import Claim, Claims
 from shared.kube.client import Kube
 from shared.kube.errors import Unreachable, read_status, refusal
 from shared.kube.wire import Request
-from shared.model.election import LeaseTimes
 from shared.runtime.errors import Rejected
 from shared.runtime.values import Seconds
 from tests.sim.wire import core_request

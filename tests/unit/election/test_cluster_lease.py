@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.model.election import Election, LeaseTimes, Record, release
+from shared.election.cluster_lease import Election, LeaseTimes, Record, release
 
 OURS = "pumice-local-0123456789"
 VOLCANO = "node-1_6a9b1d7e-0f43-4b3e-9a0e-6d8a3c1e2f00"

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from shared.bus.lease import Lease, LeaseBus, LeaseLost
-from shared.bus.members import Members
 from shared.bus.port import Message
+from shared.election.lease import Lease, LeaseBus, LeaseLost
+from shared.election.members import Members
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger

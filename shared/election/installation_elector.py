@@ -21,12 +21,12 @@ from shared.contracts import codec
 from shared.contracts.messages import Hold
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
+from shared.election.cluster_lease import Election, LeaseTimes, Record, release
 from shared.kube import leases
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.kube.installation import HOLDER_PREFIX, INSTALLATION
 from shared.kube.leases import Lease
-from shared.model.election import Election, LeaseTimes, Record, release
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger

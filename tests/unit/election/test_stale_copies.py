@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import structlog
 
-from shared.bus.lease import Lease
-from shared.bus.members import SILENT_S, Members
 from shared.bus.port import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, Member
 from shared.contracts.subjects import Subjects
+from shared.election.lease import Lease
+from shared.election.members import SILENT_S, Members
 from tests.support.clock import VirtualClock
 
 BUS = SimpleNamespace(publisher=lambda _stream: None)

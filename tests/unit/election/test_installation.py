@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import structlog
 
-from shared.bus.tenure import MARK, Tenure, mark_of, marks
 from shared.contracts.messages import CONTROL, SCHEDULING, Hold, Marker
+from shared.election.installation import MARK, Tenure, mark_of, marks
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness
 from tests.support.clock import VirtualClock, settle

@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.lease import Lease, LeaseBus, LeaseLost
 from shared.bus.port import Message, Token
 from shared.contracts import codec
 from shared.contracts.messages import Leader
 from shared.contracts.versions import ContractError
+from shared.election.lease import Lease, LeaseBus, LeaseLost
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Retryable, leaves
 from shared.runtime.logs import Logger

@@ -16,12 +16,12 @@ import msgspec
 from prometheus_client import Gauge
 
 from shared.bus.errors import NoAnswer, NotPermitted
-from shared.bus.lease import instance_of
 from shared.bus.port import Connecting, FinalMessages, Message, Publishing, Reading
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ACCEPTED, ContractError, version_to_write
+from shared.election.lease import instance_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Gate
