@@ -1,7 +1,7 @@
 """Cost of reading pods: our views, plain JSON, and kubernetes-asyncio's models.
 
 Run it alone on an idle machine: `python benchmarks/kube_decode.py [pods]`. No server is needed.
-The figures are quoted in docs/adr/0003-kubernetes-client.md.
+The figures are quoted in docs/adr/0003-kubernetes-requests-go-through-our-own-typed-client.md.
 """
 
 import gc
