@@ -8,6 +8,7 @@ import ast
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -68,7 +69,8 @@ def _flags(fields: Iterable[Field]) -> list[str]:
         else:
             lines.append(f"| `--{field.flag}` | {_default(field)} | {plain(field.description)} |")
     if idle:
-        lines += ["", f"Accepted for Volcano's sake, without effect: {', '.join(idle)}."]
+        text = f"Accepted for compatibility with Volcano, without effect: {', '.join(idle)}."
+        lines += ["", *textwrap.wrap(text, 100, break_on_hyphens=False)]
     return lines
 
 
