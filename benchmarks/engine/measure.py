@@ -21,7 +21,7 @@ from benchmarks.engine import clusters
 from benchmarks.engine.clusters import Load
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import codec
 from shared.contracts.messages import BindGang, Command
 
@@ -87,12 +87,14 @@ class Bench:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=1_000, settle_s=0.0)
+        self.scheduler_state = SchedulerState(
+            scheduler_names=("volcano",), seed=0, gang_message=1_000, settle_s=0.0
+        )
         self._cycle = 0
 
     def fold(self, payloads: Iterable[bytes]) -> None:
         """Take facts in; any that cannot be used is a fault of the load."""
-        failures = self.worker.fold([codec.decode_fact(payload) for payload in payloads])
+        failures = self.scheduler_state.fold([codec.decode_fact(payload) for payload in payloads])
         if failures:
             raise ValueError(f"{len(failures)} facts are bad, the first: {failures[0]}")
 
@@ -100,7 +102,7 @@ class Bench:
         """Run a cycle and adopt what it decided."""
         self._cycle += 1
         start = time.process_time()
-        decision = self.worker.decide(self.config, now=0.0, cycle=self._cycle, token=1)
+        decision = self.scheduler_state.decide(self.config, now=0.0, cycle=self._cycle, token=1)
         decided = time.process_time()
         for command in decision.commands:
             codec.encode(command)
@@ -109,7 +111,7 @@ class Bench:
         if decision.exclusions:
             raise ValueError(f"the cycle left something out: {decision.exclusions[0].reason}")
         encoded = time.process_time()
-        self.worker.assume_statuses(decision.plan)
+        self.scheduler_state.assume_statuses(decision.plan)
         return Cycle(decision.commands, decided - start, encoded - decided)
 
     def settle(self) -> None:

@@ -22,8 +22,8 @@ from benchmarks.engine.measure import alone
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.cycle import rest_s
 from services.scheduler.decide import configure
+from services.scheduler.scheduler_state import MIN_WAITING_TO_PARK, SchedulerState
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.worker import FEW, Worker
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.messages import BindGang, ItemOutcome, Outcome, Result
@@ -87,10 +87,14 @@ class Row(NamedTuple):
 class World:
     """The cluster around the scheduler, on virtual time."""
 
-    def __init__(self, waiting: int, configuration: str, few: int = FEW) -> None:
+    def __init__(self, waiting: int, configuration: str, few: int = MIN_WAITING_TO_PARK) -> None:
         self._config = configure(CONFIGURATIONS[configuration])
-        self._worker = Worker(
-            scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=1.0, few=few
+        self._scheduler_state = SchedulerState(
+            scheduler_names=("volcano",),
+            seed=0,
+            gang_message=500,
+            settle_s=1.0,
+            min_waiting_to_park=few,
         )
         self._objects: dict[tuple[str, str], Object] = {}
         self._changes: list[bytes] = []
@@ -266,9 +270,11 @@ class World:
         outcomes, self._outcomes = self._outcomes, []
         self._cycle += 1
         begun = time.process_time()
-        failures = self._worker.fold([codec.decode_fact(payload) for payload in changes])
-        self._worker.outcomes(outcomes)
-        decision = self._worker.decide(self._config, now=self._now, cycle=self._cycle, token=1)
+        failures = self._scheduler_state.fold([codec.decode_fact(payload) for payload in changes])
+        self._scheduler_state.outcomes(outcomes)
+        decision = self._scheduler_state.decide(
+            self._config, now=self._now, cycle=self._cycle, token=1
+        )
         for command in decision.commands:
             codec.encode(command)
         for desired in decision.statuses:
@@ -276,7 +282,7 @@ class World:
         for said in decision.explained:
             codec.encode(said)
         if not decision.says_nothing:
-            self._worker.assume_statuses(decision.plan)
+            self._scheduler_state.assume_statuses(decision.plan)
         took = time.process_time() - begun
         if failures or decision.exclusions:
             raise ValueError(f"left out: {failures[:1]} {decision.exclusions[:1]}")
@@ -324,7 +330,7 @@ def main(argv: list[str] | None = None) -> None:
         "--every-turn", action="store_true", help="have all jobs looked at in every cycle"
     )
     given = parser.parse_args(argv)
-    few = sys.maxsize if given.every_turn else FEW
+    few = sys.maxsize if given.every_turn else MIN_WAITING_TO_PARK
     print(f"{'configuration':<14}{'waiting':>8}{'cycles/s':>9}{'ms/cycle':>10}", end="")
     print(f"{'longest':>10}{'ms/job':>10}{'core %':>8}{'p99 ms':>9}")
     for name in given.configuration or CONFIGURATIONS:

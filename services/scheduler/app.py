@@ -24,8 +24,8 @@ from services.scheduler.dump import Options
 from services.scheduler.engine.state.shards import Mode, Sharding
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
+from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.worker import Worker
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.service import BusParts, bus_of
@@ -92,7 +92,7 @@ class _Wiring:
         )
         self._announcer = self._on_bus.announcer()
         self._watchdog = self._make_watchdog()
-        self._worker = self._make_worker()
+        self._scheduler_state = self._make_scheduler_state()
         self._explained = WaitPublisher(
             bus.publisher(self._streams.waiting.name),
             subjects=self._subjects,
@@ -160,9 +160,9 @@ class _Wiring:
             context=self._context,
         )
 
-    def _make_worker(self) -> Worker:
+    def _make_scheduler_state(self) -> SchedulerState:
         settings = self._settings
-        return Worker(
+        return SchedulerState(
             scheduler_names=settings.scheduler_name,
             seed=settings.seed,
             gang_message=settings.gang_message,
@@ -183,7 +183,7 @@ class _Wiring:
     def _state(self) -> StateFeed:
         context = self._context
         return StateFeed(
-            self._on_bus.state(self._worker.kinds),
+            self._on_bus.state(self._scheduler_state.kinds),
             self._inbox,
             tenure=self._tenure,
             gate=context.readiness.gate("state"),
@@ -217,7 +217,7 @@ class _Wiring:
             self._bus,
             stream=self._streams.state.name,
             subjects=self._subjects,
-            kinds=self._worker.kinds,
+            kinds=self._scheduler_state.kinds,
             options=Options(
                 scheduler_names=settings.scheduler_name,
                 seed=settings.seed,
@@ -254,7 +254,7 @@ class _Wiring:
         )
         return Scheduler(
             settings=settings,
-            worker=self._worker,
+            scheduler_state=self._scheduler_state,
             watchdog=self._watchdog,
             inbox=self._inbox,
             state=state,

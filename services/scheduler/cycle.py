@@ -20,8 +20,8 @@ from services.scheduler.adapters.watchdog import Watchdog
 from services.scheduler.decision import Decision, FoldFailure
 from services.scheduler.engine.session.exclusions import Exclusion
 from services.scheduler.engine.state.held import held_uids
+from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.worker import Worker
 from shared.contracts.versions import UnknownVersion
 from shared.election.installation import Tenure
 from shared.election.leader_elector import Leadership, Term
@@ -61,7 +61,7 @@ class Scheduler:
         self,
         *,
         settings: SchedulerSettings,
-        worker: Worker,
+        scheduler_state: SchedulerState,
         watchdog: Watchdog,
         inbox: Inbox,
         state: StateFeed,
@@ -81,7 +81,7 @@ class Scheduler:
         log: Logger,
     ) -> None:
         self._settings = settings
-        self._worker = worker
+        self._scheduler_state = scheduler_state
         self._watchdog = watchdog
         self._inbox = inbox
         self._state = state
@@ -167,10 +167,10 @@ class Scheduler:
         name = self._settings.scheduler_name[0]
         with self._contain.isolate("cycles", name, stage="cycle") as isolated:
             await work()
-        if isolated.error is None and self._worker.is_whole:
+        if isolated.error is None and self._scheduler_state.is_consistent:
             return ""
         self._recovered_epoch = NEVER
-        if not self._worker.is_whole or not self._deciding:
+        if not self._scheduler_state.is_consistent or not self._deciding:
             self._log.warning("state_read_again", reason="the cluster state is not whole")
             self._state.resync()
         if isolated.error is None:
@@ -184,7 +184,7 @@ class Scheduler:
         self._cycle_s = 0.0
         begun = self._clock.monotonic()
         await self._fold()
-        if not self._worker.is_whole:
+        if not self._scheduler_state.is_consistent:
             return
         if not self._state.synced.is_set() or not self._tenure.held:
             return
@@ -232,7 +232,7 @@ class Scheduler:
             ) from error
         recent = await self._outcomes.read_up_to(await self._publisher.last_outcome())
         await self._fold()
-        assumed = await self._in_thread(lambda: self._worker.recover(unfinished, recent))
+        assumed = await self._in_thread(lambda: self._scheduler_state.recover(unfinished, recent))
         self._recovered_epoch = epoch
         self._log.info(
             "assumptions_recovered",
@@ -246,11 +246,13 @@ class Scheduler:
         cycle, token, tenure = self._cycle, term.number, self._tenure.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
-        self._worker.set_tenure(self._tenure.signature)
-        memory = await self._in_thread(self._worker.memory) if self._dumper.is_due else None
+        self._scheduler_state.set_tenure(self._tenure.signature)
+        memory = (
+            await self._in_thread(self._scheduler_state.memory) if self._dumper.is_due else None
+        )
         self._deciding = True
         decide = partial(
-            self._worker.decide,
+            self._scheduler_state.decide,
             config,
             now=now,
             cycle=cycle,
@@ -287,11 +289,11 @@ class Scheduler:
         published = await self._publisher.publish(decision, term, tenure)
         if published.refused:
             refused = published.refused
-            await self._in_thread(lambda: self._worker.withdraw(refused))
+            await self._in_thread(lambda: self._scheduler_state.withdraw(refused))
         if published.usurped is not None:
             raise published.usurped
         if published.statuses:
-            await self._in_thread(lambda: self._worker.assume_statuses(decision.plan))
+            await self._in_thread(lambda: self._scheduler_state.assume_statuses(decision.plan))
         self._report.events(decision, term=term.number, begun=begun)
 
     async def _fold(self) -> None:
@@ -303,9 +305,9 @@ class Scheduler:
         failures = await self._in_thread(lambda: self._fold_in(gathered))
         self._report_failures(gathered, failures)
         self._publisher.folded(gathered.facts)
-        self._report.folded(len(gathered.facts), len(failures), self._worker.assumed)
+        self._report.folded(len(gathered.facts), len(failures), self._scheduler_state.assumed)
         await self._state.audit(
-            lambda: self._in_thread(lambda: held_uids(self._worker.cluster_state))
+            lambda: self._in_thread(lambda: held_uids(self._scheduler_state.cluster_state))
         )
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
@@ -341,11 +343,11 @@ class Scheduler:
             self._contain.keep_only(kind, keys, stage=_DECIDE)
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
-        """Fold in the worker's thread."""
+        """Fold in the worker thread."""
         if gathered.forget:
-            self._worker.forget()
-        failures = self._worker.fold(gathered.facts)
-        self._worker.outcomes(gathered.outcomes)
+            self._scheduler_state.forget()
+        failures = self._scheduler_state.fold(gathered.facts)
+        self._scheduler_state.outcomes(gathered.outcomes)
         return failures
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

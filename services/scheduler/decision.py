@@ -1,4 +1,4 @@
-"""What the worker returns: a decision with its messages, and what could not be folded or stored."""
+"""Results of `SchedulerState`: a decision with its messages, and facts and intents that failed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Statuses that the worker wants beside those of a plan, and those that it wants once more. Pure.
+"""Extra status updates and retries that do not come from a scheduling plan. Pure.
 
 A status stays on the bus for a short time only, so that the stream holds what is on its way and not
 what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost

@@ -21,7 +21,7 @@ from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.foreign import PluginFailure
 from services.scheduler.policy.arguments import BadArgument
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, Plugins
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.runtime.errors import Rejected
 
 _SAME: Final = 0
@@ -77,7 +77,7 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
     missing = sorted(asked - plugins.keys()) + sorted(set(header.config.actions) - ACTIONS.keys())
     if missing:
         raise BadDump(f"the cycle was decided with what is not installed: {', '.join(missing)}")
-    worker = Worker(
+    scheduler_state = SchedulerState(
         scheduler_names=header.options.scheduler_names,
         seed=header.options.seed,
         gang_message=_ANY_SIZE,
@@ -90,12 +90,12 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         evaluator=waiting_evaluator(),
     )
     try:
-        worker.lay_out(header.memory)
+        scheduler_state.lay_out(header.memory)
     except msgspec.ValidationError as error:
         raise BadDump(f"the dump is cut off or damaged in the first line: {error}") from error
-    worker.fold(dump.facts)
-    worker.restore(header.memory, header.waiting_groups)
-    return worker.decide(header.config, now=header.now, cycle=header.cycle, token=0).whole
+    scheduler_state.fold(dump.facts)
+    scheduler_state.restore(header.memory, header.waiting_groups)
+    return scheduler_state.decide(header.config, now=header.now, cycle=header.cycle, token=0).whole
 
 
 def differences(recorded: Plan, plan: Plan) -> list[str]:

@@ -269,7 +269,7 @@ def _message(known: _Explained, term: int) -> m.WaitExplained:
 
 
 class WaitReports:
-    """`Waits` and `WaitExplanations` of one worker. A job whose wait is reported may be parked."""
+    """`Waits` and `WaitExplanations` together; a job may be parked once its wait is reported."""
 
     def __init__(self, settle_s: float, *, explains: bool = True) -> None:
         """Explain on the bus why gangs wait, unless what waits are no PodGroups."""

@@ -20,7 +20,7 @@ from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.controller.adapters.informers import Informers
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.api import kinds
 from shared.contracts.messages import Fact, Op
@@ -105,10 +105,12 @@ def flat(found: Any, at: str = "") -> dict[str, Any]:
 
 
 def scheduling(facts: History) -> Any:
-    worker = Worker(**SETTINGS, mindcluster=True)
-    worker.fold([fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)])
-    worker.fold(facts)
-    return of_cluster(worker.cluster_state)
+    scheduler = SchedulerState(**SETTINGS, mindcluster=True)
+    scheduler.fold(
+        [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
+    )
+    scheduler.fold(facts)
+    return of_cluster(scheduler.cluster_state)
 
 
 def of_cluster(held: Any) -> Any:

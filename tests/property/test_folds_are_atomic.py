@@ -1,8 +1,8 @@
 """Law: wherever the fold of a fact breaks off, it leaves the state of a cluster without the object.
 
 Each function of the engine that a fold calls fails once, at a drawn call. What was folded half-way
-has everything read again (`Worker.is_whole`), as the scheduler does; the sums are then those of a
-cluster state that never saw the object.
+has everything read again (`SchedulerState.is_consistent`), as the scheduler does; the sums are then
+those of a cluster state that never saw the object.
 """
 
 import inspect
@@ -25,7 +25,7 @@ from services.scheduler.policy.states import (
     vgpus,
     volumes,
 )
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from tests.property.test_hostile_objects import HEALTHY, SETTINGS, fact, hostile_facts
 
 FOLDING = {
@@ -102,13 +102,13 @@ PLAIN = [
 ]
 
 
-def new_worker() -> Worker:
-    return Worker(**SETTINGS, mindcluster=True)
+def new_scheduler() -> SchedulerState:
+    return SchedulerState(**SETTINGS, mindcluster=True)
 
 
-def state(worker: Worker) -> dict:
+def state(scheduler: SchedulerState) -> dict:
     """Return everything that sums say."""
-    held = worker._cluster_state
+    held = scheduler._cluster_state
     held.jobs.refresh()
     names = held.dimensions.names
     columns = {n: held.nodes.column(n) for n in ("good", "n1", "a", "b", "default", "other")}
@@ -138,27 +138,27 @@ def test_a_fold_that_breaks_off_leaves_nothing_behind(hostile, at, data) -> None
     healthy = [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
     facts = data.draw(st.permutations(hostile + healthy + PLAIN))
     victim = data.draw(st.sampled_from(PLAIN) | st.sampled_from(facts))
-    worker, breaker = new_worker(), Breaker(at)
+    scheduler, breaker = new_scheduler(), Breaker(at)
     for each in facts:
         if each is victim:
             sys.setprofile(breaker)
             try:
-                worker.fold([each])
+                scheduler.fold([each])
             finally:
                 sys.setprofile(None)
         else:
-            worker.fold([each])
-    if not worker.is_whole:
-        worker.forget()
-        worker.fold(facts)
-    assert worker.is_whole
-    expected = new_worker()
+            scheduler.fold([each])
+    if not scheduler.is_consistent:
+        scheduler.forget()
+        scheduler.fold(facts)
+    assert scheduler.is_consistent
+    expected = new_scheduler()
     expected.fold([e for e in facts if not breaker.struck or (e.kind, e.key) != _at(victim)])
     if breaker.struck:
         later = facts[facts.index(victim) + 1 :]
         expected.fold([e for e in later if (e.kind, e.key) == _at(victim)])
-    assert state(worker) == state(expected)
-    assert worker.audit() == []
+    assert state(scheduler) == state(expected)
+    assert scheduler.audit() == []
 
 
 def _at(each) -> tuple[str, str]:

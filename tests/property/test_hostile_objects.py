@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from pumice.testing import binds_of
 from services.scheduler.decide import configure
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.contracts import messages as m
 from tests.support.hostile import objects
 
 SETTINGS = {"scheduler_names": ("volcano",), "seed": 0, "gang_message": 10, "settle_s": 0}
-KINDS = sorted(Worker(**SETTINGS, mindcluster=True).kinds)
+KINDS = sorted(SchedulerState(**SETTINGS, mindcluster=True).kinds)
 _ALL = (
     'actions: "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"\n'
     "tiers:\n- plugins:\n  - {name: priority}\n  - {name: gang}\n  - {name: conformance}\n"
@@ -117,11 +117,11 @@ def _sound(facts: list[m.Fact], config: str) -> list[m.Fact]:
     return [each for each in facts if config != "capacity" or each.kind != "queues"]
 
 
-def worker() -> Worker:
-    return Worker(**SETTINGS, mindcluster=True)
+def scheduler() -> SchedulerState:
+    return SchedulerState(**SETTINGS, mindcluster=True)
 
 
-def the_good_gang_is_placed(judged: Worker, config: str) -> None:
+def the_good_gang_is_placed(judged: SchedulerState, config: str) -> None:
     """Run three cycles: none meets an error of ours, and both pods get nodes."""
     placed: dict[str, str] = {}
     for cycle in range(1, 4):
@@ -138,14 +138,14 @@ def the_good_gang_is_placed(judged: Worker, config: str) -> None:
 def test_whatever_objects_say_nothing_fails_and_a_healthy_gang_is_placed(
     config, hostile, data
 ) -> None:
-    judged = worker()
+    judged = scheduler()
     healthy = [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
     facts = data.draw(st.permutations(_sound(hostile, config))) + healthy
-    for trouble in judged.fold(facts):
-        assert not isinstance(trouble.reason, Exception), trouble
-        assert not trouble.key.startswith("fine/"), trouble
+    for failure in judged.fold(facts):
+        assert not isinstance(failure.reason, Exception), failure
+        assert not failure.key.startswith("fine/"), failure
     the_good_gang_is_placed(judged, config)
-    assert judged.is_whole
+    assert judged.is_consistent
     assert judged.audit() == []
     for each in hostile:
         gone = m.Fact(kind=each.kind, key=each.key, uid=each.uid, rv="2", op=m.Op.DELETE)
@@ -213,7 +213,7 @@ def tenants_facts(draw) -> list[m.Fact]:
 def test_whatever_amounts_a_tenant_states_others_in_the_same_queue_are_placed(
     config, hostile, data
 ) -> None:
-    judged = worker()
+    judged = scheduler()
     healthy = [fact(token, document, f"ok-{n}") for n, (token, document) in enumerate(SAME_QUEUE)]
     assert judged.fold(data.draw(st.permutations(hostile + healthy))) == []
     the_good_gang_is_placed(judged, config)

@@ -15,7 +15,7 @@ from services.scheduler.config import SchedulerConfig
 from shared.contracts import messages as m
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
-from tests.support.two_workers import Histories, check
+from tests.support.two_schedulers import Histories, check
 
 ACTIONS = (
     "allocate, preempt",
@@ -110,8 +110,8 @@ class ContendedHistories(Histories):
 
     @property
     def parked_gangs(self) -> int:
-        """Return how many gangs with pods the first worker leaves out."""
-        return len(self.workers[0].cluster_state.jobs.parking.at_allocate)
+        """Return how many gangs with pods the first scheduler leaves out."""
+        return len(self.schedulers[0].cluster_state.jobs.parking.at_allocate)
 
     @override
     def limit(self, name: str, cpu: str) -> None:
@@ -274,7 +274,7 @@ histories = st.lists(steps, min_size=6, max_size=24)
     st.lists(large, min_size=1, max_size=4),
     histories,
 )
-def test_a_worker_that_parks_gangs_evicts_as_one_that_visits_all_of_them(
+def test_a_scheduler_that_parks_gangs_evicts_as_one_that_visits_all_of_them(
     config, shares, running, waiting, history
 ):
     lived = ContendedHistories(config, shares, running)

@@ -1,4 +1,4 @@
-"""Parked jobs change no decision: a worker that parks decides what one decides that never does.
+"""Parked jobs change no decision: a scheduler that parks decides what one decides that never does.
 
 Both live through the same history; each sees the statuses that it wanted itself. What the first one
 says of a waiting job it also says in the words of the second.
@@ -17,7 +17,7 @@ from services.scheduler.decision import Decision
 from shared.contracts import messages as m
 from tests.support.devices import device_class, slice_of
 from tests.support.hits import count_hits, needs_hits
-from tests.support.two_workers import Histories, check
+from tests.support.two_schedulers import Histories, check
 from tests.support.work import lines_run
 
 _TIERS = """
@@ -64,7 +64,7 @@ steps = st.one_of(
 @needs_hits(at_least=15)
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CONFIGURATIONS), st.lists(steps, min_size=10, max_size=50))
-def test_a_worker_that_parks_jobs_decides_as_one_that_visits_all_of_them(config, history):
+def test_a_scheduler_that_parks_jobs_decides_as_one_that_visits_all_of_them(config, history):
     histories = Histories(config)
     for step in history:
         parking, visiting = histories.step(step)
@@ -159,7 +159,7 @@ def _with_uid(document: dict[str, Any]) -> dict[str, Any]:
 @needs_hits(at_least=20)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_DEVICE_STEPS, min_size=10, max_size=40))
-def test_a_worker_that_parks_jobs_with_claims_decides_as_one_that_visits_all_of_them(history):
+def test_a_scheduler_that_parks_jobs_with_claims_decides_as_one_that_visits_all_of_them(history):
     histories = DeviceHistories(CONFIGURATIONS[0])
     for step in history:
         parking, visiting = histories.step(step)
@@ -174,9 +174,9 @@ def test_a_job_that_waits_for_devices_costs_a_cycle_a_glance() -> None:
             histories.claims("a", [3])
         for _ in range(4):
             histories.decide()
-        worker = histories.workers[0]
-        assert len(worker.cluster_state.jobs.parking) == jobs
-        return lines_run(lambda: worker.decide(histories.config, now=9.0, cycle=9, token=1))
+        scheduler = histories.schedulers[0]
+        assert len(scheduler.cluster_state.jobs.parking) == jobs
+        return lines_run(lambda: scheduler.decide(histories.config, now=9.0, cycle=9, token=1))
 
     work(1)
     assert work(200) <= work(0) + 200 * 150

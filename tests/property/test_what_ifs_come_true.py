@@ -1,6 +1,6 @@
 """Answers about a job agree with what then happens to it, and leave no trace.
 
-Drawn clusters are asked about a drawn job; then the job is submitted to the scheduler's own worker,
+Drawn clusters are asked about a drawn job; then the job is submitted to the scheduler's own state,
 beside a controller that makes pods of admitted groups and a binder that does as it is told.
 """
 

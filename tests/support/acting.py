@@ -1,4 +1,4 @@
-"""A cluster that acts: the scheduler's own worker, and what controller and binder make of it.
+"""A cluster that acts: the scheduler's own state, and what controller and binder make of it.
 
 Tests ask visibility about a `World`, start a `Cluster` with its objects, do what a person would do,
 and compare.
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.answers.gangs import imagined
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import what_if
@@ -36,13 +36,15 @@ def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
 
 
 class Cluster:
-    """The scheduler's worker, and what controller and binder make of what it wants."""
+    """The scheduler's state, and what controller and binder make of what it wants."""
 
     def __init__(self, world: World, conf: str) -> None:
         self._config = configured(conf)
         self._mirror = world.mirror
         self._objects = copy.deepcopy(world.objects)
-        self._worker = Worker(scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0)
+        self._scheduler_state = SchedulerState(
+            scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0
+        )
         for kind, key in self._objects:
             self._say(kind, key)
         self._pods: dict[str, list[Pod]] = {}
@@ -53,7 +55,9 @@ class Cluster:
         document = self._objects[kind, key]
         body = msgspec.Raw(msgspec.json.encode(document))
         uid = document["metadata"]["uid"]
-        assert not self._worker.fold([Fact(kind=kind, key=key, uid=uid, rv="1", body=body)])
+        assert not self._scheduler_state.fold(
+            [Fact(kind=kind, key=key, uid=uid, rv="1", body=body)]
+        )
 
     def _put(self, kind: str, view: Any) -> None:
         document = msgspec.to_builtins(view)
@@ -76,7 +80,7 @@ class Cluster:
         for (kind, key), pod in list(self._objects.items()):
             if kind == "pods" and pod["spec"].get("nodeName") == name:
                 gone = Fact(kind="pods", key=key, uid=pod["metadata"]["uid"], rv="2", op=Op.DELETE)
-                assert not self._worker.fold([gone])
+                assert not self._scheduler_state.fold([gone])
                 pod["metadata"]["uid"] += "-again"
                 pod["spec"]["nodeName"] = ""
                 pod["status"] = {"phase": "Pending"}
@@ -90,8 +94,8 @@ class Cluster:
 
     def _step(self) -> bool:
         self._cycle += 1
-        decision = self._worker.decide(self._config, now=NOW, cycle=self._cycle, token=1)
-        self._worker.assume_statuses(decision.plan)
+        decision = self._scheduler_state.decide(self._config, now=NOW, cycle=self._cycle, token=1)
+        self._scheduler_state.assume_statuses(decision.plan)
         for group in decision.whole.podgroups:
             known = self._objects["podgroups", group.key]
             known["status"] = {"phase": group.phase}
@@ -103,8 +107,8 @@ class Cluster:
 
     def _make_pods(self) -> bool:
         made = False
-        dimensions = self._worker.cluster_state.dimensions
-        for job_ in list(self._worker.cluster_state.jobs.all()):
+        dimensions = self._scheduler_state.cluster_state.dimensions
+        for job_ in list(self._scheduler_state.cluster_state.jobs.all()):
             if job_.phase == "Inqueue" and not job_.tasks:
                 shape = pods_of(job_, dimensions)
                 guessed = pods(job_.key, shape, now=NOW, scheduler_name="volcano")
@@ -128,7 +132,7 @@ class Cluster:
             pod = self._objects.pop(("pods", victim.pod))
             uid = pod["metadata"]["uid"]
             gone = Fact(kind="pods", key=victim.pod, uid=uid, rv="2", op=Op.DELETE)
-            assert not self._worker.fold([gone])
+            assert not self._scheduler_state.fold([gone])
 
     def objects(self) -> list[tuple[str, Json]]:
         """Return all objects as they are now, with their kinds."""
@@ -161,11 +165,11 @@ class Cluster:
             if is_of or (kind, key) == ("podgroups", group):
                 uid = self._objects.pop((kind, key))["metadata"]["uid"]
                 gone = Fact(kind=kind, key=key, uid=uid, rv="2", op=Op.DELETE)
-                assert not self._worker.fold([gone])
+                assert not self._scheduler_state.fold([gone])
 
     def job(self, key: str) -> Job:
         """Return a PodGroup as the scheduler has it."""
-        found = self._worker.cluster_state.jobs.get(key)
+        found = self._scheduler_state.cluster_state.jobs.get(key)
         assert found is not None, key
         return found
 
@@ -178,5 +182,7 @@ class Cluster:
 
     @property
     def asked_runs(self) -> bool:
-        found = [j for j in self._worker.cluster_state.jobs.all() if j.name.startswith("asked-")]
+        found = [
+            j for j in self._scheduler_state.cluster_state.jobs.all() if j.name.startswith("asked-")
+        ]
         return all(each.is_ready for each in found) and bool(found)

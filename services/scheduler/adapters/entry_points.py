@@ -34,7 +34,7 @@ def load_plugins(
 class PluginFailures:
     """Counts and logs what such plugins do wrong: the one owner of their failures.
 
-    Called from the worker's thread. Each different error is logged once; the counter tells how
+    Called from the worker thread. Each different error is logged once; the counter tells how
     often.
     """
 

@@ -1,4 +1,4 @@
-"""The way to extenders (PL24): HTTP on the service's loop, waited for by the worker's thread.
+"""The way to extenders (PL24): HTTP on the service's loop, waited for by the worker thread.
 
 A cycle runs in a thread of its own and may block there for as long as its configuration allows;
 the loop goes on keeping leases and reading facts, and carries the request as well, so that its

@@ -1,6 +1,6 @@
 """Queues and jobs on the metrics page, under Volcano's names (ME1 to ME4).
 
-Samples are made on each scrape, from the last figures that the worker took: what is gone from
+Samples are made on each scrape, from the last figures that the last cycle took: what is gone from
 those is gone from the page. Only the leader shows any.
 """
 

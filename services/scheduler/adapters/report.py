@@ -224,7 +224,7 @@ class Report:
 
 
 class Timings:
-    """A stopwatch for `decide`: durations of its parts (ME1); called in the worker's thread.
+    """A stopwatch for `decide`: durations of its parts (ME1); called in the worker thread.
 
     Plugins of ours do little when a session opens: their functions are asked by actions, and it
     is there that most of what they cost shows.

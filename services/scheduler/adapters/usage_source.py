@@ -1,4 +1,4 @@
-"""Polls the configured source of node usage and lays out what it says for the worker (K03, CA13).
+"""Polls the configured source of node usage and keeps its latest samples (K03, CA13).
 
 The block `metrics` of the configuration file names the source; it counts from the next poll on
 when the file changes. A source that fails is told once per reason and counted; its last samples
@@ -23,7 +23,7 @@ _IDLE_S: Final = 1.0
 
 
 class UsageStore:
-    """Holds the latest samples; written by the loop, read by the worker's thread."""
+    """Holds the latest samples; written by the loop, read by the worker thread."""
 
     def __init__(self) -> None:
         self._samples: Mapping[str, Usage] | None = None

@@ -1,6 +1,6 @@
 """Watches decisions: names what takes too long, quarantines it, and ends a process that is stuck.
 
-A decision runs in the worker's thread; this part watches it from the event loop, which Python lets
+A decision runs in the worker thread; this part watches it from the event loop, which Python lets
 in every few milliseconds. It adds up how long the decision has handled each object. An object that
 takes the whole budget of a decision is quarantined: in a file for the next process of this pod, on
 the bus for standbys and other pods. When the decision takes longer than its limit, `/livez` fails.
@@ -66,7 +66,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watchdog:
-    """A part of the service; `watch` is called in the worker's thread."""
+    """A part of the service; `watch` is called in the worker thread."""
 
     name: Final = "watchdog"
 
@@ -112,7 +112,7 @@ class Watchdog:
             self._note_death(marker.died_at, was_slow=marker.was_slow)
 
     def watch(self, work: Callable[[], T]) -> T:
-        """Decide in the worker's thread, watched."""
+        """Decide in the worker thread, watched."""
         self._thread = threading.get_ident()
         self._begun = self._clock.monotonic()
         if self._budget.limit_s:

@@ -124,7 +124,7 @@ class MirrorOwner:
             )
 
     def _require_whole(self) -> None:
-        if not self._mirror.is_whole:
+        if not self._mirror.is_consistent:
             self._resync()
             raise Retryable("the state of the cluster is read again", retry_after_s=_RETRY_AFTER_S)
 
@@ -137,7 +137,7 @@ class MirrorOwner:
         gathered = self._inbox.take()
         failures = await self._in_thread(lambda: self._fold_in(gathered))
         self._report_failures(gathered, failures)
-        if not self._mirror.is_whole:
+        if not self._mirror.is_consistent:
             self._resync()
         elif synced:
             self._folded_epoch = epoch
@@ -167,7 +167,7 @@ class MirrorOwner:
         try:
             return await in_thread(self._executor, work)
         except BrokenOff as error:
-            self._mirror.state.spoil()
+            self._mirror.state.mark_inconsistent()
             self._resync()
             raise Retryable(
                 f"a session broke off: {error}", retry_after_s=_RETRY_AFTER_S

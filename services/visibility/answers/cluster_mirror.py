@@ -4,7 +4,7 @@ Facts and outcomes fold into it as into the scheduler's; nothing is ever decided
 engine keeps what rules read and not the objects, so that the few kinds of which a question changes
 one (a node that is drained, a queue as it would be) are kept here as they came.
 
-One thread's, as the scheduler's worker is (ADR 6).
+Used by one thread at a time, like `SchedulerState` (ADR 6).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.states.claims import Devices
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
 
@@ -79,7 +79,7 @@ class ClusterMirror:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.scheduler_names = tuple(scheduler_names)
-        self._make: Callable[[], Worker] = lambda: Worker(
+        self._make: Callable[[], SchedulerState] = lambda: SchedulerState(
             scheduler_names=scheduler_names,
             seed=0,
             gang_message=_GANG_MESSAGE,
@@ -100,7 +100,7 @@ class ClusterMirror:
         `epoch` grows with each such beginning, `version` with each change.
         """
         self.epoch += 1
-        self._worker = self._make()
+        self._scheduler_state = self._make()
         self._timeouts = ReservationTimeouts()
         self.kept = Kept()
         self.version += 1
@@ -108,24 +108,24 @@ class ClusterMirror:
     @property
     def state(self) -> ClusterState:
         """The cluster state."""
-        return self._worker.cluster_state
+        return self._scheduler_state.cluster_state
 
     @property
     def kinds(self) -> frozenset[str]:
         """Tokens of the kinds that are folded."""
-        return self._worker.kinds
+        return self._scheduler_state.kinds
 
     @property
-    def is_whole(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether the cluster state follows from its facts; if not, it is to be filled anew."""
-        return self._worker.is_whole
+        return self._scheduler_state.is_consistent
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
         """Fold facts in, in order; return those that cannot be scheduled by."""
         self.version += bool(facts)
         for fact in facts:
             self.kept.fold(fact)
-        return self._worker.fold(facts)
+        return self._scheduler_state.fold(facts)
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
         """Take the ends of commands in, so that a pod counts on its node before its object says so.
@@ -133,7 +133,7 @@ class ClusterMirror:
         The scheduler assumes a pod there from its intent on; intents are for binders alone.
         """
         self.version += bool(outcomes)
-        self._worker.outcomes(outcomes)
+        self._scheduler_state.outcomes(outcomes)
         for outcome in outcomes:
             for item in outcome.items:
                 if item.result is m.Result.BOUND and item.node and self.state.task(item.uid):

@@ -12,10 +12,17 @@ from services.scheduler.messages import (
     PLACEMENT_DEFERRAL_S,
     RUNNING_DEFERRAL_S,
 )
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
-from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker
+from tests.unit.scheduler.test_scheduler_state import (
+    add_group,
+    add_pod,
+    put,
+    scheduler,
+    small_world,
+    step,
+)
 
 
 def wish(uid: str = "u", phase: str = "Inqueue") -> DesiredStatus:
@@ -56,7 +63,7 @@ def test_only_the_last_wish_about_an_object_is_repeated():
 
 
 def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "lost", "Pending")
     add_group(under, "shown", "Pending")
@@ -69,7 +76,7 @@ def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
 
 
 def test_a_new_term_goes_by_what_objects_show():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "g", "Pending")
     assert [w.wanted.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == ["ns/g"]
@@ -79,7 +86,7 @@ def test_a_new_term_goes_by_what_objects_show():
 
 
 def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     shown = {
         "type": "Unschedulable",
@@ -98,14 +105,16 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
     assert (kept.transition_id, kept.last_transition_time) == ("12", "2026-01-01T00:00:00Z")
 
 
-def jobs_group(to: Worker, name: str, phase: str = "", *, job: bool = True, **status: Any) -> None:
+def jobs_group(
+    to: SchedulerState, name: str, phase: str = "", *, job: bool = True, **status: Any
+) -> None:
     owner = facts.job_owner("j", "j") | ({} if job else {"apiVersion": "batch/v1"})
     meta = {"resourceVersion": "1", "ownerReferences": [owner]}
     body = facts.stored_group(f"ns/{name}", uid=name, phase=phase, metadata=meta, status=status)
     put(to, "podgroups", body)
 
 
-def bound(to: Worker, name: str, of: str, phase: str) -> None:
+def bound(to: SchedulerState, name: str, of: str, phase: str) -> None:
     put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node="n1", phase=phase))
 
 
@@ -114,7 +123,7 @@ def deferrals(decision: Decision) -> dict[str, int]:
 
 
 def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
-    under = worker()
+    under = scheduler()
     small_world(under)
     jobs_group(under, "of-job")
     jobs_group(under, "of-other", job=False)
@@ -123,7 +132,7 @@ def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
 
 
 def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_more():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     jobs_group(under, "of-job", "Inqueue")
     add_pod(under, "of-job-0", "of-job")
@@ -135,7 +144,7 @@ def test_the_placement_of_a_jobs_group_may_wait_until_its_pods_run_and_a_moment_
 
 
 def test_a_placement_is_written_at_once_while_the_admission_is_not_shown():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     jobs_group(under, "of-job")
     step(under, 0.0, 1)
@@ -146,7 +155,7 @@ def test_a_placement_is_written_at_once_while_the_admission_is_not_shown():
 
 
 def test_mere_counts_of_a_jobs_group_may_wait_and_those_of_others_not():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     ready = "tasks in gang are ready to be scheduled"
     scheduled = {"type": "Scheduled", "status": "True", "reason": ready}
@@ -162,7 +171,7 @@ def test_mere_counts_of_a_jobs_group_may_wait_and_those_of_others_not():
 
 
 def test_the_end_of_a_jobs_group_is_written_only_if_the_group_stays():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     for name in ("stays", "goes"):
         jobs_group(under, name, "Running", running=1)
@@ -180,7 +189,7 @@ def test_the_end_of_a_jobs_group_is_written_only_if_the_group_stays():
 
 
 def test_a_gang_that_was_told_why_it_waits_is_told_at_once_that_it_waits_no_more():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     why = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughTasks", "message": "m"}
     jobs_group(under, "of-job", "Inqueue", conditions=[why])

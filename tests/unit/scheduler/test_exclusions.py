@@ -7,7 +7,7 @@ from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.decide import configure, decide
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.policy.catalog import PLUGINS
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.contracts import messages as m
 from tests.support import facts
@@ -146,25 +146,25 @@ def base() -> list[m.Fact]:
     ]
 
 
-def new_worker() -> Worker:
-    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+def new_scheduler() -> SchedulerState:
+    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
 
 
 def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch) -> None:
-    worker = new_worker()
-    of = worker._cluster_state.task_classes.of
+    scheduler = new_scheduler()
+    of = scheduler._cluster_state.task_classes.of
     monkeypatch.setattr(
-        worker._cluster_state.task_classes,
+        scheduler._cluster_state.task_classes,
         "of",
         lambda pod, affinity_terms: (
             1 / 0 if pod.metadata.name == "bad" else of(pod, affinity_terms)
         ),
     )
-    (trouble,) = worker.fold([*base()[:2], pod_fact("bad"), *base()[2:]])
-    assert (trouble.kind, trouble.key) == ("pods", "ns/bad")
-    assert isinstance(trouble.reason, ZeroDivisionError)
-    assert worker.is_whole
-    decision = worker.decide(configure(), now=0.0, cycle=1, token=1)
+    (failure,) = scheduler.fold([*base()[:2], pod_fact("bad"), *base()[2:]])
+    assert (failure.kind, failure.key) == ("pods", "ns/bad")
+    assert isinstance(failure.reason, ZeroDivisionError)
+    assert scheduler.is_consistent
+    decision = scheduler.decide(configure(), now=0.0, cycle=1, token=1)
     assert set(binds_of(decision.whole)) == {"good"}
     (told,) = [wanted for wanted in decision.plan.pods if wanted.key == "ns/bad"]
     assert told.condition.reason == "SetAside"
@@ -172,44 +172,46 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
 
 
 def test_a_fact_that_fails_half_way_is_left_out_when_all_are_read_again(monkeypatch) -> None:
-    worker = new_worker()
+    scheduler = new_scheduler()
     stream = [*base(), pod_fact("bad", node="n1")]
-    take = worker._cluster_state.jobs.take
+    take = scheduler._cluster_state.jobs.take
     monkeypatch.setattr(
-        worker._cluster_state.jobs, "take", lambda task: 1 / 0 if task.name == "bad" else take(task)
+        scheduler._cluster_state.jobs,
+        "take",
+        lambda task: 1 / 0 if task.name == "bad" else take(task),
     )
-    (trouble,) = worker.fold(stream)
-    assert not worker.is_whole, "its pod counts on a node and in no job"
-    worker.forget()
-    assert worker.is_whole
-    (again,) = worker.fold(stream)
-    assert again == trouble, "the same content is not tried again"
-    assert worker.is_whole
-    assert [task.name for task in worker._cluster_state.tasks()] == ["good"]
-    assert worker.fold([pod_fact("bad", node="n1", cpu="2")]) == [], (
+    (failure,) = scheduler.fold(stream)
+    assert not scheduler.is_consistent, "its pod counts on a node and in no job"
+    scheduler.forget()
+    assert scheduler.is_consistent
+    (again,) = scheduler.fold(stream)
+    assert again == failure, "the same content is not tried again"
+    assert scheduler.is_consistent
+    assert [task.name for task in scheduler._cluster_state.tasks()] == ["good"]
+    assert scheduler.fold([pod_fact("bad", node="n1", cpu="2")]) == [], (
         "it is tried again when it changes"
     )
-    assert {task.name for task in worker._cluster_state.tasks()} == {"good", "bad"}
+    assert {task.name for task in scheduler._cluster_state.tasks()} == {"good", "bad"}
 
 
 def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
-    worker = new_worker()
+    scheduler = new_scheduler()
     with monkeypatch.context() as patched:
-        patched.setattr(worker._cluster_state.task_classes, "of", lambda *_: 1 / 0)
-        assert len(worker.fold([pod_fact("bad")])) == 1
+        patched.setattr(scheduler._cluster_state.task_classes, "of", lambda *_: 1 / 0)
+        assert len(scheduler.fold([pod_fact("bad")])) == 1
     gone = facts.gone("pods", "ns/bad")
-    assert worker.fold([gone]) == []
-    assert worker.fold([pod_fact("bad")]) == []
+    assert scheduler.fold([gone]) == []
+    assert scheduler.fold([pod_fact("bad")]) == []
 
 
-def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew(
+def test_a_job_that_broke_a_session_has_no_turn_until_its_podgroup_is_made_anew(
     monkeypatch,
 ) -> None:
-    worker = new_worker()
+    scheduler = new_scheduler()
     bad = {"spec": {"minMember": 1, "queue": "q"}, "status": {"phase": "Inqueue"}}
     stream = [*base(), fact(kinds.PODGROUP, "ns/bad", dict(bad)), pod_fact("bad", cpu="2")]
-    worker.fold(stream)
-    ledger = worker._cluster_state.nodes.ledger
+    scheduler.fold(stream)
+    ledger = scheduler._cluster_state.nodes.ledger
     place = ledger.place
 
     def broken(columns, counts, task_class, *, waiting):
@@ -219,15 +221,15 @@ def test_a_job_that_spoilt_a_session_has_no_turn_until_its_podgroup_is_made_anew
 
     monkeypatch.setattr(ledger, "place", broken)
     with pytest.raises(BrokenOff):
-        worker.decide(configure(), now=0.0, cycle=1, token=1)
-    assert not worker.is_whole
-    worker.forget()
-    worker.fold(stream)
-    decision = worker.decide(configure(), now=0.0, cycle=2, token=1)
+        scheduler.decide(configure(), now=0.0, cycle=1, token=1)
+    assert not scheduler.is_consistent
+    scheduler.forget()
+    scheduler.fold(stream)
+    decision = scheduler.decide(configure(), now=0.0, cycle=2, token=1)
     assert set(binds_of(decision.whole)) == {"good"}
     gone = facts.gone("podgroups", "ns/bad")
-    worker.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
-    decision = worker.decide(configure(), now=0.0, cycle=3, token=1)
+    scheduler.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
+    decision = scheduler.decide(configure(), now=0.0, cycle=3, token=1)
     assert "bad" in binds_of(decision.whole)
 
 

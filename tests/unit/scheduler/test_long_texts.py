@@ -5,9 +5,16 @@ import pytest
 from pumice.plugins import Condition
 from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import MESSAGE_LETTERS, bounded
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.unit.scheduler.test_worker import add_group, add_pod, put, small_world, step, worker
+from tests.unit.scheduler.test_scheduler_state import (
+    add_group,
+    add_pod,
+    put,
+    scheduler,
+    small_world,
+    step,
+)
 
 MANY = {f"example.com/{'x' * 50}-{i}": "1" for i in range(5_000)}
 """Resources that no node has: the API server takes a pod that asks for them all."""
@@ -17,9 +24,9 @@ def said(decision: Decision) -> dict[str, tuple[m.DesiredCondition, ...]]:
     return {w.wanted.key: w.wanted.conditions for w in decision.statuses if w.kind != "queues"}
 
 
-def asked_for_thousands() -> tuple[Worker, dict[str, tuple[m.DesiredCondition, ...]]]:
-    """Return a worker with a pod that asks for all of MANY, and what is said after two cycles."""
-    under = worker(settle_s=0.0)
+def asked_for_thousands() -> tuple[SchedulerState, dict[str, tuple[m.DesiredCondition, ...]]]:
+    """Return a scheduler with a pod that asks for all of MANY, and its statuses of two cycles."""
+    under = scheduler(settle_s=0.0)
     small_world(under)
     add_group(under, "g", "Inqueue")
     container = {"name": "c", "resources": {"requests": {"cpu": "1", **MANY}}}
@@ -50,7 +57,7 @@ def test_a_condition_that_the_api_server_shows_shortened_is_not_wanted_anew():
 
 
 def test_a_condition_that_another_wrote_is_taken_in_shortened():
-    under = worker(settle_s=0.0)
+    under = scheduler(settle_s=0.0)
     small_world(under)
     meta = {"name": "g", "namespace": "ns", "uid": "g"}
     shown = [{"type": "Odd", "status": "True", "reason": "r" * 900_000, "message": "m" * 900_000}]

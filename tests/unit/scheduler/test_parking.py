@@ -6,10 +6,10 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
-from tests.unit.scheduler.test_worker import add_group, add_pod, put, worker
+from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put, scheduler
 
 CONF = configure()
 UNGATED = configure(
@@ -23,16 +23,16 @@ IMPATIENT = configure(
 ROOM = 10
 
 
-def cluster(by: Worker, cpu: int = ROOM) -> None:
+def cluster(by: SchedulerState, cpu: int = ROOM) -> None:
     add_node(by, cpu)
     put(by, "queues", facts.stored_queue("default", uid="q"))
 
 
-def add_node(by: Worker, cpu: int) -> None:
+def add_node(by: SchedulerState, cpu: int) -> None:
     put(by, "nodes", facts.stored_node("n1", uid="n1", cpu=str(cpu)))
 
 
-def occupy(by: Worker, pods: int = ROOM - 1) -> None:
+def occupy(by: SchedulerState, pods: int = ROOM - 1) -> None:
     """Leave one CPU, and let so much in beyond the cluster that a large job finds the gate shut."""
     add_group(by, "old", "Running", minMember=pods)
     for number in range(pods):
@@ -40,9 +40,9 @@ def occupy(by: Worker, pods: int = ROOM - 1) -> None:
 
 
 class Cycles:
-    """Cycles of one worker, in seconds of their own."""
+    """Cycles of one scheduler, in seconds of their own."""
 
-    def __init__(self, by: Worker, conf=CONF) -> None:
+    def __init__(self, by: SchedulerState, conf=CONF) -> None:
         self.by, self.conf = by, conf
         self.number = 0
         self.told: list[str] = []
@@ -62,7 +62,7 @@ class Cycles:
 
 
 def waiting_for_the_gate(count: int) -> Cycles:
-    under = worker(0.0)
+    under = scheduler(0.0)
     cluster(under)
     occupy(under)
     for number in range(count):
@@ -123,7 +123,7 @@ def test_queues_count_parked_jobs_among_the_pending_ones():
 
 
 def waiting_for_nodes(count: int) -> Cycles:
-    under = worker(0.0)
+    under = scheduler(0.0)
     cluster(under)
     occupy(under, ROOM - 3)
     for number in range(count):
@@ -183,7 +183,7 @@ def test_room_is_counted_for_the_classes_only_that_are_still_asked_for():
 
 
 def test_a_short_queue_has_all_its_turns():
-    under = worker(0.0)
+    under = scheduler(0.0)
     cluster(under)
     occupy(under)
     for number in range(10):
@@ -193,7 +193,7 @@ def test_a_short_queue_has_all_its_turns():
 
 
 def test_no_job_is_parked_where_a_plugin_goes_by_the_clock():
-    under = worker(0.0)
+    under = scheduler(0.0)
     cluster(under)
     occupy(under)
     for number in range(40):

@@ -9,12 +9,12 @@ from services.scheduler.decide import Part, configure
 from services.scheduler.decision import Decision
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.parking_policy import parking_policy
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.support.configured import configured
 from tests.unit.scheduler.test_parking import Cycles, looked_at
-from tests.unit.scheduler.test_worker import add_group, add_pod, put
+from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put
 
 GANGS = 40
 
@@ -43,7 +43,7 @@ class Waiting:
         **spec: Any,
     ) -> None:
         self.plays = 0
-        self.by = Worker(
+        self.by = SchedulerState(
             scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0.0, ended=self._ended
         )
         for name, value in (("low", -1), ("high", 1)):

@@ -8,17 +8,17 @@ import pytest
 from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from services.scheduler.engine.state.refusals import LONGEST_S, Refusals
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
-from tests.unit.scheduler.test_worker import (
+from tests.unit.scheduler.test_scheduler_state import (
     add_group,
     add_pod,
     groups_of,
     put,
+    scheduler,
     small_world,
     step,
-    worker,
 )
 
 WHY = "admission webhook says no"
@@ -41,7 +41,7 @@ def ended(command: m.Command, result: m.Result, retry: m.Retry | None = None) ->
     )
 
 
-def refuse(by: Worker, decision: Decision, *pods: str) -> list[str]:
+def refuse(by: SchedulerState, decision: Decision, *pods: str) -> list[str]:
     """Let the binder refuse the binds of some pods, and do all others; return those asked for."""
     asked = [bind.uid for c in decision.commands for bind in c.binds]
     for command in decision.commands:
@@ -75,7 +75,12 @@ def refuse(by: Worker, decision: Decision, *pods: str) -> list[str]:
 
 
 def asked_at(
-    by: Worker, seconds: float, *, start: float = 0.0, cycle: int = 1, every_s: float = CYCLE_S
+    by: SchedulerState,
+    seconds: float,
+    *,
+    start: float = 0.0,
+    cycle: int = 1,
+    every_s: float = CYCLE_S,
 ) -> list[float]:
     """Run cycles for some time; return when the refused pod was asked for."""
     times = []
@@ -87,7 +92,7 @@ def asked_at(
 
 
 def test_a_refused_bind_is_asked_for_after_intervals_that_double_up_to_five_minutes():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -101,7 +106,7 @@ def test_a_refused_bind_is_asked_for_after_intervals_that_double_up_to_five_minu
 def test_the_condition_of_the_group_and_of_the_pod_says_who_refused_and_when_it_is_tried_again(
     retry,
 ):
-    under = worker(settle_s=0.1)
+    under = scheduler(settle_s=0.1)
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -118,7 +123,7 @@ def test_the_condition_of_the_group_and_of_the_pod_says_who_refused_and_when_it_
 
 
 def test_a_held_pod_writes_one_status_for_each_interval_and_not_one_for_each_cycle():
-    under = worker(settle_s=0.1)
+    under = scheduler(settle_s=0.1)
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -132,7 +137,7 @@ def test_a_held_pod_writes_one_status_for_each_interval_and_not_one_for_each_cyc
 
 @pytest.mark.parametrize("result", [m.Result.CONFLICT, m.Result.GONE])
 def test_what_the_world_decides_otherwise_is_decided_again_at_once(result):
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "g", "Inqueue")
     add_pod(under, "g-0", "g")
@@ -143,7 +148,7 @@ def test_what_the_world_decides_otherwise_is_decided_again_at_once(result):
 
 
 def test_the_other_pods_of_its_gang_and_other_gangs_go_on():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     for number in range(3):
@@ -156,7 +161,7 @@ def test_the_other_pods_of_its_gang_and_other_gangs_go_on():
 
 
 def test_a_gang_that_needs_the_refused_pod_takes_no_room_for_the_rest_of_it():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue", minMember=3)
     for number in range(3):
@@ -170,26 +175,26 @@ def test_a_gang_that_needs_the_refused_pod_takes_no_room_for_the_rest_of_it():
     assert sorted(asked) == [f"good-{number}" for number in range(8)]
 
 
-def _other_requests(by: Worker) -> None:
+def _other_requests(by: SchedulerState) -> None:
     add_pod(by, "bad-0", "bad", nodeSelector={})
     add_pod(by, "bad-0", "bad", tolerations=[{"operator": "Exists"}])
 
 
-def _other_labels(by: Worker) -> None:
+def _other_labels(by: SchedulerState) -> None:
     meta = {"name": "bad-0", "namespace": "ns", "uid": "bad-0", "labels": {"team": "a"}}
     meta["annotations"] = {"scheduling.k8s.io/group-name": "bad"}
     spec = {"schedulerName": "volcano", "containers": [{"name": "c"}]}
     put(by, "pods", {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
 
 
-def _other_queue(by: Worker) -> None:
+def _other_queue(by: SchedulerState) -> None:
     put(by, "queues", facts.stored_queue("other", uid="q2"))
     add_group(by, "bad", "Inqueue", queue="other")
 
 
 @pytest.mark.parametrize("change", [_other_requests, _other_labels, _other_queue])
 def test_it_is_tried_at_once_and_from_the_first_interval_on_when_it_changes(change):
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -199,7 +204,7 @@ def test_it_is_tried_at_once_and_from_the_first_interval_on_when_it_changes(chan
 
 
 def test_a_new_status_of_the_pod_changes_nothing_about_it():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -210,7 +215,7 @@ def test_a_new_status_of_the_pod_changes_nothing_about_it():
 
 
 def test_a_pod_of_the_same_name_begins_anew_and_one_that_is_gone_is_forgotten():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -221,7 +226,7 @@ def test_a_pod_of_the_same_name_begins_anew_and_one_that_is_gone_is_forgotten():
 
 
 def test_whoever_leads_next_goes_on_with_the_intervals():
-    first, second = worker(), worker()
+    first, second = scheduler(), scheduler()
     outcomes = []
     for under in (first, second):
         small_world(under)
@@ -238,14 +243,14 @@ def test_whoever_leads_next_goes_on_with_the_intervals():
 
 
 def test_a_recorded_cycle_holds_back_whom_the_first_one_held_back():
-    first = worker()
+    first = scheduler()
     small_world(first)
     add_group(first, "bad", "Inqueue")
     add_pod(first, "bad-0", "bad")
     asked_at(first, 3)
     memory, waiting_groups = first.memory()
     memory = msgspec.json.decode(msgspec.json.encode(memory))
-    again = worker()
+    again = scheduler()
     again.lay_out(memory)
     small_world(again)
     add_group(again, "bad", "Inqueue")
@@ -255,7 +260,7 @@ def test_a_recorded_cycle_holds_back_whom_the_first_one_held_back():
 
 
 def test_a_clock_that_is_set_back_holds_nobody_for_longer_than_the_longest_interval():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "bad", "Inqueue")
     add_pod(under, "bad-0", "bad")
@@ -279,7 +284,7 @@ PREEMPT = (
 
 
 def test_a_victim_that_cannot_be_evicted_is_left_alone_and_another_one_goes():
-    under, conf = worker(), configure(PREEMPT)
+    under, conf = scheduler(), configure(PREEMPT)
     small_world(under)
     put(under, "priorityclasses", {"metadata": {"name": "high", "uid": "c"}, "value": 1000})
     add_group(under, "low", "Running")

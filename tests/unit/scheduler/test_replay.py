@@ -26,7 +26,7 @@ from services.scheduler.dump import (
     write,
 )
 from services.scheduler.replay import differences, main, replayed
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support.facts import fact as fact_of
 from tests.support.facts import gone, named
@@ -47,12 +47,12 @@ ROOT = Path(__file__).parents[3]
 
 
 class History:
-    """A cluster that changes at random under a worker that decides in between."""
+    """A cluster that changes at random under a scheduler that decides in between."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.facts: list[m.Fact] = []
-        self.worker = worker()
+        self.scheduler = scheduler()
         self.cycle = 0
         for name in ("a", "b"):
             spec = {"weight": self.random.randint(1, 3)}
@@ -63,7 +63,7 @@ class History:
         meta = named(key, annotations=annotations or {}, creationTimestamp=created)
         fact = gone(kind, key) if body is None else fact_of(kind, {"metadata": meta, **body})
         self.facts.append(fact)
-        assert self.worker.fold([fact]) == []
+        assert self.scheduler.fold([fact]) == []
 
     def change(self) -> None:
         pick = self.random
@@ -106,7 +106,7 @@ class History:
         """Decide once more; return the cycle as a dump."""
         self.cycle += 1
         now = 100.0 * self.cycle
-        memory, waiting_groups = self.worker.memory()
+        memory, waiting_groups = self.scheduler.memory()
         header = Header(
             pumice="test",
             instance="t",
@@ -117,14 +117,14 @@ class History:
             memory=memory,
             waiting_groups=waiting_groups,
         )
-        decision = self.worker.decide(header.config, now=now, cycle=self.cycle, token=1)
+        decision = self.scheduler.decide(header.config, now=now, cycle=self.cycle, token=1)
         if self.random.random() < 0.7 and not decision.plan.is_empty:
-            self.worker.assume_statuses(decision.plan)
+            self.scheduler.assume_statuses(decision.plan)
         return Dump(header=header, facts=latest(self.facts), plan=decision.whole)
 
 
-def worker() -> Worker:
-    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=1.0)
+def scheduler() -> SchedulerState:
+    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=1.0)
 
 
 def packed(dump: Dump, limit_bytes: int = 1 << 30) -> bytes:

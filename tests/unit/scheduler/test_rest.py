@@ -26,7 +26,7 @@ class Timed(Scheduler):
     def __init__(self, *, is_synced: bool) -> None:
         self.now = 0.0
         self._clock = SimpleNamespace(monotonic=lambda: self.now)
-        self._worker = SimpleNamespace(is_whole=True)
+        self._scheduler_state = SimpleNamespace(is_consistent=True)
         self._tenure = SimpleNamespace(held=True, term="t")
         self._state = SimpleNamespace(synced=asyncio.Event(), epoch=1)
         self._decided_in, self._recovered_epoch, self._cycle_s = "", NEVER, 0.0

@@ -10,7 +10,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, configure, run_actions
 from services.scheduler.decision import Decision
 from services.scheduler.engine.state.shards import Mode, NodeShards, Sharding, ShardStatus
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.api.scheduling import NodeShard
 from shared.contracts import messages as m
@@ -186,12 +186,12 @@ def test_of_two_that_claim_one_node_neither_uses_it_and_one_gives_way_ca12():
     assert seen.status("b", ()) == status(to_add="n1")
 
 
-def put(to: Worker, kind: str, body: dict, rv: str = "1") -> None:
+def put(to: SchedulerState, kind: str, body: dict, rv: str = "1") -> None:
     body["metadata"]["resourceVersion"] = rv
     assert to.fold([facts.fact(kind, body)]) == []
 
 
-def put_shard(to: Worker, rv: str, desired: Sequence[str]) -> None:
+def put_shard(to: SchedulerState, rv: str, desired: Sequence[str]) -> None:
     meta = {"name": "volcano", "uid": "s"}
     body = {"metadata": meta, "spec": {"nodesDesired": desired}, "status": {"nodesInUse": ["n1"]}}
     put(to, "nodeshards", body, rv)
@@ -203,35 +203,37 @@ def shard_wanted(decision: Decision) -> m.DesiredNodeShard:
 
 
 def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
-    worker = Worker(
+    scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
     amounts = {"cpu": "8", "memory": "8Gi", "pods": "20"}
     put(
-        worker,
+        scheduler,
         "nodes",
         {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": amounts}},
     )
     queue = {"metadata": {"name": "default", "uid": "q"}, "spec": {}, "status": {"state": "Open"}}
-    put(worker, "queues", queue)
+    put(scheduler, "queues", queue)
     group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}}
     spec = {"minMember": 1, "queue": "default"}
-    put(worker, "podgroups", {**group, "spec": spec, "status": {"phase": "Inqueue"}})
-    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g"))]) == []
-    put_shard(worker, "4", ["n1"])
+    put(scheduler, "podgroups", {**group, "spec": spec, "status": {"phase": "Inqueue"}})
+    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g"))]) == []
+    put_shard(scheduler, "4", ["n1"])
     conf = configure(CONF)
-    bound = worker.decide(conf, now=1.0, cycle=1, token=7)
+    bound = scheduler.decide(conf, now=1.0, cycle=1, token=7)
     assert [bind.node for command in bound.commands for bind in command.binds] == ["n1"]
 
-    put_shard(worker, "5", [])
-    kept = shard_wanted(worker.decide(conf, now=2.0, cycle=2, token=7))
+    put_shard(scheduler, "5", [])
+    kept = shard_wanted(scheduler.decide(conf, now=2.0, cycle=2, token=7))
     assert (kept.in_use, kept.to_remove, kept.rv) == (("n1",), ("n1",), "5")
 
     assert (
-        worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g", node="n1"))])
+        scheduler.fold(
+            [facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g", node="n1"))]
+        )
         == []
     )
-    left = shard_wanted(worker.decide(conf, now=3.0, cycle=3, token=7))
+    left = shard_wanted(scheduler.decide(conf, now=3.0, cycle=3, token=7))
     assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")
 
 
@@ -241,25 +243,25 @@ def bound_outcome(uid: str, node: str) -> m.Outcome:
 
 
 def test_a_new_leader_gives_a_node_back_on_which_pods_have_come_and_gone_ca12():
-    worker = Worker(
+    scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
-    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
-    put_shard(worker, "4", [])
-    worker.recover([], [bound_outcome("gone", "n1")])
+    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    put_shard(scheduler, "4", [])
+    scheduler.recover([], [bound_outcome("gone", "n1")])
     conf = configure(CONF)
-    left = shard_wanted(worker.decide(conf, now=1.0, cycle=1, token=7))
+    left = shard_wanted(scheduler.decide(conf, now=1.0, cycle=1, token=7))
     assert (left.in_use, left.to_remove) == ((), ())
 
 
 def test_a_new_leader_keeps_a_node_on_which_no_fact_shows_a_bound_pod_yet_ca12():
-    worker = Worker(
+    scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
-    assert worker.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
-    put_shard(worker, "4", [])
-    worker.recover([], [bound_outcome("p", "n1")])
-    kept = shard_wanted(worker.decide(configure(CONF), now=1.0, cycle=1, token=7))
+    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    put_shard(scheduler, "4", [])
+    scheduler.recover([], [bound_outcome("p", "n1")])
+    kept = shard_wanted(scheduler.decide(configure(CONF), now=1.0, cycle=1, token=7))
     assert (kept.in_use, kept.to_remove) == (("n1",), ("n1",))
 
 
@@ -295,11 +297,11 @@ def test_what_only_looks_on_takes_claims_as_they_are_ca12():
 
 
 def test_a_scheduler_has_its_shard_bear_the_name_of_its_tenure_ca12():
-    worker = Worker(
+    scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
-    put_shard(worker, "4", ["n1"])
+    put_shard(scheduler, "4", ["n1"])
     tenure = "volcano-system/volcano/u.1"
-    worker.set_tenure(tenure)
-    wanted = shard_wanted(worker.decide(configure(CONF), now=1.0, cycle=1, token=7))
+    scheduler.set_tenure(tenure)
+    wanted = shard_wanted(scheduler.decide(configure(CONF), now=1.0, cycle=1, token=7))
     assert (wanted.in_use, wanted.tenure) == (("n1",), tenure)

@@ -11,7 +11,7 @@ from aiohttp import encode_basic_auth, web
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
 from services.scheduler.config import MetricsOption
 from services.scheduler.policy.states.usage import Usage, UsageTable
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.runtime.clock import SystemClock
 from shared.runtime.metrics import Metrics
 from tests.support.wait import until
@@ -199,15 +199,15 @@ async def test_the_configuration_may_name_another_source_or_none_at_any_time():
 
 async def test_what_a_source_says_reaches_the_replica_with_the_next_fold():
     samples = {"n1": Usage(90.0, 10.0, 5.0)}
-    worker = Worker(
+    scheduler = SchedulerState(
         scheduler_names=["volcano"],
         seed=0,
         gang_message=1,
         settle_s=0.0,
         measured=lambda: samples,
     )
-    worker.fold([])
-    worker.forget()
-    worker.fold([])
-    assert worker.audit() == []
-    assert worker._cluster_state.store(UsageTable).dump() == samples
+    scheduler.fold([])
+    scheduler.forget()
+    scheduler.fold([])
+    assert scheduler.audit() == []
+    assert scheduler._cluster_state.store(UsageTable).dump() == samples

@@ -242,7 +242,7 @@ def test_a_state_that_cannot_be_taken_back_is_not_whole(monkeypatch):
     monkeypatch.setattr(Nodes, "hold", broken)
     with pytest.raises(RuntimeError, match="no"):
         forecaster.draw(world.cluster_state, now=NOW)
-    assert not world.cluster_state.is_whole
+    assert not world.cluster_state.is_consistent
 
 
 def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(monkeypatch):

@@ -6,7 +6,7 @@ no node ever takes them, Volcano keeps the reservation for good and the queue st
 is a lease: when a group has been seen Inqueue for the timeout, it stops counting. Its phase stays.
 A group whose pods come late gets a new lease, since they may start now.
 
-Outside of sessions: the scheduler's worker calls `review` before it decides, with `now`. What is
+Outside of sessions: `SchedulerState` calls `review` before it decides, with `now`. What is
 decided depends on `Job.reservation_expired` alone, so that a single session, as the conformance
 cases run it, decides as Volcano does. The time is counted from when this process first saw the
 group so; a restart begins anew, which errs on the side of the group.

@@ -69,7 +69,7 @@ class PodAffinityIndex:
         self._namespaces_matter = False
         self._enough = _ENOUGH
         self._open: list[Tally] = []
-        self.is_whole = True
+        self.is_consistent = True
         """Whether no change of queries and sums failed half-way."""
         self.counts: list[Tally] = []
         """Per query, pods on nodes."""
@@ -178,7 +178,7 @@ class PodAffinityIndex:
     def _read_labels(self, read: set[str]) -> None:
         fresh = read - self._keys
         if fresh:
-            whole, self.is_whole = self.is_whole, False
+            whole, self.is_consistent = self.is_consistent, False
             concerned = list(self._tasks.values())
             if self._queries:
                 concerned = [t for t in concerned if not fresh.isdisjoint(t.labels)]
@@ -189,11 +189,11 @@ class PodAffinityIndex:
                     self._group_of(task).tasks[task.uid] = task
             else:
                 self._keys |= fresh
-            self.is_whole = whole
+            self.is_consistent = whole
 
     def _take_up(self, query: Query) -> int:
         self._read_labels(query.keys())
-        whole, self.is_whole = self.is_whole, False
+        whole, self.is_consistent = self.is_consistent, False
         if not self._queries:
             self._regroup()
         number = self._numbers[query] = len(self._queries)
@@ -207,7 +207,7 @@ class PodAffinityIndex:
             self._anywhere.append(number)
         for group in self._concerned(pairs):
             self._rematch(group)
-        self.is_whole = whole
+        self.is_consistent = whole
         return number
 
     def _concerned(self, pairs: Iterable[tuple[str, str]]) -> list[LabelGroup]:
@@ -286,12 +286,12 @@ class PodAffinityIndex:
     def _relabel(self, name: str, labels: Mapping[str, str]) -> None:
         if labels == self._namespaces.get(name, _NOTHING):
             return
-        whole, self.is_whole = self.is_whole, False
+        whole, self.is_consistent = self.is_consistent, False
         self._namespaces[name] = labels
         if self._namespaces_matter:
             for group in [group for group in self._groups.values() if group.namespace == name]:
                 self._rematch(group)
-        self.is_whole = whole
+        self.is_consistent = whole
 
     # --- sums --------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
 
 
 class ClusterState:
-    """The model that facts fold into. It is used by one thread at a time (`worker`)."""
+    """The model that facts fold into. It is used by one thread at a time (`SchedulerState`)."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ClusterState:
         self.static_cache = StaticCache()
         self.memory: dict[str, float] = {}
         """Name of a plugin → when it last did its periodic work (Unix seconds)."""
-        self._whole = True
+        self._consistent = True
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self.left_out: dict[str, dict[str, str]] = {}
@@ -118,13 +118,13 @@ class ClusterState:
         return frozenset(self._folds)
 
     @property
-    def is_whole(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether its sums are right: no change of them has failed half-way."""
-        return self._whole and self.nodes.pod_affinity.is_whole
+        return self._consistent and self.nodes.pod_affinity.is_consistent
 
-    def spoil(self) -> None:
+    def mark_inconsistent(self) -> None:
         """Note that something failed half-way."""
-        self._whole = False
+        self._consistent = False
 
     # --- facts -------------------------------------------------------------------------------
 
@@ -172,12 +172,12 @@ class ClusterState:
 
     def _stretch(self) -> None:
         capacity = self.dimensions.capacity
-        whole, self._whole = self._whole, False
+        whole, self._consistent = self._consistent, False
         for task_class in self.task_classes.all():
             task_class.request = self.dimensions.fitted(task_class.request)
         self.nodes.ledger.grow_rows(capacity)
         self.jobs.stretch(capacity)
-        self._whole = whole
+        self._consistent = whole
 
     def _put_node(self, name: str, node: Node) -> None:
         before = self.nodes.ledger.largest
@@ -197,9 +197,9 @@ class ClusterState:
         largest = self.nodes.ledger.largest
         if largest is before or np.array_equal(largest, before):
             return
-        if not self._whole:
+        if not self._consistent:
             return  # a resync follows, and a change that failed half-way cannot be counted out
-        self._whole = False
+        self._consistent = False
         if any(
             self.task_classes.on_node(task_class, largest) is not task_class
             for task_class in self.task_classes.all()
@@ -207,7 +207,7 @@ class ClusterState:
             for uid, task in self._tasks.items():
                 if self._counted(task) is not task.task_class:
                     self._resettle(uid)
-        self._whole = True
+        self._consistent = True
 
     def _put_shard(self, name: str, shard: NodeShard) -> None:
         self.shards.put(name, shard)
@@ -222,7 +222,7 @@ class ClusterState:
         if is_ours and (why := excess(pod.spec)):
             raise TooManyTerms(why)
         task = self._read(key, pod)
-        whole, self._whole = self._whole, False
+        whole, self._consistent = self._consistent, False
         before = self._uid_by_key.get(key)
         if before is not None:
             old = self._tasks[before]
@@ -240,14 +240,14 @@ class ClusterState:
             for state in task.task_class.demands:
                 state.join(task, pod)
             self._settle(task)
-        self._whole = whole
+        self._consistent = whole
 
     def _remove_pod(self, key: str) -> None:
         uid = self._uid_by_key.get(key)
         if uid is not None:
-            whole, self._whole = self._whole, False
+            whole, self._consistent = self._consistent, False
             self._forget(self._tasks[uid], gone=True)
-            self._whole = whole
+            self._consistent = whole
             self.assumptions.drop(uid)
             self.nominations.drop(uid)
 
@@ -366,10 +366,10 @@ class ClusterState:
     def _resettle(self, uid: str) -> None:
         task = self._tasks.get(uid)
         if task is not None:
-            whole, self._whole = self._whole, False
+            whole, self._consistent = self._consistent, False
             self._unsettle(task)
             self._settle(task)
-            self._whole = whole
+            self._consistent = whole
 
     def assume_statuses(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
         """Assume the statuses of a published plan until the objects show them.

@@ -91,7 +91,7 @@ class Imagined:
 
     def undo(self) -> None:
         """Take everything back, the latest first; a state that resists is not whole any more."""
-        with self._spoil_on_error():
+        with self._mark_inconsistent_on_error():
             while self._undo:
                 self._undo.pop()()
             self._put_back()
@@ -109,14 +109,14 @@ class Imagined:
     # --- details -----------------------------------------------------------------------------
 
     @contextmanager
-    def _spoil_on_error(self) -> Iterator[None]:
+    def _mark_inconsistent_on_error(self) -> Iterator[None]:
         done = False
         try:
             yield
             done = True
         finally:
             if not done:
-                self._cluster_state.spoil()
+                self._cluster_state.mark_inconsistent()
 
     def _set_phase(self, job: Job, phase: str) -> None:
         job.phase = phase
@@ -125,7 +125,7 @@ class Imagined:
     def _move(self, job: Job, places: list[tuple[Task, str]], status: TaskStatus) -> None:
         before = [(task, task.node) for task, _ in places]
         statuses = [task.status for task, _ in places]
-        with self._spoil_on_error():
+        with self._mark_inconsistent_on_error():
             self._carry_out(job, places, [status] * len(places))
         self.on_undo(lambda: self._carry_out(job, before, statuses))
 

@@ -6,7 +6,7 @@ from `FIRST_S` to `LONGEST_S`. Other pods go on, those of its gang as far as the
 allows. The back-off ends as soon as the pod or its PodGroup changes in a field that decisions read,
 or the pod is gone. A conflict is no refusal: the next cycle decides by the facts.
 
-Part of the cluster state: the scheduler's worker notes outcomes, and reviews them before it
+Part of the cluster state: `SchedulerState` notes outcomes, and reviews them before it
 decides. Times are by the scheduler's clock alone, since a binder's clock may differ.
 """
 

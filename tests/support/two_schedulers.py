@@ -1,4 +1,4 @@
-"""Two workers that live through the same history: one parks jobs, one visits all of them.
+"""Two schedulers that live through the same history: one parks jobs, one visits all of them.
 
 For the laws that parking changes no decision. Each sees the statuses that it wanted itself; what
 the second one decides is carried out for both.
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from services.scheduler.decision import Decision
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support.facts import stored_group, stored_node, stored_pod, stored_queue
 
@@ -18,12 +18,18 @@ NEVER = 10**9
 
 
 class Histories:
-    """The objects, and two workers that hear of them."""
+    """The objects, and two schedulers that hear of them."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
-        self.workers = [
-            Worker(scheduler_names=("volcano",), seed=0, gang_message=9, settle_s=0.0, few=few)
+        self.schedulers = [
+            SchedulerState(
+                scheduler_names=("volcano",),
+                seed=0,
+                gang_message=9,
+                settle_s=0.0,
+                min_waiting_to_park=few,
+            )
             for few in (0, NEVER)
         ]
         self.groups: dict[str, dict[str, Any]] = {}
@@ -44,18 +50,19 @@ class Histories:
     # --- objects -------------------------------------------------------------------------------
 
     def put(self, kind: str, body: dict[str, Any], to: int | None = None) -> None:
-        for worker in self.workers if to is None else [self.workers[to]]:
+        for scheduler in self.schedulers if to is None else [self.schedulers[to]]:
             meta = body["metadata"]
             key = f"ns/{meta['name']}" if "namespace" in meta else meta["name"]
             raw = msgspec.Raw(msgspec.json.encode(body))
             assert (
-                worker.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)]) == []
+                scheduler.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)])
+                == []
             )
 
     def delete(self, kind: str, key: str, uid: str) -> None:
-        for worker in self.workers:
+        for scheduler in self.schedulers:
             gone = m.Fact(kind=kind, key=key, uid=uid, rv="2", op=m.Op.DELETE)
-            assert worker.fold([gone]) == []
+            assert scheduler.fold([gone]) == []
 
     def limit(self, name: str, cpu: str) -> None:
         spec: dict[str, Any] = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}
@@ -138,13 +145,13 @@ class Histories:
         self.cycle += 1
         self.now += 1.0
         parking, visiting = (
-            worker.decide(self.config, now=self.now, cycle=self.cycle, token=1)
-            for worker in self.workers
+            scheduler.decide(self.config, now=self.now, cycle=self.cycle, token=1)
+            for scheduler in self.schedulers
         )
         self.parked += bool(parking.parked)
         for at, decision in enumerate((parking, visiting)):
             if not decision.says_nothing:
-                self.workers[at].assume_statuses(decision.plan)
+                self.schedulers[at].assume_statuses(decision.plan)
             self.show(at, decision)
         self.carry_out(visiting)
         return parking, visiting
@@ -181,7 +188,7 @@ class Histories:
 
 
 def check(parking: Decision, visiting: Decision) -> None:
-    """Hold the worker that parks to the other one: in what it decides, and in its words."""
+    """Hold the scheduler that parks to the other one: in what it decides, and in its words."""
     assert parking.commands == visiting.commands
     assert phases(parking) == phases(visiting)
     assert parking.plan.queues == visiting.plan.queues

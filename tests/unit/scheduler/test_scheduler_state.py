@@ -1,36 +1,36 @@
-"""The worker between the loop and the engine: facts come in as on the bus, decisions go out."""
+"""The scheduler between the loop and the engine: facts come in as on the bus, decisions go out."""
 
 from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
-from services.scheduler.worker import Worker
+from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
 
 CONF = configure()
 
 
-def worker(settle_s: float = 1.0) -> Worker:
-    return Worker(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=settle_s)
+def scheduler(settle_s: float = 1.0) -> SchedulerState:
+    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=settle_s)
 
 
-def put(to: Worker, kind: str, body: dict) -> None:
+def put(to: SchedulerState, kind: str, body: dict) -> None:
     assert to.fold([facts.fact(kind, body)]) == []
 
 
-def small_world(to: Worker) -> None:
+def small_world(to: SchedulerState) -> None:
     put(to, "nodes", facts.stored_node("n1", uid="n1", cpu="8", memory="8Gi", pods="20"))
     put(to, "queues", facts.stored_queue("default", uid="q", capability={"cpu": "8"}))
 
 
-def add_group(to: Worker, name: str, phase: str, **spec) -> None:
+def add_group(to: SchedulerState, name: str, phase: str, **spec) -> None:
     put(to, "podgroups", facts.stored_group(f"ns/{name}", uid=name, phase=phase, **spec))
 
 
-def add_pod(to: Worker, name: str, of: str, node: str = "", **more) -> None:
+def add_pod(to: SchedulerState, name: str, of: str, node: str = "", **more) -> None:
     put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node=node, **more))
 
 
-def step(by: Worker, now: float, cycle: int, conf=CONF) -> Decision:
+def step(by: SchedulerState, now: float, cycle: int, conf=CONF) -> Decision:
     """One cycle whose statuses are published, as the loop does it."""
     decision = by.decide(conf, now=now, cycle=cycle, token=1)
     if not decision.plan.is_empty:
@@ -47,7 +47,7 @@ def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
 
 
 def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_of_meanwhile():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "settled", "Running")
     add_pod(under, "settled-0", "settled", "n1")
@@ -59,7 +59,7 @@ def test_a_counter_that_was_held_back_goes_out_although_another_group_was_told_o
 
 
 def test_a_group_whose_pods_never_come_lets_the_next_one_in_after_the_timeout():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "gone", "Inqueue", minResources={"cpu": "6"})
     add_group(under, "next", "Pending", minResources={"cpu": "6"})
@@ -77,7 +77,7 @@ def test_volcanos_way_keeps_the_reservation_for_ever():
         'actions: "enqueue"\ntiers: [{plugins: [{name: proportion}]}]\n'
         "configurations: [{name: enqueue, arguments: {inqueueTimeout: 0}}]\n"
     )
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "gone", "Inqueue", minResources={"cpu": "6"})
     add_group(under, "next", "Pending", minResources={"cpu": "6"})
@@ -88,7 +88,7 @@ def test_volcanos_way_keeps_the_reservation_for_ever():
 
 
 def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
-    under = worker()
+    under = scheduler()
     small_world(under)
     waits = {"provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
     put(under, "storageclasses", {"metadata": {"name": "sc", "uid": "sc"}, **waits})
@@ -102,7 +102,7 @@ def test_a_bind_tells_the_binder_which_claims_must_have_their_volumes_first():
 
 
 def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles_me3():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "g", "Inqueue")
     add_pod(under, "g-0", "g")
@@ -124,7 +124,7 @@ def test_figures_are_told_after_facts_and_to_a_new_leader_and_not_by_idle_cycles
     assert step(under, 120.0, 12, configure()).sample.figures is not None
 
 
-def bound(by: Worker, decision: Decision, at: float) -> None:
+def bound(by: SchedulerState, decision: Decision, at: float) -> None:
     """Say what the binder says of the binds that were decided."""
     for command in decision.commands:
         assert isinstance(command, m.BindGang)
@@ -137,7 +137,7 @@ def bound(by: Worker, decision: Decision, at: float) -> None:
 
 def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
     made = 1767225600.0  # 2026-01-01T00:00:00Z
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "g", "Inqueue")
     add_pod(under, "g-0", "g")
@@ -154,7 +154,7 @@ def test_pods_are_timed_from_their_creation_to_each_stage_once_me1():
 
 
 def test_who_begins_to_lead_does_not_tell_again_what_the_leader_before_has_told_me1():
-    under = worker()
+    under = scheduler()
     small_world(under)
     add_group(under, "g", "Inqueue", minMember=2)
     add_pod(under, "g-0", "g")

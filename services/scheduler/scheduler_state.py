@@ -1,8 +1,7 @@
-"""The worker: the only owner of the cluster state, used from one thread at a time.
+"""The state that one scheduler keeps between cycles, with the two operations fold and decide.
 
-It folds facts into the cluster state and decides. Both are synchronous and may take long, so the
-leader's loop (`cycle`) calls them in a thread (ADR 6). Nothing else uses the cluster state, so that
-it needs no lock.
+Both operations are synchronous and may take long, so the leader's loop (`cycle.Scheduler`) calls
+them in a thread of their own (ADR 6). Only that thread uses the cluster state, so it needs no lock.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +35,16 @@ from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
 
-FEW: Final = 20
-"""With up to so many waiting jobs none is parked: the status of a short queue is up to date."""
+MIN_WAITING_TO_PARK: Final = 20
+"""While at most this many jobs wait, none is parked: a short queue keeps its status up to date."""
 
 
-class Worker:
-    """Owns the cluster state, and what the scheduler remembers from cycle to cycle."""
+class SchedulerState:
+    """The cluster state, and what the scheduler remembers from cycle to cycle.
+
+    Order of calls: `fold` and `outcomes` as facts arrive, `recover` once after a change of leader,
+    then per cycle `decide`, and `assume_statuses` and `withdraw` after publishing.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Worker:
         sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
         ended: Stopwatch = untimed,
-        few: int = FEW,
+        min_waiting_to_park: int = MIN_WAITING_TO_PARK,
         queue_gates: bool = False,
         csi_storage: bool = True,
         mindcluster: bool = False,
@@ -69,7 +72,7 @@ class Worker:
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
-        self._few, self._plugins = few, plugins
+        self._min_waiting_to_park, self._plugins = min_waiting_to_park, plugins
         self._own_shard = desired.OwnShard(sharding)
         self._measured = measured
         self._ended = ended
@@ -86,11 +89,13 @@ class Worker:
         self._reminders = desired.Reminders()
         self._unpublished: set[str] = set()
         self._cluster_state = self._empty()
-        self._left_out: dict[tuple[str, str], tuple[bytes, Exception]] = {}
-        """Kind and key of an object whose fold raised an unexpected error → digest and error."""
-        self._without: dict[str, str] = {}
-        """Key of a job whose handling broke a session off → uid of its PodGroup. That costs a cycle
-        and a resync, so that it is not visited until that PodGroup is gone."""
+        self._quarantined_objects: dict[tuple[str, str], tuple[bytes, Exception]] = {}
+        """(Kind, key) of an object whose fold raised an unexpected error → its digest and error."""
+        self._quarantined_jobs: dict[str, str] = {}
+        """Key of a job whose handling aborted a session → uid of its PodGroup.
+
+        An aborted session costs a cycle and a resync. The job is skipped until this PodGroup is
+        deleted."""
         self._left_out_conditions = desired.LeftOutConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
@@ -108,9 +113,9 @@ class Worker:
         return self._cluster_state
 
     @property
-    def is_whole(self) -> bool:
+    def is_consistent(self) -> bool:
         """Return whether the cluster state agrees with its facts; if not, it needs a resync."""
-        return self._cluster_state.is_whole
+        return self._cluster_state.is_consistent
 
     @property
     def assumed(self) -> int:
@@ -118,16 +123,17 @@ class Worker:
         return self._cluster_state.assumed
 
     def forget(self) -> None:
-        """Begin with an empty cluster state: STATE is about to be replayed."""
+        """Start again with an empty cluster state, before STATE is replayed."""
         self._metrics.mark_stale()
         self._reminders.forget()
         self._wait_reports.begin_resync()
         self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
-        """Fold facts, in order; return those that could not be folded.
+        """Apply facts in order, and the latest samples of node usage.
 
-        Measured load of nodes (`usage`) is taken over as well.
+        Returns one failure per object whose last fact could not be folded. Such an object is
+        quarantined: removed from the cluster state until its content changes.
         """
         if (samples := self._measured()) is not None:
             self._cluster_state.store(UsageTable).replace(samples)
@@ -144,23 +150,23 @@ class Worker:
         return list(failures.values())
 
     def _try_to_fold(self, fact: m.Fact) -> FoldFailure | None:
-        """Fold a fact, or leave its object out and return why.
+        """Fold a fact; on an error quarantine its object and return why.
 
-        A fact whose fold raised an unexpected error is not folded again while its content is the
-        same: if it failed half-way, a resync would only fail at it again.
+        After an unexpected error the object stays quarantined while its digest is the same.
+        Otherwise a fold that fails half-way would cause one resync after the other.
         """
-        if self._left_out:
+        if self._quarantined_objects:
             at = (fact.kind, fact.key)
-            known = self._left_out.pop(at, None)
+            known = self._quarantined_objects.pop(at, None)
             if known is not None and fact.op is m.Op.PUT and known[0] == desired.digest(fact):
-                self._left_out[at] = known
+                self._quarantined_objects[at] = known
                 return FoldFailure(fact.kind, fact.key, fact.uid, known[1])
         try:
             self._fold(fact)
         except (BadFact, msgspec.DecodeError) as error:
             return FoldFailure(fact.kind, fact.key, fact.uid, str(error))
         except Exception as error:  # noqa: BLE001 - one object costs no other (ADR 19)
-            self._left_out[fact.kind, fact.key] = (desired.digest(fact), error)
+            self._quarantined_objects[fact.kind, fact.key] = (desired.digest(fact), error)
             self._remove(fact)
             return FoldFailure(fact.kind, fact.key, fact.uid, error)
         return None
@@ -169,14 +175,17 @@ class Worker:
         try:
             self._cluster_state.apply(fact.kind, "leave out", fact.key, fact.uid, None)
         except Exception:  # noqa: BLE001 - a resync follows
-            self._cluster_state.spoil()
+            self._cluster_state.mark_inconsistent()
 
     def _fold(self, fact: m.Fact) -> None:
         decoder = self._decoders.get(fact.kind)
         if decoder is None:
             return
-        if fact.kind == PODGROUP.token and self._without.get(fact.key, fact.uid) != fact.uid:
-            del self._without[fact.key]
+        if (
+            fact.kind == PODGROUP.token
+            and self._quarantined_jobs.get(fact.key, fact.uid) != fact.uid
+        ):
+            del self._quarantined_jobs[fact.key]
         if fact.op is m.Op.PUT:
             try:
                 obj = decoder.decode(fact.body)
@@ -193,12 +202,12 @@ class Worker:
             fact.kind, "delete" if is_gone else "leave out", fact.key, fact.uid, None
         )
         if fact.kind == PODGROUP.token:
-            self._without.pop(fact.key, None)
+            self._quarantined_jobs.pop(fact.key, None)
         if not is_gone:
             raise BadFact(f"{fact.kind} {fact.key} is too large to be published; it is left out")
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
-        """Take over outcomes of intents: what failed is no longer assumed."""
+        """Apply outcomes of intents: a pod whose bind or eviction failed is no longer assumed."""
         if outcomes:
             self._metrics.mark_stale()
         for outcome in outcomes:
@@ -212,12 +221,15 @@ class Worker:
                     self._metrics.bound(task, outcome.time)
 
     def recover(self, unfinished: Sequence[m.Command], recent: Sequence[m.Outcome]) -> int:
-        """Rebuild the assumptions of the previous leader; return how many pods are assumed.
+        """Rebuild the assumptions of the previous leader from the bus.
 
-        `unfinished` are the intents that COMMAND still holds, read before `recent`, the outcomes of
-        the last minutes in order. A pod that was bound according to its outcome counts on its node
-        even if STATE does not show it yet. Assumptions of this process are dropped: intents that
-        are not on the bus were never stored, and another leader has written statuses meanwhile.
+        Args:
+            unfinished: Intents that COMMAND still holds. Read them before `recent`.
+            recent: Outcomes of the last minutes, oldest first. A pod with a successful bind counts
+                on its node even if STATE does not show it yet.
+
+        Returns the number of assumed pods. Assumptions of this process are dropped: an intent that
+        is not on the bus was never stored, and another leader may have written statuses since.
         """
         self._metrics.begin()
         self._reminders.forget()
@@ -255,7 +267,17 @@ class Worker:
         token: int,
         quarantined: Mapping[str, str] = NO_QUARANTINE,
     ) -> Decision:
-        """Run one cycle; its intents are assumed at once. Jobs in `quarantined` are left out."""
+        """Run one scheduling cycle and assume its intents at once.
+
+        Args:
+            config: The scheduler configuration; a new object makes all parked jobs active.
+            now: Unix seconds.
+            cycle: Number of the cycle, for logs and messages.
+            token: The leader's fencing token.
+            quarantined: Key of a job that exceeded its time budget → reason; such jobs are skipped.
+
+        Raises `BrokenOff` if a session had to be aborted; the state is inconsistent afterwards.
+        """
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._cluster_state.review_refusals(now)
         expired_reservations = self._reservation_timeouts.review(
@@ -304,10 +326,13 @@ class Worker:
         )
 
     def _inspect(self, session: Session, plan: Plan) -> None:
-        """Measure the session, and note which jobs may be parked once it is closed."""
+        """Measure the session, and find the jobs that may be parked once it is closed."""
         self._metrics.observe(session)
         self._parkable = []
-        if len(plan.explanations) + len(self._cluster_state.jobs.parking) > self._few:
+        if (
+            len(plan.explanations) + len(self._cluster_state.jobs.parking)
+            > self._min_waiting_to_park
+        ):
             gates = self._parking_policy._asdict()
             self._parkable = parkable(session, plan, self._wait_reports.is_reported, **gates)
 
@@ -344,14 +369,14 @@ class Worker:
                 sharding=self._own_shard.sharding,
                 ended=self._ended,
                 inspect=self._inspect,
-                without=self._without,
+                without=self._quarantined_jobs,
                 quarantined=quarantined,
                 progress=self._progress,
             )
         except BrokenOff as error:
-            self._cluster_state.spoil()
+            self._cluster_state.mark_inconsistent()
             job = self._cluster_state.jobs.get(error.job)
-            self._without[error.job] = job.uid if job is not None else ""
+            self._quarantined_jobs[error.job] = job.uid if job is not None else ""
             raise
         self._metrics.settle(self._cluster_state.jobs)
         return plan
@@ -371,9 +396,9 @@ class Worker:
                 self._cluster_state.assume_nomination(command.id, preemptor.uid, preemptor.node)
 
     def withdraw(self, refused: Sequence[UnstoredIntent]) -> None:
-        """Undo the assumptions of intents that the server refused to store.
+        """Undo the assumptions of intents that NATS refused to store.
 
-        Where one can never be stored, its pods are held back as if the binder had refused them.
+        Pods of an intent that can never be stored back off as if the binder had refused them.
         """
         self._metrics.mark_stale()
         for command, why in refused:
@@ -394,7 +419,7 @@ class Worker:
     # --- recorded cycles ----------------------------------------------------------------------
 
     def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
-        """Return everything beside facts that the next decision depends on, for a recorded cycle.
+        """Return the state that is not in facts but decides the next cycle, for a recorded cycle.
 
         All parked jobs are woken, so that a replay visits the same jobs.
         """
@@ -406,10 +431,10 @@ class Worker:
         lay_out(self._cluster_state, memory)
 
     def restore(self, memory: SchedulerMemory, waiting_groups: dict[str, WaitingGroup]) -> None:
-        """Take over the memory of a recorded cycle, after its facts."""
+        """Restore the memory of a recorded cycle, after its facts were folded."""
         restore(self._cluster_state, memory)
         self._reservation_timeouts.restore(waiting_groups)
 
     def audit(self) -> list[str]:
-        """Compute node usage from the pods again; return the differences, which are repaired."""
+        """Recompute node usage from the pods; repair and return the differences."""
         return [str(drift) for drift in self._cluster_state.audit()]
