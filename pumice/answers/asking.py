@@ -16,10 +16,9 @@ from pumice.local import state
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, Timeline
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
-from shared.kube.requests import Requests
 from shared.kube.sources import KubeconfigSource, find_source, own_namespace
 from shared.kube.transport import open_transport
-from shared.kube.wire import Query, Stream
+from shared.kube.wire import Query, Request, Stream, Transport
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone, PumiceError, Rejected
 
@@ -88,8 +87,8 @@ class Watched(msgspec.Struct, frozen=True):
 class Asker:
     """A connection to one API server, for one namespace or all of them."""
 
-    def __init__(self, kube: Requests, *, namespace: str) -> None:
-        self._kube = kube
+    def __init__(self, transport: Transport, *, namespace: str) -> None:
+        self._transport = transport
         self.namespace = namespace
         """Empty for all namespaces."""
 
@@ -103,7 +102,7 @@ class Asker:
         clock = SystemClock()
         try:
             source = find_source(file, context=place.context, clock=clock, environ=environ)
-            way = await open_transport(
+            transport = await open_transport(
                 source, user_agent="pumice", request_timeout_s=_ANSWER_S, clock=clock
             )
         except PumiceError as error:
@@ -111,16 +110,16 @@ class Asker:
             raise AnswerError(str(error), code=code) from error
         usual = source.namespace if isinstance(source, KubeconfigSource) else own_namespace("")
         namespace = "" if place.everywhere else place.namespace or usual or "default"
-        return cls(Requests(transport=way), namespace=namespace)
+        return cls(transport, namespace=namespace)
 
     @property
     def host(self) -> str:
         """Return the API server's address."""
-        return self._kube.host
+        return self._transport.host
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._kube.close()
+        await self._transport.close()
 
     async def of_job(self, plural: str, name: str) -> bytes:
         """Return the answer about one job. Raises AnswerError, with a hint for a wrong name."""
@@ -178,7 +177,8 @@ class Asker:
     async def _check_namespace(self) -> None:
         """Refuse a namespace that is not there. Who may not see it learns nothing."""
         try:
-            await self._kube.request("GET", f"/api/v1/namespaces/{quote(self.namespace)}")
+            path = f"/api/v1/namespaces/{quote(self.namespace)}"
+            await self._transport.exchange(Request(method="GET", path=path))
         except Gone as error:
             raise AnswerError(f"there is no namespace {self.namespace}") from error
         except PumiceError:
@@ -189,13 +189,18 @@ class Asker:
 
         Raises AnswerError where there is no watch, or none for this user.
         """
-        query = [("allowWatchBookmarks", "true"), ("timeoutSeconds", str(WATCH_S))]
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(WATCH_S)),
+        ]
         if version:
             query.append(("resourceVersion", version))
         if watched.name:
             query.append(("fieldSelector", f"metadata.name={watched.name}"))
         try:
-            return await self._kube.follow(f"{_ROOT}{watched.path}", query=query)
+            path = f"{_ROOT}{watched.path}"
+            return await self._transport.open(Request(method="GET", path=path, query=query))
         except (Expired, Unreachable):
             return None
         except PumiceError as error:
@@ -225,12 +230,14 @@ class Asker:
         self, method: str, path: str, *, query: Query = (), body: Mapping[str, Any] | None = None
     ) -> bytes:
         """Send a request. Raises AnswerError, and _Unknown for an object that is not there."""
+        data = None if body is None else msgspec.json.encode(body)
+        request = Request(method=method, path=f"{_ROOT}{path}", query=query, body=data)
         try:
-            return await self._kube.request(method, f"{_ROOT}{path}", query=query, body=body)
+            return await self._transport.exchange(request)
         except Gone as error:
             if isinstance(error, Refusal) and GROUP in error.status.message:
                 raise _Unknown(error.status.message) from error
-            raise AnswerError(f"{self._kube.host}: {_INSTALL}", code=NOT_INSTALLED) from error
+            raise AnswerError(f"{self._transport.host}: {_INSTALL}", code=NOT_INSTALLED) from error
         except PumiceError as error:
             raise AnswerError(self._words(error)) from error
 
@@ -242,7 +249,7 @@ class Asker:
             return str(error)
         code, words = error.status.code, error.status.message
         if code == UNAUTHORIZED:
-            return f"{self._kube.host} does not accept these credentials: log in anew"
+            return f"{self._transport.host} does not accept these credentials: log in anew"
         if code == FORBIDDEN:
             return f"{words}; {_right(words)}"
         if isinstance(error, Busy):

@@ -116,11 +116,11 @@ async def _check(transport: "HttpTransport") -> None:
     Raises LocalError. A refusal is an answer: the page shows it.
     """
     from shared.kube.errors import Unreachable
-    from shared.kube.requests import Requests
+    from shared.kube.wire import Request
     from shared.runtime.errors import PumiceError
 
     try:
-        await Requests(transport=transport).request("GET", "/version")
+        await transport.exchange(Request(method="GET", path="/version"))
     except Unreachable as error:
         hint = "is the cluster up, and is it the one of this kubeconfig?"
         raise LocalError(f"{error}; {hint}") from error

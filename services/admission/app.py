@@ -15,8 +15,8 @@ from services.admission.rules.catalogue import HOOKS, Hook
 from services.admission.rules.review import Terms
 from services.admission.settings import AdmissionSettings
 from shared.kube.client import Kube
+from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
-from shared.kube.service import kube_of
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected

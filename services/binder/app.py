@@ -35,7 +35,7 @@ from shared.contracts.streams import (
 from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import Tenure
 from shared.kube.client import Kube
-from shared.kube.service import kube_of
+from shared.kube.config import kube_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context

@@ -31,7 +31,7 @@ from shared.contracts.subjects import Subjects
 from shared.election.installation_elector import Claim, Claims
 from shared.election.leader_elector import Leadership
 from shared.kube.client import Kube
-from shared.kube.service import kube_of
+from shared.kube.config import kube_of
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part

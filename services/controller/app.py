@@ -26,7 +26,7 @@ from shared.election.installation import Tenure
 from shared.election.members import Members
 from shared.election.partition_elector import Partitions
 from shared.kube.client import Kube
-from shared.kube.service import kube_of
+from shared.kube.config import kube_of
 from shared.kube.sources import own_namespace
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import inert_flags

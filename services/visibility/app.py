@@ -46,8 +46,8 @@ from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
 from shared.election.installation import Tenure
 from shared.kube.client import Kube
+from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
-from shared.kube.service import kube_of
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.contain import Containment
 from shared.runtime.service import Context

@@ -16,12 +16,11 @@ import msgspec
 from shared.api.kinds import POD, Kind
 from shared.kube.decode import KindDecoder, Malformed, Page, partial_object
 from shared.kube.errors import Expired, WriteConflict
-from shared.kube.requests import Body, Requests, encode
 from shared.kube.wire import (
+    JSON,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    Guarded,
     Query,
     Request,
     Stream,
@@ -29,6 +28,7 @@ from shared.kube.wire import (
 )
 from shared.runtime.errors import Gone, Rejected
 
+Body = bytes | msgspec.Struct | Mapping[str, Any]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 PatchType = Literal["merge", "strategic"]
 
@@ -61,18 +61,31 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
 
 
-class Kube(Requests):
+class Kube:
     """One API server, from `shared.kube.config.connect`: a part of a service, or `async with`."""
 
     name: Final = "kube"
 
-    def __init__(self, *, transport: Transport) -> None:
-        super().__init__(transport=transport)
+    def __init__(
+        self, *, transport: Transport, checks: tuple[Callable[[], None], ...] = ()
+    ) -> None:
+        """Call `checks` before each write; what they raise goes to the writer."""
+        self._transport = transport
+        self._checks = checks
         self._decoders: dict[str, KindDecoder] = {}
 
     def guarded(self, check: Callable[[], None]) -> "Kube":
-        """Return a client on the same way that calls `check` before each write it sends."""
-        return Kube(transport=Guarded(self._transport, check))
+        """Return a client on the same transport that calls `check` before each write."""
+        return Kube(transport=self._transport, checks=(check, *self._checks))
+
+    @property
+    def host(self) -> str:
+        """Return the API server's address, for messages."""
+        return self._transport.host
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,6 +99,25 @@ class Kube(Requests):
             await asyncio.Event().wait()
         finally:
             await self.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: Body | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """Send any request, also for what has no verb here (`/version`, reviews, scale)."""
+        if method != "GET":
+            for check in self._checks:
+                check()
+        if body is not None and not isinstance(body, bytes):
+            body = msgspec.json.encode(body)
+        return await self._transport.exchange(
+            Request(method=method, path=path, query=query, body=body, content_type=content_type)
+        )
 
     def decoder(self, kind: Kind) -> KindDecoder:
         """Return the decoder of a kind, built once."""
@@ -135,8 +167,13 @@ class Kube(Requests):
 
     async def watch(self, kind: Kind, selection: Selection, query: Query) -> Stream:
         """Open a watch; `query` says from where. The caller reads and closes the stream."""
-        path = collection(kind, selection.namespace)
-        return await self.follow(path, query=[*selection.query(), *query])
+        return await self._transport.open(
+            Request(
+                method="GET",
+                path=collection(kind, selection.namespace),
+                query=[("watch", "true"), *selection.query(), *query],
+            )
+        )
 
     async def create(self, kind: Kind, namespace: str, body: Body, subresource: str = "") -> bytes:
         """Create an object and return it. Raises AlreadyExists (a Conflict) for a taken name."""
@@ -173,13 +210,11 @@ class Kube(Requests):
         metadata = {**body.get("metadata", {}), "uid": uid}
         if resource_version:
             metadata["resourceVersion"] = resource_version
-        return await self._transport.exchange(
-            Request(
-                method="PATCH",
-                path=address(kind, namespace, name, subresource),
-                body=encode({**body, "metadata": metadata}),
-                content_type=_PATCHES[patch_type],
-            )
+        return await self.request(
+            "PATCH",
+            address(kind, namespace, name, subresource),
+            body={**body, "metadata": metadata},
+            content_type=_PATCHES[patch_type],
         )
 
     async def operate(
@@ -196,14 +231,9 @@ class Kube(Requests):
         An operation `test` asks for the present value of any field, whose write the others are.
         Raises Rejected (422) when one does not hold, and then nothing is written.
         """
-        return await self._transport.exchange(
-            Request(
-                method="PATCH",
-                path=address(kind, namespace, name, subresource),
-                body=msgspec.json.encode(operations),
-                content_type=JSON_PATCH,
-            )
-        )
+        path = address(kind, namespace, name, subresource)
+        body = msgspec.json.encode(operations)
+        return await self.request("PATCH", path, body=body, content_type=JSON_PATCH)
 
     async def delete(
         self,

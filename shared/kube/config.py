@@ -1,13 +1,18 @@
-"""`connect`: from settings to a `Kube`, the only place that wires this package together."""
+"""From settings to a `Kube`: the only place that wires this package together."""
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from shared.kube.client import Kube
 from shared.kube.credentials import Source
 from shared.kube.sources import find_source
 from shared.kube.transport import RateLimiter, open_transport
 from shared.runtime.clock import Clock, SystemClock
+from shared.runtime.values import Seconds
+
+if TYPE_CHECKING:  # a command that connects needs nothing of a service
+    from shared.runtime.service import Context
 
 
 async def connect(
@@ -41,9 +46,47 @@ async def connect(
     transport = await open_transport(
         source,
         user_agent=user_agent,
-        limiter=RateLimiter(qps=qps, burst=burst),
+        limiter=RateLimiter(qps=qps, burst=burst) if qps > 0 else None,
         max_connections=max_connections,
         request_timeout_s=request_timeout_s,
         clock=clock,
     )
     return Kube(transport=transport)
+
+
+class ApiSettings(Protocol):
+    """The settings of a service about the API server."""
+
+    @property
+    def kubeconfig(self) -> str:
+        """File; "" leaves it to the environment."""
+
+    @property
+    def master(self) -> str:
+        """Address that goes before that of the kubeconfig; "" for none."""
+
+    @property
+    def kube_api_qps(self) -> float:
+        """Most requests per second."""
+
+    @property
+    def kube_api_burst(self) -> int:
+        """Requests that may go out at once."""
+
+    @property
+    def request_timeout(self) -> Seconds:
+        """Time for one answer."""
+
+
+async def kube_of(settings: ApiSettings, context: "Context", *, max_connections: int = 100) -> Kube:
+    """Return the client of a service; a watch holds one of its connections."""
+    return await connect(
+        settings.kubeconfig or None,
+        master=settings.master,
+        user_agent=f"pumice-{context.service}",
+        qps=settings.kube_api_qps,
+        burst=settings.kube_api_burst,
+        max_connections=max_connections,
+        request_timeout_s=settings.request_timeout,
+        clock=context.clock,
+    )

@@ -55,7 +55,7 @@ class Connections:
         """The one that was used last is at the end, and used first."""
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def begin(self, address: Address, request: bytes, *, is_repeatable: bool) -> "Answer":
+    async def begin(self, address: Address, request: bytes, *, is_repeatable: bool) -> "Response":
         """Send a request; return when the head of its answer is there. The caller closes it.
 
         A request that `is_repeatable` is sent once more when a kept connection turns out to be
@@ -63,7 +63,7 @@ class Connections:
         """
         await self._turns.acquire()
         try:
-            return Answer(self, await self._asked(address, request, is_repeatable=is_repeatable))
+            return Response(self, await self._asked(address, request, is_repeatable=is_repeatable))
         except BaseException:
             self._turns.release()
             raise
@@ -163,8 +163,8 @@ class Connections:
             self._drop(self._idle.popleft())
 
 
-class Answer:
-    """An answer that is read while it arrives."""
+class Response:
+    """A response that is read while it arrives."""
 
     def __init__(self, pool: Connections, connection: "_Connection") -> None:
         self.status = connection.status

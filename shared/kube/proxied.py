@@ -1,4 +1,4 @@
-"""Requests through an HTTP proxy, which aiohttp knows how to ask: CONNECT, TLS, credentials.
+"""Requests through an HTTP proxy, over aiohttp: CONNECT, TLS within TLS, credentials of proxies.
 
 aiohttp's `trust_env` stays off: it would look for a proxy and for an account in `~/.netrc`, in two
 threads, at each request, and an account there forbids an Authorization of ours.
@@ -19,8 +19,8 @@ from shared.runtime.errors import Broken
 _LARGE_BODY: Final = 1 << 20
 
 
-class Proxied:
-    """Sends requests through a proxy. A watch holds one of `max_connections`."""
+class ProxiedConnections:
+    """Connections to one API server through a proxy; at most `max_connections` are open."""
 
     def __init__(self, credentials: Credentials, *, proxy: str, max_connections: int) -> None:
         self._credentials = credentials
@@ -34,11 +34,11 @@ class Proxied:
             read_bufsize=READ_AHEAD,
         )
 
-    async def send(self, request: Request, headers: Mapping[str, str]) -> "ProxiedAnswer":
-        """Send a request; return its answer, whatever it says. Raises OSError."""
+    async def begin(self, request: Request, headers: Mapping[str, str]) -> "ProxiedResponse":
+        """Send a request; return when the head of its response is there. Raises OSError."""
         url = URL(self._credentials.host + request.path, encoded=True)
         try:
-            answer = await self._session.request(
+            response = await self._session.request(
                 request.method,
                 url.with_query(request.query) if request.query else url,
                 headers=headers,
@@ -51,38 +51,38 @@ class Proxied:
             raise Broken(f"{request.doing} at {url} through {self._proxy}: {exc}") from exc
         except aiohttp.ClientError as exc:
             raise _broken(exc) from exc
-        return ProxiedAnswer(answer)
+        return ProxiedResponse(response)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
 
 
-class ProxiedAnswer:
-    """An answer that is read while it arrives."""
+class ProxiedResponse:
+    """A response that is read while it arrives."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self._answer = answer
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
 
     async def read(self) -> bytes:
         """Return the next bytes, b"" at the end. Raises OSError when the connection breaks."""
         try:
-            return await self._answer.content.readany()
+            return await self._response.content.readany()
         except aiohttp.ClientError as exc:
             raise _broken(exc) from exc
 
     async def read_all(self) -> bytes:
         """Return the body. Raises OSError when the connection breaks."""
         try:
-            return await self._answer.read()
+            return await self._response.read()
         except aiohttp.ClientError as exc:
             raise _broken(exc) from exc
 
     def close(self) -> None:
-        """Give the connection back; it is closed if the answer has not come to its end."""
-        self._answer.close()
+        """Give the connection back; it is closed if the response has not come to its end."""
+        self._response.close()
 
 
 def _broken(exc: aiohttp.ClientError) -> ConnectionError:

@@ -1,23 +1,26 @@
 """Requests to the API server: credentials, time limits, and what its refusals and failures mean.
 
-Used by `client` (whole answers) and by `listwatch` (answers that never end). A request is sent
-once. The only repetitions are after a 401, with a credential that was renewed for it, because the
-caller cannot know about credentials, and of an idempotent request when a kept connection turns out
-to be closed. Bytes travel over `connections`, or over `proxied` where a proxy is in between.
+`client` reads whole responses, `listwatch` responses that never end. A request is sent once, with
+two exceptions: after a 401 with a renewed credential, because the caller does not know about
+credentials, and an idempotent request when a kept connection turns out to be closed. Bytes go over
+`connections`, or over `proxied` if a proxy is configured.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from shared.kube.connections import Address, Answer, Connections
+from shared.kube.connections import Address, Connections
 from shared.kube.credentials import Access, Credentials, Source, is_loopback
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
 from shared.kube.wire import JSON, Request
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Rejected
+
+if TYPE_CHECKING:
+    from shared.kube.proxied import ProxiedConnections
 
 _CLIENT_ERROR: Final = 400
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
@@ -34,14 +37,12 @@ class RateLimiter:
     """
 
     def __init__(self, *, qps: float, burst: int) -> None:
-        self._interval_s = 1 / qps if qps > 0 else 0.0
+        self._interval_s = 1 / qps
         self._tolerance_s = self._interval_s * (max(burst, 1) - 1)
         self._due = 0.0
 
     async def admit(self) -> None:
         """Return when the next request may go out. A cancelled waiter's turn is not given back."""
-        if not self._interval_s:
-            return
         now = asyncio.get_running_loop().time()
         turn = max(self._due, now - self._tolerance_s)
         self._due = turn + self._interval_s
@@ -50,8 +51,8 @@ class RateLimiter:
             await asyncio.sleep(wait_s)
 
 
-class OpenAnswer(Protocol):
-    """An answer whose head is there."""
+class OpenResponse(Protocol):
+    """A response whose head has arrived: of `connections`, or of `proxied`."""
 
     @property
     def status(self) -> int:
@@ -76,23 +77,11 @@ class OpenAnswer(Protocol):
         ...
 
 
-class Sender(Protocol):
-    """Carries requests to the server that credentials name."""
-
-    async def send(self, request: Request, headers: Mapping[str, str]) -> OpenAnswer:
-        """Send a request; return its answer, whatever it says. Raises OSError."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
 class HttpStream:
-    """An answer that is read while it arrives (a watch)."""
+    """A response that is read while it arrives (a watch)."""
 
-    def __init__(self, answer: OpenAnswer, doing: str) -> None:
-        self._answer = answer
+    def __init__(self, response: OpenResponse, doing: str) -> None:
+        self._response = response
         self._doing = doing
 
     async def read(self, *, silence_s: float) -> bytes:
@@ -102,36 +91,44 @@ class HttpStream:
         """
         try:
             async with asyncio.timeout(silence_s):
-                return await self._answer.read()
+                return await self._response.read()
         except TimeoutError as exc:
             raise Silence(f"{self._doing}: no byte for {silence_s:g} s") from exc
         except OSError as exc:
             raise Unreachable(f"{self._doing}: {exc}") from exc
 
     def close(self) -> None:
-        """Give the connection back: it is dropped if the answer was not read to its end."""
-        self._answer.close()
+        """Give the connection back: it is dropped if the response was not read to its end."""
+        self._response.close()
 
 
 class HttpTransport:
-    """The way to one API server, with its credentials and limits."""
+    """Requests to one API server over kept connections, with its credentials and limits."""
 
     def __init__(
         self,
-        *,
         credentials: Credentials,
-        sender: Sender,
-        limiter: RateLimiter,
+        *,
+        proxied: "ProxiedConnections | None",
         user_agent: str,
+        max_connections: int,
         timeout_s: float,
+        limiter: RateLimiter | None,
     ) -> None:
+        """Use `open_transport`. A watch holds one of `max_connections`."""
         self._credentials = credentials
-        self._sender = sender
+        self._proxied = proxied
+        self._connections = Connections(limit=max_connections)
         self._limiter = limiter
         self._timeout_s = timeout_s
         self._is_closed = False
         # No compression: the server spends more time on gzip than a cluster network on bytes.
         self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._access: Access | None = None
+        """Access that the next three are read from."""
+        self._address: Address
+        self._host: str
+        self._prefix: str
 
     @property
     def host(self) -> str:
@@ -139,16 +136,17 @@ class HttpTransport:
         return self._credentials.host
 
     async def exchange(self, request: Request) -> bytes:
-        """Send a request and return the body of its answer.
+        """Send a request and return the body of its response.
 
         Raises the errors of `shared.kube.errors`; Unreachable also after the time limit, when the
         server may or may not have done what was asked.
         """
-        await self._limiter.admit()
+        if self._limiter is not None:
+            await self._limiter.admit()
         return await self._authorized(request, self._read)
 
     async def open(self, request: Request) -> HttpStream:
-        """Send a request and return its answer as a stream, which the caller closes.
+        """Send a request and return its response as a stream, which the caller closes.
 
         Raises what `exchange` raises; the time limit covers the headers only.
         """
@@ -157,7 +155,9 @@ class HttpTransport:
     async def close(self) -> None:
         """Close all connections. Requests that come later are Unreachable: a service is ending."""
         self._is_closed = True
-        await self._sender.close()
+        self._connections.close()
+        if self._proxied is not None:
+            await self._proxied.close()
 
     async def _authorized(
         self, request: Request, send: Callable[[Request, str | None], Awaitable[_T]]
@@ -185,61 +185,46 @@ class HttpTransport:
         return Unreachable(f"{request.doing} at {self.host}: {why}")
 
     async def _read(self, request: Request, authorization: str | None) -> bytes:
-        answer = await self._send(request, authorization)
+        response = await self._send(request, authorization)
         try:
-            return await answer.read_all()
+            return await response.read_all()
         finally:
-            answer.close()
+            response.close()
 
-    async def _send(self, request: Request, authorization: str | None) -> OpenAnswer:
+    async def _send(self, request: Request, authorization: str | None) -> OpenResponse:
+        """Return the open response to a request. Raises OSError, and Refusal for a 4xx or 5xx."""
         headers = self._headers
         if authorization is not None:
             headers = {**headers, "Authorization": authorization}
         if request.body is not None:
             headers = {**headers, "Content-Type": request.content_type}
-        answer = await self._sender.send(request, headers)
-        if answer.status < _CLIENT_ERROR:
-            return answer
+        response = await self._begin(request, headers)
+        if response.status < _CLIENT_ERROR:
+            return response
         try:
-            body = await answer.read_all()
+            body = await response.read_all()
         finally:
-            answer.close()
-        raise refusal(request.doing, read_status(answer.status, body), answer.headers)
+            response.close()
+        raise refusal(request.doing, read_status(response.status, body), response.headers)
 
-
-class Direct:
-    """Sends requests over connections of our own. A watch holds one of `max_connections`."""
-
-    def __init__(self, credentials: Credentials, *, max_connections: int) -> None:
-        self._credentials = credentials
-        self._connections = Connections(limit=max_connections)
-        self._access: Access | None = None
-        """Access that the next three are read from."""
-        self._address: Address
-        self._host: str
-        self._prefix: str
-
-    async def send(self, request: Request, headers: Mapping[str, str]) -> Answer:
-        """Send a request; return its answer, whatever it says. Raises OSError."""
-        self._follow(self._credentials.access)
+    async def _begin(self, request: Request, headers: Mapping[str, str]) -> OpenResponse:
+        """Send a request; return its response, whatever it says. Raises OSError."""
+        if self._proxied is not None:
+            return await self._proxied.begin(request, headers)
+        access = self._credentials.access
+        if access is not self._access:
+            self._connect_to(access)
         return await self._connections.begin(
             self._address,
             self._encoded(request, headers),
             is_repeatable=request.method in _REPEATABLE,
         )
 
-    async def close(self) -> None:
-        """Close all connections."""
-        self._connections.close()
+    def _connect_to(self, access: Access) -> None:
+        """Use new connections: access may lead elsewhere, and a certificate is sent on these only.
 
-    def _follow(self, access: Access) -> None:
-        """Note where requests go.
-
-        A renewed credential may lead elsewhere. The server sees its certificate on new connections
-        only.
+        Raises Broken for an address that is none.
         """
-        if access is self._access:
-            return
         try:
             at = urlsplit(access.host)
             port = at.port or _PORTS[at.scheme]
@@ -275,28 +260,26 @@ async def open_transport(
     request_timeout_s: float = 30.0,
     limiter: RateLimiter | None = None,
 ) -> HttpTransport:
-    """Return the way to a cluster without verbs, through a proxy where one is named.
+    """Return the transport to a cluster, through a proxy where one is configured.
 
     A watch holds one of `max_connections`. Loads credentials, which may run a plugin, but sends
     nothing. Raises what the source raises, and Rejected for a proxy that speaks no HTTP.
     """
     credentials = await Credentials.open(source, clock=clock)
+    proxied = None
+    if proxy := credentials.access.proxy or proxy_of_environment(credentials.host):
+        # aiohttp takes longer to import than a short command takes in all.
+        from shared.kube.proxied import ProxiedConnections
+
+        proxied = ProxiedConnections(credentials, proxy=proxy, max_connections=max_connections)
     return HttpTransport(
-        credentials=credentials,
-        sender=_sender(credentials, max_connections=max_connections),
-        limiter=limiter or RateLimiter(qps=0, burst=0),
+        credentials,
+        proxied=proxied,
         user_agent=user_agent,
+        max_connections=max_connections,
         timeout_s=request_timeout_s,
+        limiter=limiter,
     )
-
-
-def _sender(credentials: Credentials, *, max_connections: int) -> Sender:
-    proxy = credentials.access.proxy or proxy_of_environment(credentials.host)
-    if proxy is None:
-        return Direct(credentials, max_connections=max_connections)
-    from shared.kube.proxied import Proxied  # aiohttp takes longer to import than a short command
-
-    return Proxied(credentials, proxy=proxy, max_connections=max_connections)
 
 
 def proxy_of_environment(host: str) -> str | None:

@@ -1,10 +1,10 @@
-"""The transport between a `Kube` and its API server: requests, answers and streams.
+"""What a transport to an API server takes and gives: requests, response bodies and streams.
 
-`transport` goes over HTTP. A program with an API server in the same process (the simulation) brings
-a transport of its own; credentials, proxies and connections are the transport's business.
+`transport` sends them over HTTP and handles credentials, proxies and connections. The simulation,
+which has its API server in the same process, has a transport of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -73,30 +73,3 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
-
-
-class Guarded:
-    """A transport that calls `check` before each write: an error of it goes to the writer."""
-
-    def __init__(self, transport: Transport, check: Callable[[], None]) -> None:
-        self._transport = transport
-        self._check = check
-
-    @property
-    def host(self) -> str:
-        """Return the API server's address, for messages."""
-        return self._transport.host
-
-    async def exchange(self, request: Request) -> bytes:
-        """Send a request, a write only if the guard lets it pass."""
-        if request.method != "GET":
-            self._check()
-        return await self._transport.exchange(request)
-
-    async def open(self, request: Request) -> Stream:
-        """Send a request that reads."""
-        return await self._transport.open(request)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
