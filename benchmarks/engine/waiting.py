@@ -22,7 +22,7 @@ from benchmarks.engine.measure import alone
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.cycle import rest_s
 from services.scheduler.decide import configure
-from services.scheduler.scheduler_state import MIN_WAITING_TO_PARK, SchedulerState
+from services.scheduler.scheduler_state import MIN_WAITING_FOR_POOL, SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -87,14 +87,14 @@ class Row(NamedTuple):
 class World:
     """The cluster around the scheduler, on virtual time."""
 
-    def __init__(self, waiting: int, configuration: str, few: int = MIN_WAITING_TO_PARK) -> None:
+    def __init__(self, waiting: int, configuration: str, few: int = MIN_WAITING_FOR_POOL) -> None:
         self._config = configure(CONFIGURATIONS[configuration])
         self._scheduler_state = SchedulerState(
             scheduler_names=("volcano",),
             seed=0,
             gang_message=500,
             settle_s=1.0,
-            min_waiting_to_park=few,
+            min_waiting_for_pool=few,
         )
         self._objects: dict[tuple[str, str], Object] = {}
         self._changes: list[bytes] = []
@@ -330,7 +330,7 @@ def main(argv: list[str] | None = None) -> None:
         "--every-turn", action="store_true", help="have all jobs looked at in every cycle"
     )
     given = parser.parse_args(argv)
-    few = sys.maxsize if given.every_turn else MIN_WAITING_TO_PARK
+    few = sys.maxsize if given.every_turn else MIN_WAITING_FOR_POOL
     print(f"{'configuration':<14}{'waiting':>8}{'cycles/s':>9}{'ms/cycle':>10}", end="")
     print(f"{'longest':>10}{'ms/job':>10}{'core %':>8}{'p99 ms':>9}")
     for name in given.configuration or CONFIGURATIONS:

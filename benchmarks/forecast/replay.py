@@ -16,10 +16,10 @@ from benchmarks.forecast.traces import Amounts, Trace, TraceJob
 from services.scheduler.decide import configure, open_session, run_actions
 from services.scheduler.engine.plan import GangBinds
 from services.scheduler.engine.resources.dimensions import quantity
-from services.scheduler.engine.session.waking import refused, wake
+from services.scheduler.engine.session.activation import activate, refused_jobs
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import PLUGINS, STATES
-from services.scheduler.policy.parking_policy import parking_policy
+from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from shared.api import keys, kinds
 from shared.api import time as times
 from shared.api.kinds import Kind
@@ -42,7 +42,7 @@ class Replay:
         self.ended: list[tuple[str, float]] = []
         """Jobs that have ended, and how long they ran."""
         self._trace = trace
-        self._parking_policy = parking_policy(self.config, PLUGINS)._asdict()
+        self._unschedulable_policy = unschedulable_policy(self.config, PLUGINS)._asdict()
         self._ends: list[tuple[float, str]] = []
         queue = {"metadata": _named("default"), "spec": {"weight": 1}, "status": {"state": "Open"}}
         self._put(kinds.QUEUE, queue)
@@ -134,16 +134,16 @@ class Replay:
         """Run a cycle and do what binder and controller do; return whether jobs got pods."""
         session = open_session(self.cluster_state, self.config, now=self.now)
         try:
-            wake(session)
+            activate(session)
             let_in = {job.key for job in session.jobs if not job.is_pending}
             run_actions(session, self.config)
             entered = [j.key for j in session.jobs if j.key not in let_in and not j.is_pending]
             binds = session.binds
-            parkable = refused(session, **self._parking_policy)
+            refused = refused_jobs(session, **self._unschedulable_policy)
         finally:
             session.close()
-        for job, order, demand in parkable:
-            self.cluster_state.jobs.park(job, order, demand, now=self.now)
+        for job, order, demand in refused:
+            self.cluster_state.jobs.add_unschedulable(job, order, demand, now=self.now)
         for key in entered:
             self._admit(self.jobs[key])
         for gang in binds:

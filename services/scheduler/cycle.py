@@ -278,7 +278,7 @@ class Scheduler:
             decision.plan,
             decide_s=decided - begun,
             publish_s=published - decided,
-            parked=decision.parked,
+            unschedulable=decision.unschedulable,
         )
         self._report.sample(decision, now=now)
 

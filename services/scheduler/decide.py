@@ -23,9 +23,9 @@ from services.scheduler.engine.plan import (
     QueueAllocated,
 )
 from services.scheduler.engine.progress import Progress, Step
+from services.scheduler.engine.session.activation import activate
 from services.scheduler.engine.session.exclusions import Quarantined
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.waking import wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import UNSHARDED, Mode, Sharding
 from services.scheduler.engine.status.messages import Wording
@@ -47,8 +47,8 @@ from services.scheduler.policy.arguments import (
     ReadArguments,
 )
 from services.scheduler.policy.catalog import ACTIONS, ARGUMENTS, PLUGINS, Plugins
-from services.scheduler.policy.parking_policy import decides_by_amounts
 from services.scheduler.policy.states.queue_gates import QueueGates
+from services.scheduler.policy.unschedulable_policy import decides_by_amounts
 
 _STATUS: Final = "status"
 NO_QUARANTINE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -136,7 +136,7 @@ def open_session(
         cycle=cycle,
         actions=config.actions,
         without=without,
-        alike=decides_by_amounts(config, plugins),
+        equal_jobs_fail_equally=decides_by_amounts(config, plugins),
         progress=progress,
     )
     session.volcano_evictions = config.volcano_evictions
@@ -200,7 +200,8 @@ def decide(
     raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff` when the cluster
     state can no longer be trusted.
 
-    A cycle that evicts while gangs are parked is run a second time with all gangs (ADR 22).
+    A cycle that evicts while gangs are in the unschedulable pool is run a second time with all
+    gangs (ADR 22).
     """
     opened = partial(
         open_session,
@@ -219,7 +220,7 @@ def decide(
         session.quarantine(quarantined)
         keep_to_shard(session, sharding)
         try:
-            wake(session, again=again)
+            activate(session, again=again)
             run_actions(session, config, ended=ended)
             if _leaves_out_contenders(session):
                 continue
@@ -229,16 +230,16 @@ def decide(
             return plan
         finally:
             session.close()
-    raise AssertionError("no gang is parked when a cycle is run again")
+    raise AssertionError("no gang is unschedulable when a cycle is run again")
 
 
 def _leaves_out_contenders(session: Session) -> bool:
-    """Tell whether evictions might concern parked gangs; if so, wake them all."""
+    """Tell whether evictions might concern unschedulable gangs; if so, activate them all."""
     jobs = session.cluster_state.jobs
-    if not len(jobs.parking.at_allocate) or not (session.evictions or session.contenders):
+    if not len(jobs.unschedulable.at_allocate) or not (session.evictions or session.contenders):
         return False
-    jobs.parking.note_contenders(session.contenders, session.now)
-    jobs.wake_at_allocate()
+    jobs.unschedulable.note_contenders(session.contenders, session.now)
+    jobs.activate_at_allocate()
     return True
 
 

@@ -49,7 +49,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of Inqueue PodGroups that reserve nothing any more: their pods came too late."""
     exclusions: Sequence[Exclusion] = ()
     """Jobs, queues and actions whose handling raised an unexpected error."""
-    parked: int = 0
+    unschedulable: int = 0
     """Waiting jobs that the cycle did not visit, as nothing that they wait for has changed."""
     sample: CycleSample = CycleSample()
     placements: Sequence[PlacedJob] = ()

@@ -64,7 +64,8 @@ class Pacing:
         """Return the plan with the statuses that are to be written now.
 
         `in_progress` are the keys of PodGroups whose pods are still being created or bound,
-        `at_once` those of parked PodGroups that this cycle visits to bring their status up to date.
+        `at_once` those of unschedulable PodGroups that this cycle visits to bring their status up
+        to date.
         """
         before, self._wanted = self._wanted, {}
 

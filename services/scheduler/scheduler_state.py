@@ -19,8 +19,8 @@ from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeo
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.progress import Progress
+from services.scheduler.engine.session.activation import UnschedulableJob, unschedulable_jobs
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.waking import Parkable, parkable
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
@@ -28,15 +28,15 @@ from services.scheduler.pacing import PATIENCE, IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.devices.selectors import Evaluator
-from services.scheduler.policy.parking_policy import ParkingPolicy, parking_policy
 from services.scheduler.policy.states.usage import Usage, UsageTable
+from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
 from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
 
-MIN_WAITING_TO_PARK: Final = 20
-"""While at most this many jobs wait, none is parked: a short queue keeps its status up to date."""
+MIN_WAITING_FOR_POOL: Final = 20
+"""The unschedulable pool stays empty while at most this many jobs wait: their status is current."""
 
 
 class SchedulerState:
@@ -57,7 +57,7 @@ class SchedulerState:
         sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
         ended: Stopwatch = untimed,
-        min_waiting_to_park: int = MIN_WAITING_TO_PARK,
+        min_waiting_for_pool: int = MIN_WAITING_FOR_POOL,
         queue_gates: bool = False,
         csi_storage: bool = True,
         mindcluster: bool = False,
@@ -72,7 +72,7 @@ class SchedulerState:
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
-        self._min_waiting_to_park, self._plugins = min_waiting_to_park, plugins
+        self._min_waiting_for_pool, self._plugins = min_waiting_for_pool, plugins
         self._own_shard = desired.OwnShard(sharding)
         self._measured = measured
         self._ended = ended
@@ -83,8 +83,8 @@ class SchedulerState:
         self._pacing = Pacing(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._wait_reports = WaitReports(settle_s, explains=not single_pods)
-        self._parking_policy = ParkingPolicy()
-        self._parkable: list[Parkable] = []
+        self._unschedulable_policy = UnschedulablePolicy()
+        self._unschedulable: list[UnschedulableJob] = []
         self._reservation_timeouts = ReservationTimeouts()
         self._reminders = desired.Reminders()
         self._unpublished: set[str] = set()
@@ -234,7 +234,7 @@ class SchedulerState:
         self._metrics.begin()
         self._reminders.forget()
         self._wait_reports.forget()
-        self._cluster_state.jobs.wake_all()
+        self._cluster_state.jobs.activate_all()
         self._cluster_state.forget_wanted()
         self._cluster_state.drop_assumptions()
         self._cluster_state.refusals.clear()
@@ -270,7 +270,7 @@ class SchedulerState:
         """Run one scheduling cycle and assume its intents at once.
 
         Args:
-            config: The scheduler configuration; a new object makes all parked jobs active.
+            config: The scheduler configuration; a new object activates all unschedulable jobs.
             now: Unix seconds.
             cycle: Number of the cycle, for logs and messages.
             token: The leader's fencing token.
@@ -285,17 +285,19 @@ class SchedulerState:
         )
         if config is not self._config:
             self._config = config
-            self._parking_policy = parking_policy(config, self._plugins, contending=True)
-            self._cluster_state.jobs.wake_all()
+            self._unschedulable_policy = unschedulable_policy(
+                config, self._plugins, contending=True
+            )
+            self._cluster_state.jobs.activate_all()
             self._metrics.mark_stale()
         whole = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
-        parked = len(self._cluster_state.jobs.parking)
+        unschedulable = len(self._cluster_state.jobs.unschedulable)
         due = self._pacing.due(
             whole,
             now=now,
             shown=self._shown_phase,
             in_progress=self._in_progress(whole, now),
-            at_once=self._cluster_state.jobs.parking.refreshed,
+            at_once=self._cluster_state.jobs.unschedulable.refreshed,
             group_of=self._group_of,
         )
         plan = self._left_out_conditions.added(due)
@@ -307,9 +309,9 @@ class SchedulerState:
             self._assume(command)
         statuses = self._statuses(plan, now)
         waits, explained = self._wait_reports.review(
-            whole, self._cluster_state.jobs, self._parkable, now=now, term=token
+            whole, self._cluster_state.jobs, self._unschedulable, now=now, term=token
         )
-        self._parkable = []
+        self._unschedulable = []
         return Decision(
             plan=plan,
             whole=whole,
@@ -318,7 +320,7 @@ class SchedulerState:
             admitted=messages.admissions(plan, self._cluster_state),
             waits=waits,
             explained=explained,
-            parked=parked,
+            unschedulable=unschedulable,
             expired_reservations=expired_reservations,
             exclusions=self._metrics.exclusions,
             sample=self._metrics.sample,
@@ -326,15 +328,17 @@ class SchedulerState:
         )
 
     def _inspect(self, session: Session, plan: Plan) -> None:
-        """Measure the session, and find the jobs that may be parked once it is closed."""
+        """Measure the session, and find the jobs that may enter the unschedulable pool."""
         self._metrics.observe(session)
-        self._parkable = []
+        self._unschedulable = []
         if (
-            len(plan.explanations) + len(self._cluster_state.jobs.parking)
-            > self._min_waiting_to_park
+            len(plan.explanations) + len(self._cluster_state.jobs.unschedulable)
+            > self._min_waiting_for_pool
         ):
-            gates = self._parking_policy._asdict()
-            self._parkable = parkable(session, plan, self._wait_reports.is_reported, **gates)
+            gates = self._unschedulable_policy._asdict()
+            self._unschedulable = unschedulable_jobs(
+                session, plan, self._wait_reports.is_reported, **gates
+            )
 
     def _statuses(self, plan: Plan, now: float) -> list[desired.DesiredStatus]:
         fresh = messages.desires(plan, self._cluster_state)
@@ -421,9 +425,9 @@ class SchedulerState:
     def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
         """Return the state that is not in facts but decides the next cycle, for a recorded cycle.
 
-        All parked jobs are woken, so that a replay visits the same jobs.
+        All unschedulable jobs are activated, so that a replay visits the same jobs.
         """
-        self._cluster_state.jobs.wake_all()
+        self._cluster_state.jobs.activate_all()
         return memory_of(self._cluster_state), self._reservation_timeouts.waiting_groups
 
     def lay_out(self, memory: SchedulerMemory) -> None:

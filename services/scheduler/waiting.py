@@ -11,7 +11,8 @@ only free amounts change, as they do with every pod that comes or goes. The expl
 that waits for its owner is published later: in a large submission every gang does so for a moment.
 An explanation that still holds is published again before it expires on the bus.
 
-Parked jobs keep their wait and their explanation: the cycle that visited them last decided both.
+Unschedulable jobs keep their wait and their explanation: the cycle that visited them last decided
+both.
 """
 
 import re
@@ -24,7 +25,7 @@ from typing_extensions import override
 
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.engine.session.waking import Parkable
+from services.scheduler.engine.session.activation import UnschedulableJob
 from services.scheduler.engine.status.messages import settled
 from services.scheduler.pacing import PATIENCE, awaits_owner
 from shared.contracts import messages as m
@@ -39,33 +40,33 @@ _AMOUNT: Final = re.compile(r"\d[\w.]*")
 
 
 class _WaitMemory(Generic[_W]):
-    """Records of waiting gangs, by the key of the PodGroup; parked ones apart."""
+    """Records of waiting gangs, by the key of the PodGroup; unschedulable ones apart."""
 
     def __init__(self) -> None:
         self._open: dict[str, _W] = {}
-        self._parked: dict[str, _W] = {}
+        self._suspended: dict[str, _W] = {}
         """Gangs that cycles do not visit."""
 
     def forget(self) -> None:
         """Forget all waits: another leader has reported meanwhile."""
         self._open.clear()
-        self._parked.clear()
+        self._suspended.clear()
 
-    def park(self, key: str) -> None:
+    def suspend(self, key: str) -> None:
         """Keep the record of a gang that the next cycles do not visit."""
         known = self._open.pop(key, None)
         if known is not None:
-            self._parked[key] = known
+            self._suspended[key] = known
 
     def resume(self, keys: Iterable[str]) -> None:
         """Go on with gangs that this cycle has visited again."""
         for key in keys:
-            known = self._parked.pop(key, None)
+            known = self._suspended.pop(key, None)
             if known is not None:
                 self._open[key] = known
 
     def _find(self, key: str) -> _W | None:
-        return self._open.get(key) or self._parked.get(key)
+        return self._open.get(key) or self._suspended.get(key)
 
 
 class _Wait(NamedTuple):
@@ -89,7 +90,7 @@ class Waits(_WaitMemory[_Wait]):
 
     def resume_all(self) -> None:
         """Go on with all waits: the next cycle visits every job."""
-        self.resume(list(self._parked))
+        self.resume(list(self._suspended))
 
     def lasting(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float
@@ -269,7 +270,7 @@ def _message(known: _Explained, term: int) -> m.WaitExplained:
 
 
 class WaitReports:
-    """`Waits` and `WaitExplanations` together; a job may be parked once its wait is reported."""
+    """`Waits` and `WaitExplanations`; a job may enter the pool once its wait is reported."""
 
     def __init__(self, settle_s: float, *, explains: bool = True) -> None:
         """Explain on the bus why gangs wait, unless what waits are no PodGroups."""
@@ -292,10 +293,16 @@ class WaitReports:
         return self._waits.is_reported(key)
 
     def review(
-        self, plan: Plan, jobs: Jobs, may_park: Sequence[Parkable], *, now: float, term: int
+        self,
+        plan: Plan,
+        jobs: Jobs,
+        may_enter: Sequence[UnschedulableJob],
+        *,
+        now: float,
+        term: int,
     ) -> tuple[list[Explanation], list[m.WaitExplained]]:
-        """Return waits to report and messages to publish; park jobs whose waits are reported."""
-        left = jobs.parking.take_left()
+        """Return waits to report and messages to publish; move reported jobs to the pool."""
+        left = jobs.unschedulable.take_removed()
         self._waits.resume(left)
         self._explained.resume(left)
         lasting = self._waits.lasting(plan.explanations, jobs, now=now)
@@ -306,8 +313,10 @@ class WaitReports:
             cycle=plan.cycle,
             term=term,
         )
-        for job, order, demand in may_park:
-            if self._waits.is_reported(job.key) and jobs.park(job, order, demand, now=now):
-                self._waits.park(job.key)
-                self._explained.park(job.key)
+        for job, order, demand in may_enter:
+            if self._waits.is_reported(job.key) and jobs.add_unschedulable(
+                job, order, demand, now=now
+            ):
+                self._waits.suspend(job.key)
+                self._explained.suspend(job.key)
         return lasting, changes

@@ -18,8 +18,8 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions import reclaim
-from services.scheduler.policy.actions.alike import FailedAttempts
 from services.scheduler.policy.actions.evictions import UnschedulableCache
+from services.scheduler.policy.actions.failed_attempts import FailedAttempts
 from services.scheduler.policy.actions.victims import Preemptable, Reclaimable
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds

@@ -1,6 +1,6 @@
-"""Two schedulers that live through the same history: one parks jobs, one visits all of them.
+"""Two schedulers that live through the same history: one skips jobs, one visits all of them.
 
-For the laws that parking changes no decision. Each sees the statuses that it wanted itself; what
+For the laws that skipping changes no decision. Each sees the statuses that it wanted itself; what
 the second one decides is carried out for both.
 """
 
@@ -28,7 +28,7 @@ class Histories:
                 seed=0,
                 gang_message=9,
                 settle_s=0.0,
-                min_waiting_to_park=few,
+                min_waiting_for_pool=few,
             )
             for few in (0, NEVER)
         ]
@@ -39,7 +39,7 @@ class Histories:
         self.pod_specs: dict[str, Callable[[int], dict[str, Any]]] = {}
         self.now = 0.0
         self.cycle = 0
-        self.parked = 0
+        self.unschedulable = 0
         for name, value in (("p0", 0), ("p9", 9)):
             self.put("priorityclasses", {"metadata": {"name": name, "uid": name}, "value": value})
         for name in ("a", "b"):
@@ -144,17 +144,17 @@ class Histories:
     def decide(self) -> tuple[Decision, Decision]:
         self.cycle += 1
         self.now += 1.0
-        parking, visiting = (
+        skipping, visiting = (
             scheduler.decide(self.config, now=self.now, cycle=self.cycle, token=1)
             for scheduler in self.schedulers
         )
-        self.parked += bool(parking.parked)
-        for at, decision in enumerate((parking, visiting)):
+        self.unschedulable += bool(skipping.unschedulable)
+        for at, decision in enumerate((skipping, visiting)):
             if not decision.says_nothing:
                 self.schedulers[at].assume_statuses(decision.plan)
             self.show(at, decision)
         self.carry_out(visiting)
-        return parking, visiting
+        return skipping, visiting
 
     def show(self, at: int, decision: Decision) -> None:
         for wish in decision.statuses:
@@ -187,13 +187,13 @@ class Histories:
             self.delete("pods", victim.pod, victim.uid)
 
 
-def check(parking: Decision, visiting: Decision) -> None:
-    """Hold the scheduler that parks to the other one: in what it decides, and in its words."""
-    assert parking.commands == visiting.commands
-    assert phases(parking) == phases(visiting)
-    assert parking.plan.queues == visiting.plan.queues
-    assert not visiting.parked
-    unlike = [why for why in parking.whole.explanations if why not in visiting.whole.explanations]
+def check(skipping: Decision, visiting: Decision) -> None:
+    """Check that two schedulers, one with an unschedulable pool, decide and report equally."""
+    assert skipping.commands == visiting.commands
+    assert phases(skipping) == phases(visiting)
+    assert skipping.plan.queues == visiting.plan.queues
+    assert not visiting.unschedulable
+    unlike = [why for why in skipping.whole.explanations if why not in visiting.whole.explanations]
     assert unlike == []
 
 

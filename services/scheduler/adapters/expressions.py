@@ -291,7 +291,7 @@ class ExpressionEvaluator(Evaluator):
 
 
 class Expressions:
-    """A part of the service: its evaluator, which wakes the scheduler when it has news."""
+    """A part of the service: its evaluator, which wakes the scheduler when it has results."""
 
     name: Final = "expressions"
 

@@ -187,9 +187,11 @@ class Report:
         for age_s in ages_s:
             observe(age_s * 1000)
 
-    def cycle(self, plan: Plan, *, decide_s: float, publish_s: float, parked: int = 0) -> None:
-        """Note a finished cycle that left `parked` waiting jobs as they were without a look."""
-        waiting = len(plan.explanations) + parked
+    def cycle(
+        self, plan: Plan, *, decide_s: float, publish_s: float, unschedulable: int = 0
+    ) -> None:
+        """Note a finished cycle that did not visit `unschedulable` of the waiting jobs."""
+        waiting = len(plan.explanations) + unschedulable
         self._decide.observe(decide_s)
         self._publish.observe(publish_s)
         self._e2e.observe((decide_s + publish_s) * 1000)

@@ -149,7 +149,7 @@ class Rehearsal(Imagined):
         With many waiting jobs only the asker may have others evicted.
         """
         config = self._policy.config
-        waiting = [job.key for job in self._cluster_state.jobs.unsettled() if job.key != asker]
+        waiting = [job.key for job in self._cluster_state.jobs.active() if job.key != asker]
         if EVICTING.isdisjoint(config.actions) or len(waiting) <= FEW:
             return [self._decide(self._policy, (), inspect)]
         quiet = replace(self._policy, config=without_evictions(config))

@@ -21,8 +21,8 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import keep_to_shard, open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation, GangBinds
+from services.scheduler.engine.session.activation import activate, refused_jobs
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.waking import refused, wake
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
@@ -30,7 +30,7 @@ from services.scheduler.engine.status.messages import NEVER, Wording
 from services.scheduler.engine.status.statuses import explanation_of
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.scheduler.policy.parking_policy import parking_policy
+from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.visibility.forecast import shapes
 from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
@@ -161,7 +161,7 @@ class Simulation:
         self._starts: dict[str, float] = {}
         self._arrivals: dict[str, Arrival] = {}
         self._bases: dict[Basis, int] = {}
-        self._parking_policy = parking_policy(rules.config, rules.plugins)._asdict()
+        self._unschedulable_policy = unschedulable_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
         self._is_over: Callable[[], bool] = ALL_THE_TIME.over
 
@@ -312,16 +312,16 @@ class Simulation:
         """Run one cycle; return whether it made work for another one."""
         session = self._session()
         try:
-            wake(session)
+            activate(session)
             let_in = {job.key for job in session.jobs if not job.is_pending}
             run_actions(session, self._rules.config)
             entered = [j for j in session.jobs if j.key not in let_in and not j.is_pending]
             binds, evictions = session.binds, list(session.evictions)
-            parkable = refused(session, **self._parking_policy)
+            refused = refused_jobs(session, **self._unschedulable_policy)
         finally:
             session.close()
-        for job, order, demand in parkable:
-            self._cluster_state.jobs.park(job, order, demand, now=self._now)
+        for job, order, demand in refused:
+            self._cluster_state.jobs.add_unschedulable(job, order, demand, now=self._now)
         for job in entered:
             self._imagined.phase(job, _INQUEUE)
         self._make_pods()
@@ -332,7 +332,7 @@ class Simulation:
 
     def _make_pods(self) -> None:
         """Do what controllers do for groups that have entered their queue."""
-        for job in self._cluster_state.jobs.unsettled():
+        for job in self._cluster_state.jobs.active():
             if job.phase != _INQUEUE or job.tasks:
                 continue
             if self._is_over():
@@ -380,7 +380,7 @@ class Simulation:
 
     def _explain(self, keys: Iterable[str]) -> tuple[dict[str, str], frozenset[str]]:
         """Return what jobs wait for as things stand now, and those that never fit."""
-        self._cluster_state.jobs.wake_all()
+        self._cluster_state.jobs.activate_all()
         session = self._session()
         found, never = dict[str, str](), set[str]()
         try:

@@ -66,7 +66,7 @@ def test_the_example_of_thirty_lines_is_loaded_from_its_own_distribution(example
         world.group(name, queue=queue, **asks).pod(f"{name}-0", name, cpu="1")
 
     plan = world.step(plugins=plugins)
-    assert "ns/settled" not in [job.key for job in world.cluster_state.jobs.unsettled()]
+    assert "ns/settled" not in [job.key for job in world.cluster_state.jobs.active()]
     assert sorted(binds_of(plan)) == ["a-0", "c-0"]
     (why,) = (said.message for said in plan.explanations if said.job == "ns/b")
     assert why == "2 of 2 jobs of the queue are running"

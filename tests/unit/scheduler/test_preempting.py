@@ -78,7 +78,7 @@ def test_a_job_like_one_that_has_failed_is_tried_again_once_another_has_made_roo
         cluster.pod(f"{name}-0", name, cpu="2")
     session = cluster.session()
     try:
-        assert session.alike
+        assert session.equal_jobs_fail_equally
         run_actions(session, cluster.config)
         standing = {t.name: t.status for t in cluster.cluster_state.tasks()}
     finally:

@@ -6,7 +6,7 @@ from pumice.testing import Cluster, binds_of, phase_in
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure, run_actions
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
-from services.scheduler.engine.session.waking import refused
+from services.scheduler.engine.session.activation import refused_jobs
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from shared.api import kinds
 
@@ -95,16 +95,16 @@ def test_a_group_that_no_node_takes_gives_back_what_it_reserved_and_is_told_so()
     assert "it no longer reserves resources" in said["ns/wide"]
 
 
-def test_a_parked_group_gives_back_what_it_reserved():
+def test_an_unschedulable_group_gives_back_what_it_reserved():
     """Nobody looks at it while nothing changes: its time runs all the same."""
     world, timeouts = too_wide(), ReservationTimeouts()
     jobs = world.cluster_state.jobs
     assert timeouts.review(jobs, now=0, timeout_s=300) == []
     session = world.session()
     run_actions(session, world.config)
-    found = refused(session, at_enqueue=False, at_allocate=True)
+    found = refused_jobs(session, at_enqueue=False, at_allocate=True)
     session.close()
-    assert [jobs.park(*each, now=0.0) for each in found] == [True]
+    assert [jobs.add_unschedulable(*each, now=0.0) for each in found] == [True]
     assert timeouts.review(jobs, now=299, timeout_s=300) == []
     assert timeouts.review(jobs, now=300, timeout_s=300) == ["ns/wide"]
     assert phase_in(world.decide(), "small") == "Inqueue"

@@ -218,10 +218,10 @@ def test_what_stands_is_told_again_before_it_expires_as_it_was_decided():
     assert REPUBLISH_S < WAITING_TTL_S
 
 
-def test_a_parked_gang_keeps_its_explanation_until_it_is_looked_at_again():
+def test_an_unschedulable_gang_keeps_its_explanation_until_it_is_looked_at_again():
     leader = Leader()
     (first,) = leader.after(2, why())
-    leader.explanations.park("ns/a")
+    leader.explanations.suspend("ns/a")
     assert leader.after(5) == []
     assert leader.after(REPUBLISH_S) == [first]
     leader.explanations.resume(["ns/a"])
@@ -229,11 +229,11 @@ def test_a_parked_gang_keeps_its_explanation_until_it_is_looked_at_again():
     assert told.gate == ""
 
 
-def test_figures_of_a_gang_that_is_parked_meanwhile_are_told_all_the_same():
+def test_figures_of_a_gang_that_is_unschedulable_meanwhile_are_told_all_the_same():
     leader = Leader()
     leader.after(2, why())
     leader.after(0.1, why(details=" (needs 3)"))
-    leader.explanations.park("ns/a")
+    leader.explanations.suspend("ns/a")
     (told,) = leader.after(FIGURES_S)
     assert told.details == " (needs 3)"
 

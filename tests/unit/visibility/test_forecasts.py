@@ -8,7 +8,7 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.engine.nodes.nodes import Nodes
-from services.scheduler.policy.parking_policy import ParkingPolicy
+from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy
 from services.visibility.forecast import simulation
 from services.visibility.forecast.arrivals import Arrivals
 from services.visibility.forecast.durations import History, Subject
@@ -254,9 +254,9 @@ def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(mon
         return world
 
     bounds = Bounds(moments=60)
-    parked = asked(line(), draws=4, bounds=bounds)
-    monkeypatch.setattr(simulation, "parking_policy", lambda *_: ParkingPolicy())
-    assert asked(line(), draws=4, bounds=bounds) == parked
+    unschedulable = asked(line(), draws=4, bounds=bounds)
+    monkeypatch.setattr(simulation, "unschedulable_policy", lambda *_: UnschedulablePolicy())
+    assert asked(line(), draws=4, bounds=bounds) == unschedulable
 
 
 def test_ends_that_count_as_one_moment_do_not_delay_a_line():

@@ -355,7 +355,7 @@ def test_an_explanation_names_one_place_in_its_head_and_at_its_gate() -> None:
     assert failed(found) == ("queue", "over quota (place 1 in queue default)")
 
 
-def test_no_two_jobs_have_the_same_place_where_most_are_parked() -> None:
+def test_no_two_jobs_have_the_same_place_where_most_are_unschedulable() -> None:
     world = cluster()
     for number in range(30):
         created = f"2026-01-01T00:00:{number:02}Z"

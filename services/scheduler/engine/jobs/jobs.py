@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pumice.plugins import Condition, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.holders import Holders
-from services.scheduler.engine.jobs.parking import Demand, Parking
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
+from services.scheduler.engine.jobs.unschedulable import Demand, UnschedulablePool
 from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX, stretched
 from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
@@ -41,8 +41,8 @@ class Jobs:
         """Jobs that changed since a session last computed their status."""
         self.unmeasured: dict[str, Job] = {}
         """Jobs that changed since the metrics last read them; those that are gone are not kept."""
-        self._unsettled: dict[str, Job] = {}
-        self.parking = Parking()
+        self._active: dict[str, Job] = {}
+        self.unschedulable = UnschedulablePool()
         """Unsettled jobs that sessions need not visit."""
         self.holders = Holders()
         self._stray: dict[str, Job] = {}
@@ -223,7 +223,7 @@ class Jobs:
         self._default_priority = max(defaults, default=0)
         for job in self._by_key.values():
             job.priority = self._priority(job.priority_class)
-        self.wake_all()
+        self.activate_all()
 
     # --- what sessions ask -------------------------------------------------------------------
 
@@ -264,12 +264,12 @@ class Jobs:
         for key, job in self._stale.items():
             member = self.takes_part(job)
             self._rollups.update(job, member=member)
-            self.parking.leave(key)
+            self.unschedulable.remove(key)
             self.holders.update(job)
             if member and not _is_settled(job):
-                self._unsettled[key] = job
+                self._active[key] = job
             else:
-                self._unsettled.pop(key, None)
+                self._active.pop(key, None)
             if job.has_group and not member:
                 self._stray[key] = job
             else:
@@ -283,41 +283,41 @@ class Jobs:
             measure, ((job, self.takes_part(job)) for job in self._by_key.values())
         )
 
-    def unsettled(self) -> list[Job]:
-        """Return the jobs that may need something and are not parked, in order of their keys."""
+    def active(self) -> list[Job]:
+        """Return the jobs that sessions visit, in order of their keys."""
         self.refresh()
-        return [job for _, job in sorted(self._unsettled.items())]
+        return [job for _, job in sorted(self._active.items())]
 
-    def park(self, job: Job, order: OrderKey, demand: Demand, *, now: float) -> bool:
-        """Keep a job out of sessions as long as nothing it waits for changes.
+    def add_unschedulable(self, job: Job, order: OrderKey, demand: Demand, *, now: float) -> bool:
+        """Move a job to the unschedulable pool, until something that it waits for changes.
 
-        A session has just visited it, and its wait is reported. Returns whether it is parked: not
+        A session has just visited it, and its wait is reported. Returns whether it was moved: not
         if it has changed since, or if an eviction might make room for its group.
         """
-        if self._unsettled.get(job.key) is not job or job.key in self._stale:
+        if self._active.get(job.key) is not job or job.key in self._stale:
             return False
-        if self.parking.has_contended(job, demand, now):
+        if self.unschedulable.has_contended(job, demand, now):
             return False
-        del self._unsettled[job.key]
+        del self._active[job.key]
         self.status_due.pop(job.key, None)
-        self.parking.park(job, order, demand, now)
+        self.unschedulable.add(job, order, demand, now)
         return True
 
-    def wake(self, job: Job) -> None:
-        """Have sessions visit a parked job again."""
-        if self.parking.leave(job.key):
-            self._unsettled[job.key] = job
+    def activate(self, job: Job) -> None:
+        """Have sessions visit an unschedulable job again."""
+        if self.unschedulable.remove(job.key):
+            self._active[job.key] = job
 
-    def wake_at_allocate(self) -> None:
+    def activate_at_allocate(self) -> None:
         """Have sessions visit all jobs again that allocate refused."""
-        for job in self.parking.at_allocate.jobs():
-            self.wake(job)
+        for job in self.unschedulable.at_allocate.jobs():
+            self.activate(job)
 
-    def wake_all(self) -> None:
+    def activate_all(self) -> None:
         """Have sessions visit all jobs again."""
-        self.wake_at_allocate()
-        for job in self.parking.at_enqueue.jobs():
-            self.wake(job)
+        self.activate_at_allocate()
+        for job in self.unschedulable.at_enqueue.jobs():
+            self.activate(job)
 
     def stray(self) -> list[Job]:
         """Return the jobs that are in no session because their queue is unknown, by key."""
@@ -326,7 +326,7 @@ class Jobs:
 
     def stretch(self, capacity: int) -> None:
         """Make room for more resources."""
-        self.wake_all()
+        self.activate_all()
         for job in self._by_key.values():
             job.sums.stretch(capacity)
             if job.min_resources is not None:

@@ -37,7 +37,7 @@ class ReservationTimeouts:
         self._expired: set[str] = set()
         self._timeout_s = 0.0
         self._due = math.inf
-        """When the next lease may end, Unix seconds; parked groups are not looked at before."""
+        """When the next reservation may end (Unix seconds); the pool is not reviewed earlier."""
 
     @property
     def waiting_groups(self) -> dict[str, WaitingGroup]:
@@ -54,7 +54,7 @@ class ReservationTimeouts:
 
         Returns the keys of the groups that lost theirs just now, in order.
         """
-        for job in jobs.unsettled():
+        for job in jobs.active():
             self._note(jobs, job, now)
         self._forget_started(jobs)
         if timeout_s != self._timeout_s:

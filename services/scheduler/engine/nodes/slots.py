@@ -1,8 +1,9 @@
 """How many tasks of a class would find room on the nodes, kept up from fact to fact.
 
 An upper bound that costs little: only amounts and what node objects say for good are counted, and
-each class as if no other were placed. A parked gang stays parked as long as even this is too little
-for it (`session.waking`). Brought up to date between sessions, when nothing is placed by decision.
+each class as if no other were placed. An unschedulable gang stays in the pool as long as even this
+is too little for it (`session.activation`). Brought up to date between sessions, when nothing is
+placed by decision.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,7 @@ class Slots:
         return counted.total
 
     def forget(self) -> None:
-        """Count no more: no gang is parked."""
+        """Count no more: no gang is in the pool."""
         self._by_class.clear()
         self._asked.clear()
         self._ledger.take_changed_by_facts()

@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 from pumice import plugins
 from pumice.plugins.combining import OrderKey
-from services.scheduler.engine.jobs.parking import Parking
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.unschedulable import UnschedulablePool
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.session.exclusions import StageIsolation
 from services.scheduler.engine.session.view import ClusterView
@@ -137,10 +137,10 @@ class Orders:
 
 
 class Places:
-    """Positions of jobs in their queues; parked jobs count as if they had been visited."""
+    """Positions of jobs in their queues; unschedulable jobs count as if they had been visited."""
 
-    def __init__(self, parking: Parking, hooks: Combined) -> None:
-        self._parking = parking
+    def __init__(self, unschedulable: UnschedulablePool, hooks: Combined) -> None:
+        self._unschedulable = unschedulable
         self._hooks = hooks
         self._turns: Counter[str] = Counter()
         self._places: dict[str, int] = {}
@@ -156,14 +156,14 @@ class Places:
         return self._places.get(job.key, 0)
 
     def _parked_ahead(self, job: Job) -> int:
-        parking = self._parking
-        if not len(parking):
+        pool = self._unschedulable
+        if not len(pool):
             return 0
         order = self._hooks.job_order(job)
         if job.is_pending:
-            return parking.at_enqueue.ahead(job.queue, order)
+            return pool.at_enqueue.ahead(job.queue, order)
         # enqueue visits all Pending jobs before allocate visits any Inqueue one.
-        return parking.at_enqueue.count(job.queue) + parking.at_allocate.ahead(job.queue, order)
+        return pool.at_enqueue.count(job.queue) + pool.at_allocate.ahead(job.queue, order)
 
 
 def by_queue(

@@ -23,9 +23,9 @@ import numpy as np
 from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
 from pumice.plugins.points import Points
-from services.scheduler.engine.jobs.parking import Group
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.rollups import Rollup
+from services.scheduler.engine.jobs.unschedulable import DemandGroup
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
@@ -90,13 +90,13 @@ class Session(ClusterView):
         cycle: int = 0,
         actions: Sequence[str] = (),
         without: Collection[str] = (),
-        alike: bool = False,
+        equal_jobs_fail_equally: bool = False,
         progress: Progress | None = None,
     ) -> None:
         """Begin a cycle; jobs with keys in `without` are not visited."""
         super().__init__(cluster_state)
-        self.alike = alike
-        """Whether plugins answer alike for jobs of a queue that are equal in what they ask for."""
+        self.equal_jobs_fail_equally = equal_jobs_fail_equally
+        """Whether two jobs of one queue with equal requests get equal results from all plugins."""
         self.actions = actions
         """Names of the actions of this cycle; some depend on which others there are."""
         self.preemption_attempts = 0
@@ -120,19 +120,19 @@ class Session(ClusterView):
         self._touched: dict[str, Job] = {}
         self.evictions: list[Eviction] = []
         self.nominations: list[Preemptor] = []
-        self.places = Places(cluster_state.jobs.parking, self.hooks)
+        self.places = Places(cluster_state.jobs.unschedulable, self.hooks)
         """Positions of jobs in their queues, by the order in which this cycle visits them."""
         self.explanations: dict[str, Explanation] = {}
         self.held: set[str] = set()
         """Keys of the jobs that plugins hold back although they may have room."""
         self.exclusions = Exclusions(progress or Progress())
         """Jobs, queues and actions that were left out because of an error."""
-        self.jobs: list[Job] = [j for j in cluster_state.jobs.unsettled() if j.key not in without]
-        """Jobs that may need something; settled and parked ones count in sums only."""
-        self.lines: dict[str, Group] = {}
-        """Key of a job that was woken as the first of its group → the group (`next_in_line`)."""
-        self.contenders: list[Group] = []
-        """Parked groups for which evictions might make room: with any, the cycle is run again."""
+        self.jobs: list[Job] = [j for j in cluster_state.jobs.active() if j.key not in without]
+        """Jobs that may need something; settled and unschedulable ones count in sums only."""
+        self.activated_groups: dict[str, DemandGroup] = {}
+        """Key of a job activated as the first of its group → the group (`activate_next`)."""
+        self.contenders: list[DemandGroup] = []
+        """Groups of the pool for which evictions might make room; if any, the cycle runs again."""
         self.total: IntArray = self.ledger.total()
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
@@ -429,8 +429,10 @@ class Session(ClusterView):
     def visited(self) -> list[Job]:
         """Return the jobs whose status has to be computed, by key."""
         found = {job.key: job for job in self.jobs}
-        parking = self.cluster_state.jobs.parking  # preempt places single pods of parked jobs
-        found.update(item for item in self._touched.items() if item[0] not in parking)
+        pool = (
+            self.cluster_state.jobs.unschedulable
+        )  # preempt places single pods of unschedulable jobs
+        found.update(item for item in self._touched.items() if item[0] not in pool)
         jobs = self.cluster_state.jobs
         found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
         kept = sorted(found.items())

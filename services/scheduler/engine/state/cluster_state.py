@@ -211,11 +211,11 @@ class ClusterState:
 
     def _put_shard(self, name: str, shard: NodeShard) -> None:
         self.shards.put(name, shard)
-        self.jobs.wake_all()
+        self.jobs.activate_all()
 
     def _remove_shard(self, name: str) -> None:
         self.shards.remove(name)
-        self.jobs.wake_all()
+        self.jobs.activate_all()
 
     def _put_pod(self, key: str, pod: Pod) -> None:
         is_ours = pod.spec.scheduler_name in self._names and not pod.spec.node_name

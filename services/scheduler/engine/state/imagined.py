@@ -32,8 +32,8 @@ class Imagined:
     """The changes that are imagined of one cluster state, until `undo` or the end of `with`."""
 
     def __init__(self, cluster_state: ClusterState) -> None:
-        """Begin; parked jobs take part in sessions again."""
-        cluster_state.jobs.wake_all()
+        """Begin; unschedulable jobs take part in sessions again."""
+        cluster_state.jobs.activate_all()
         self._cluster_state = cluster_state
         self._undo: list[Callable[[], None]] = []
         self._memory = dict(cluster_state.memory)
@@ -98,7 +98,7 @@ class Imagined:
 
     def _put_back(self) -> None:
         cluster_state = self._cluster_state
-        cluster_state.jobs.wake_all()
+        cluster_state.jobs.activate_all()
         cluster_state.memory.clear()
         cluster_state.memory.update(self._memory)
         for state, remembered in zip(cluster_state.states, self._remembered, strict=True):

@@ -74,7 +74,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
         ),
         said=tuple(
             (task.uid, task.last_condition)
-            for job in jobs.unsettled()
+            for job in jobs.active()
             for task in job.by_status[TaskStatus.PENDING].values()
             if task.ours
         ),

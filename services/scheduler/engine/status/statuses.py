@@ -320,13 +320,13 @@ def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
     queues = session.cluster_state.jobs.queues
     sums = session.rollup(held).sums()
     waiting = Counter(job.queue for job in session.jobs if job.is_pending)
-    parked = session.cluster_state.jobs.parking.at_enqueue
+    refused = session.cluster_state.jobs.unschedulable.at_enqueue
     totals = {name: np.zeros_like(session.total) for name in queues}
     for name, amounts in sums.items():
         for holder in _lineage(queues, name):
             np.minimum(totals[holder] + amounts, AMOUNT_MAX, out=totals[holder])
     for name, queue in sorted(queues.items()):
-        count = waiting[name] + parked.count(name)
+        count = waiting[name] + refused.count(name)
         with session.isolate("status", queue):
             if count != queue.last_pending or not _same(session, queue, totals[name]):
                 yield QueueAllocated(

@@ -15,7 +15,7 @@ from pumice.plugins import Arguments
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import JobHeap, by_queue
 from services.scheduler.engine.session.session import Session
-from services.scheduler.policy.actions.alike import FailedAttempts
+from services.scheduler.policy.actions.failed_attempts import FailedAttempts
 from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_for_network
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from shared.model.status import TaskStatus

@@ -16,8 +16,8 @@ from collections import deque
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.alike import FailedAttempts
 from services.scheduler.policy.actions.allocate import attempt
+from services.scheduler.policy.actions.failed_attempts import FailedAttempts
 from shared.model.status import TaskStatus
 
 

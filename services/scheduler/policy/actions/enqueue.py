@@ -9,9 +9,9 @@ from typing import Final
 from pumice.plugins import Arguments, Vote
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
+from services.scheduler.engine.session.activation import activate_next
 from services.scheduler.engine.session.ordering import by_queue
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.waking import next_in_line
 from services.scheduler.policy.arguments import seconds
 
 _TIMEOUT_S: Final = 300.0
@@ -38,7 +38,7 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - s
             continue
         _, job = heapq.heappop(waiting)
         with session.isolate("enqueue", job):
-            if _admit(session, job) and (following := next_in_line(session, job)) is not None:
+            if _admit(session, job) and (following := activate_next(session, job)) is not None:
                 heapq.heappush(waiting, (hooks.job_order(following), following))
         with session.isolate("enqueue", queue):
             heapq.heappush(queues, (hooks.queue_order(queue), queue))

@@ -11,8 +11,12 @@ from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task, TaskClass
-from services.scheduler.policy.actions.alike import FailedAttempts, TaskSignature, attempt_key
-from services.scheduler.policy.prospects import Prospects
+from services.scheduler.policy.actions.failed_attempts import (
+    FailedAttempts,
+    TaskSignature,
+    attempt_key,
+)
+from services.scheduler.policy.eviction_hints import EvictionHints
 from shared.model.status import READY, TaskStatus
 
 
@@ -32,20 +36,20 @@ def starving_jobs(session: Session) -> list[Job]:
 
 
 def turns(
-    session: Session, orders: Orders, jobs: Iterable[Job], prospects: Prospects
+    session: Session, orders: Orders, jobs: Iterable[Job], hints: EvictionHints
 ) -> Iterator[tuple[Queue, list[Job]]]:
     """Yield queues with their jobs, the first by QueueOrder next.
 
     The next queue is determined after the one before has been handled, since evictions change
-    shares. Queues with nothing but parked gangs are among them (`Prospects`).
+    shares. Queues with nothing but unschedulable gangs are among them (`EvictionHints`).
     """
-    by_queue: dict[str, list[Job]] = {name: [] for name in prospects.queues()}
+    by_queue: dict[str, list[Job]] = {name: [] for name in hints.queues()}
     for job in jobs:
         by_queue.setdefault(job.queue, []).append(job)
     queues = orders.queues(q for name in sorted(by_queue) if (q := session.queue(name)) is not None)
     while queues:
         queue = queues.pop()
-        prospects.review(queue)
+        hints.review(queue)
         yield queue, by_queue[queue.name]
 
 

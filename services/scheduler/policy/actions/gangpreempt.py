@@ -18,7 +18,7 @@ from services.scheduler.policy.actions.gang_evictions import (
     ranks,
 )
 from services.scheduler.policy.bundles import Bundle
-from services.scheduler.policy.prospects import Prospects
+from services.scheduler.policy.eviction_hints import EvictionHints
 
 
 def execute(session: Session, arguments: Arguments) -> None:
@@ -34,8 +34,8 @@ def execute(session: Session, arguments: Arguments) -> None:
         PreemptableTasks(session, MAY_GO),
     )
     orders = Orders(session)
-    prospects = Prospects(session, "gangpreempt")
-    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
+    hints = EvictionHints(session, "gangpreempt")
+    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()

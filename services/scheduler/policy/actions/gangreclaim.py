@@ -18,7 +18,7 @@ from services.scheduler.policy.actions.gang_evictions import (
     ranks,
 )
 from services.scheduler.policy.bundles import Bundle
-from services.scheduler.policy.prospects import Prospects
+from services.scheduler.policy.eviction_hints import EvictionHints
 from shared.model.status import TaskStatus
 
 
@@ -32,8 +32,8 @@ def execute(session: Session, arguments: Arguments) -> None:
         PreemptableTasks(session, (TaskStatus.RUNNING,)),
     )
     orders = Orders(session)
-    prospects = Prospects(session, "gangreclaim")
-    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
+    hints = EvictionHints(session, "gangreclaim")
+    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)

@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 
 from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.holders import MAY_GO
-from services.scheduler.engine.jobs.parking import AllocateDemand, Demand, Preempting
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.unschedulable import AllocateDemand, Demand, Preempting
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -38,7 +38,7 @@ from services.scheduler.policy.actions.evictions import (
 )
 from services.scheduler.policy.actions.victims import Hosts, Preemptable
 from services.scheduler.policy.arguments import boolean, integer
-from services.scheduler.policy.prospects import Prospects
+from services.scheduler.policy.eviction_hints import EvictionHints
 from shared.model.status import PREEMPTABLE
 
 _REASON = "preempt"
@@ -93,7 +93,7 @@ def execute(session: Session, arguments: Arguments) -> None:
         for job in starving_jobs(session)
         if job.division is None or not job.division.states_topology()
     ]
-    for queue, theirs in turns(session, orders, starving, Prospects(session, _REASON)):
+    for queue, theirs in turns(session, orders, starving, EvictionHints(session, _REASON)):
         jobs = orders.jobs(theirs)
         while jobs:
             job = jobs.pop()
@@ -107,7 +107,7 @@ def execute(session: Session, arguments: Arguments) -> None:
 
 
 class _SingleRoom:
-    """Whether pods of parked gangs have room without evictions, per version of the ledger."""
+    """Whether pods of unschedulable gangs fit without evictions, per version of the ledger."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -115,7 +115,7 @@ class _SingleRoom:
         self._known: dict[int, bool] = {}
 
     def has_any(self, demand: Demand) -> bool:
-        """Tell whether a pod of a parked gang that may preempt has room on a node."""
+        """Tell whether a pod of an unschedulable gang that may preempt has room on a node."""
         if not isinstance(demand, AllocateDemand) or demand.preempting is Preempting.NONE:
             return False
         if self._version != self._session.ledger.version:
@@ -135,18 +135,18 @@ class _SingleRoom:
 def _one_by_one(
     session: Session, queue: Queue, starving: Sequence[Job], room: _SingleRoom
 ) -> Iterator[Job]:
-    """Yield jobs of a queue by key; parked ones only while one of their pods has room."""
-    parked: list[tuple[str, Job, Demand | None]] = [
+    """Yield jobs of a queue by key; unschedulable ones only while one of their pods has room."""
+    found: list[tuple[str, Job, Demand | None]] = [
         (job.key, job, group.demand)
-        for group in session.cluster_state.jobs.parking.at_allocate.groups(queue.name)
+        for group in session.cluster_state.jobs.unschedulable.at_allocate.groups(queue.name)
         if room.has_any(group.demand)
         for _, job in group.members
     ]
-    if not parked:
+    if not found:
         yield from starving
         return
-    parked += [(job.key, job, None) for job in starving]
-    for _, job, demand in sorted(parked, key=itemgetter(0)):
+    found += [(job.key, job, None) for job in starving]
+    for _, job, demand in sorted(found, key=itemgetter(0)):
         if demand is None or room.has_any(demand):
             yield job
 

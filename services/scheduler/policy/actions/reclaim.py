@@ -29,7 +29,7 @@ from services.scheduler.policy.actions.evictions import (
 )
 from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
-from services.scheduler.policy.prospects import Prospects
+from services.scheduler.policy.eviction_hints import EvictionHints
 from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
@@ -47,9 +47,9 @@ def execute(session: Session, arguments: Arguments) -> None:
     spare = spares(arguments) or not session.volcano_evictions
     orders = Orders(session)
     unschedulable = UnschedulableCache(session)
-    prospects = Prospects(session, _REASON)
-    reclaimable = Reclaimable(session, prospects.reclaimable_jobs)
-    for queue, theirs in turns(session, orders, starving_jobs(session), prospects):
+    hints = EvictionHints(session, _REASON)
+    reclaimable = Reclaimable(session, hints.reclaimable_jobs)
+    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
         if session.hooks.overused(queue):
             continue
         jobs = orders.jobs(theirs)

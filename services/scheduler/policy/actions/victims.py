@@ -170,7 +170,7 @@ class Preemptable:
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             self._known.clear()
-        alike = self._session.alike and not holds(job)
+        alike = self._session.equal_jobs_fail_equally and not holds(job)
         key = (job.queue, job.namespace, job.priority) if alike else job.key
         found = self._known.get(key)
         if found is None:

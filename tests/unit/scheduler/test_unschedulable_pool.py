@@ -68,7 +68,7 @@ def waiting_for_the_gate(count: int) -> Cycles:
     for number in range(count):
         add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
     cycles = Cycles(under)
-    assert cycles.settle().parked == count
+    assert cycles.settle().unschedulable == count
     return cycles
 
 
@@ -82,11 +82,14 @@ def test_a_cycle_with_a_small_job_looks_at_no_waiting_job_however_many_there_are
     add_group(cycles.by, "small", "Pending", minResources={"cpu": "1"})
     entered = cycles.run()
     assert [g.phase for g in entered.plan.podgroups if g.key == "ns/small"] == ["Inqueue"]
-    assert (looked_at(entered) <= 1, entered.parked) == (True, count)  # the small one lacks its pod
+    assert (looked_at(entered) <= 1, entered.unschedulable) == (
+        True,
+        count,
+    )  # the small one lacks its pod
     add_pod(cycles.by, "small-0", "small")
     bound = cycles.run()
     assert [len(c.binds) for c in bound.commands if isinstance(c, m.BindGang)] == [1]
-    assert (looked_at(bound), bound.parked) == (0, count)
+    assert (looked_at(bound), bound.unschedulable) == (0, count)
 
 
 def test_where_some_may_enter_those_who_do_are_looked_at_and_the_first_who_may_not():
@@ -97,7 +100,7 @@ def test_where_some_may_enter_those_who_do_are_looked_at_and_the_first_who_may_n
     assert admitted == ["ns/w000", "ns/w001"]
     refused = [why.job for why in entered.whole.explanations if why.gate == "enqueue"]
     assert refused == ["ns/w002"]
-    assert entered.parked == 100 - 3
+    assert entered.unschedulable == 100 - 3
 
 
 def test_a_job_is_looked_at_when_it_changes_itself():
@@ -107,14 +110,14 @@ def test_a_job_is_looked_at_when_it_changes_itself():
     assert [g.phase for g in decision.plan.podgroups if g.key == "ns/w007"] == ["Inqueue"]
 
 
-def test_a_new_job_has_its_place_behind_the_parked_ones():
+def test_a_new_job_has_its_place_behind_the_unschedulable_ones():
     cycles = waiting_for_the_gate(40)
     add_group(cycles.by, "w0075", "Pending", minResources={"cpu": "9"})
     (why,) = cycles.run().whole.explanations
     assert (why.job, why.position) == ("ns/w0075", 9)
 
 
-def test_queues_count_parked_jobs_among_the_pending_ones():
+def test_queues_count_unschedulable_jobs_among_the_pending_ones():
     cycles = waiting_for_the_gate(40)
     assert cycles.by.decide(CONF, now=9.0, cycle=9, token=1).plan.queues == ()
     add_group(cycles.by, "w999", "Pending", minResources={"cpu": "8"})
@@ -131,7 +134,7 @@ def waiting_for_nodes(count: int) -> Cycles:
         for member in range(4):
             add_pod(under, f"w{number:03}-{member}", f"w{number:03}")
     cycles = Cycles(under, UNGATED)
-    assert cycles.settle().parked == count
+    assert cycles.settle().unschedulable == count
     return cycles
 
 
@@ -142,11 +145,11 @@ def test_gangs_without_a_place_are_not_looked_at_while_small_jobs_come_and_go(co
     add_pod(cycles.by, "small-0", "small")
     bound = cycles.run()
     assert [c.job for c in bound.commands if isinstance(c, m.BindGang)] == ["ns/small"]
-    assert (looked_at(bound), bound.parked) == (0, count)
+    assert (looked_at(bound), bound.unschedulable) == (0, count)
     gone = m.Fact(kind="pods", key="ns/small-0", uid="small-0", rv="2", op=m.Op.DELETE)
     cycles.by.fold([gone])
     after = cycles.run()
-    assert (after.commands, after.parked) == ([], count)
+    assert (after.commands, after.unschedulable) == ([], count)
 
 
 def test_gangs_are_looked_at_when_there_is_room_for_one():
@@ -189,16 +192,16 @@ def test_a_short_queue_has_all_its_turns():
     for number in range(10):
         add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
     decision = Cycles(under).settle()
-    assert (looked_at(decision), decision.parked) == (10, 0)
+    assert (looked_at(decision), decision.unschedulable) == (10, 0)
 
 
-def test_no_job_is_parked_where_a_plugin_goes_by_the_clock():
+def test_no_job_is_unschedulable_where_a_plugin_goes_by_the_clock():
     under = scheduler(0.0)
     cluster(under)
     occupy(under)
     for number in range(40):
         add_group(under, f"w{number:03}", "Pending", minResources={"cpu": "8"})
-    assert Cycles(under, IMPATIENT).settle().parked == 0
+    assert Cycles(under, IMPATIENT).settle().unschedulable == 0
 
 
 def test_a_wait_is_told_once_though_its_job_is_looked_at_again():
@@ -213,4 +216,4 @@ def test_the_cycle_that_is_recorded_looks_at_all_jobs():
     cycles = waiting_for_the_gate(40)
     cycles.by.memory()
     recorded = cycles.run()
-    assert (looked_at(recorded), recorded.parked) == (40, 0)
+    assert (looked_at(recorded), recorded.unschedulable) == (40, 0)

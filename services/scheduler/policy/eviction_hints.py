@@ -1,21 +1,21 @@
-"""For which parked gangs an action that evicts might make room (`decide`).
+"""For which unschedulable gangs an action that evicts might make room (`decide`).
 
 The action asks when it comes to a queue, of the state that an attempt would meet. As long as the
-answer is no for all parked gangs and no pod is evicted, every attempt of a parked gang would fail,
-so that leaving them out changes no decision. Each answer is a necessary condition of success; only
-an attempt shows whether it suffices.
+answer is no for all unschedulable gangs and no pod is evicted, every attempt of an unschedulable
+gang would fail, so that leaving them out changes no decision. Each answer is a necessary condition
+of success; only an attempt shows whether it suffices.
 
 ⚠ preempt does one thing for less than a whole gang: it lets single pods wait where there is room
-without an eviction (A05). It visits parked gangs for that (`policy.actions.preempt`).
+without an eviction (A05). It visits unschedulable gangs for that (`policy.actions.preempt`).
 """
 
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from services.scheduler.engine.jobs.parking import AllocateDemand, Group, Preempting
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.unschedulable import AllocateDemand, DemandGroup, Preempting
+from services.scheduler.engine.session.activation import lacks_nodes, lacks_share
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.session.waking import lacks_nodes, lacks_share
 from services.scheduler.policy.actions.victims import (
     ReclaimableJobs,
     any_job,
@@ -25,11 +25,11 @@ from services.scheduler.policy.actions.victims import (
 )
 from shared.model.status import TaskStatus
 
-_Prospect = Callable[["Prospects", Queue, Job, AllocateDemand], bool]
+_Hint = Callable[["EvictionHints", Queue, Job, AllocateDemand], bool]
 
 
-class Prospects:
-    """Notes the parked gangs for which one action might make room (`Session.contenders`)."""
+class EvictionHints:
+    """Notes the unschedulable gangs for which one action might make room (`Session.contenders`)."""
 
     def __init__(self, session: Session, action: str) -> None:
         self._session = session
@@ -39,20 +39,20 @@ class Prospects:
         self._known: dict[Hashable, bool] = {}
 
     def queues(self) -> list[str]:
-        """Return the queues of parked gangs."""
-        return self._session.cluster_state.jobs.parking.at_allocate.queues()
+        """Return the queues of unschedulable gangs."""
+        return self._session.cluster_state.jobs.unschedulable.at_allocate.queues()
 
     def review(self, queue: Queue) -> None:
         """Note the gangs of a queue for which the action might make room in the present state."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             self._known.clear()
-        may_gain = _PROSPECTS[self._action]
-        for group in self._session.cluster_state.jobs.parking.at_allocate.groups(queue.name):
+        may_gain = _HINTS[self._action]
+        for group in self._session.cluster_state.jobs.unschedulable.at_allocate.groups(queue.name):
             if not isinstance(group.demand, AllocateDemand) or self._gains(may_gain, queue, group):
                 self._session.contenders.append(group)
 
-    def _gains(self, may_gain: _Prospect, queue: Queue, group: Group) -> bool:
+    def _gains(self, may_gain: _Hint, queue: Queue, group: DemandGroup) -> bool:
         assert isinstance(group.demand, AllocateDemand)
         with self._session.isolate(self._action, group.first):
             return may_gain(self, queue, group.first, group.demand)
@@ -111,10 +111,10 @@ class Prospects:
         return self.reclaimable_jobs.is_any(queue.name, any_job)
 
 
-_PROSPECTS: Final[dict[str, _Prospect]] = {
-    "preempt": Prospects.may_preempt,
-    "gangpreempt": Prospects.may_preempt_whole,
-    "reclaim": Prospects.may_reclaim,
-    "gangreclaim": Prospects.may_reclaim_whole,
+_HINTS: Final[dict[str, _Hint]] = {
+    "preempt": EvictionHints.may_preempt,
+    "gangpreempt": EvictionHints.may_preempt_whole,
+    "reclaim": EvictionHints.may_reclaim,
+    "gangreclaim": EvictionHints.may_reclaim_whole,
 }
 """Action → its question of the first gang of a group."""

@@ -1,7 +1,7 @@
-"""Whether jobs may be parked under a configuration (`engine.session.waking`).
+"""Decides by the configuration which jobs may enter the unschedulable pool.
 
-A parked job is not visited. That is right where a refusal rests on amounts that only become scarcer
-in the course of a cycle, and where amounts alone decide: no clock, no plugin of another
+An unschedulable job is not visited. That is right where a refusal rests on amounts that only become
+scarcer in the course of a cycle, and where amounts alone decide: no clock, no plugin of another
 distribution, no eviction before enqueue and allocate have run.
 """
 
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from services.scheduler.config import PluginOption, SchedulerConfig
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 
-_PARKING_PLUGINS: Final = frozenset(
+_REFUSING_BY_AMOUNTS: Final = frozenset(
     {
         "priority",
         "gang",
@@ -40,23 +40,23 @@ _HOLDS_JOBS: Final = "reservation"
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 
 
-class ParkingPolicy(NamedTuple):
-    """Whether jobs may be parked that the actions enqueue and allocate refuse."""
+class UnschedulablePolicy(NamedTuple):
+    """Whether jobs that enqueue and allocate refuse may enter the pool."""
 
     at_enqueue: bool = False
     at_allocate: bool = False
 
 
-def parking_policy(
+def unschedulable_policy(
     config: SchedulerConfig, plugins: Plugins, *, contending: bool = False
-) -> ParkingPolicy:
-    """Return where jobs may be parked.
+) -> UnschedulablePolicy:
+    """Return the actions after which jobs may enter the pool.
 
-    With `contending`, jobs with pods may be parked where actions evict after allocate, too: the
-    caller asks whether evictions might make room for them (`policy.prospects`).
+    With `contending`, jobs with pods may enter where actions evict after allocate, too: the
+    caller asks whether evictions might make room for them (`policy.eviction_hints`).
     """
     if not decides_by_amounts(config, plugins):
-        return ParkingPolicy()
+        return UnschedulablePolicy()
     options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
     first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
@@ -64,7 +64,7 @@ def parking_policy(
     gangs = any(
         option.name == "gang" and all(option.flags[flag] for flag in asked) for option in options
     )
-    return ParkingPolicy(
+    return UnschedulablePolicy(
         at_enqueue="enqueue" in actions[:first],
         at_allocate=gangs
         and "allocate" in actions[:first]
@@ -87,11 +87,13 @@ def decides_by_amounts(config: SchedulerConfig, plugins: Plugins) -> bool:
 
     Two jobs of a queue that have the same of these get the same answers then.
     """
-    return all(_allows_parking(option, plugins) for tier in config.tiers for option in tier.plugins)
+    return all(
+        _refuses_by_amounts(option, plugins) for tier in config.tiers for option in tier.plugins
+    )
 
 
-def _allows_parking(option: PluginOption, plugins: Plugins) -> bool:
+def _refuses_by_amounts(option: PluginOption, plugins: Plugins) -> bool:
     name = option.name
-    if name not in _PARKING_PLUGINS or plugins[name] is not PLUGINS[name]:
+    if name not in _REFUSING_BY_AMOUNTS or plugins[name] is not PLUGINS[name]:
         return False
     return not option.arguments.get(_DEVICES) and not option.flags["enableHierarchy"]

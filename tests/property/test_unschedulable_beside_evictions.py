@@ -1,4 +1,4 @@
-"""Parking changes no decision where actions evict, either: on clusters that are full and contended.
+"""The unschedulable pool changes no decision in contended clusters where actions evict.
 
 Gangs wait for more than nodes have room for, while less important jobs, and queues that have more
 than they deserve, begin to run, grow, shrink and end. Victims take their time to go; pods for which
@@ -109,9 +109,9 @@ class ContendedHistories(Histories):
             self.run(gang)
 
     @property
-    def parked_gangs(self) -> int:
+    def unschedulable_gangs(self) -> int:
         """Return how many gangs with pods the first scheduler leaves out."""
-        return len(self.schedulers[0].cluster_state.jobs.parking.at_allocate)
+        return len(self.schedulers[0].cluster_state.jobs.unschedulable.at_allocate)
 
     @override
     def limit(self, name: str, cpu: str) -> None:
@@ -274,14 +274,14 @@ histories = st.lists(steps, min_size=6, max_size=24)
     st.lists(large, min_size=1, max_size=4),
     histories,
 )
-def test_a_scheduler_that_parks_gangs_evicts_as_one_that_visits_all_of_them(
+def test_a_scheduler_with_the_pool_of_gangs_evicts_as_one_that_visits_all_of_them(
     config, shares, running, waiting, history
 ):
     lived = ContendedHistories(config, shares, running)
     contended = 0
     for step in [("gang", gang) for gang in waiting] + [("rest", 0.0)] * 2 + history:
-        parked, evicted = lived.parked_gangs, lived.evicted
+        unschedulable, evicted = lived.unschedulable_gangs, lived.evicted
         check(*lived.step(step))
-        contended += parked > 0 and lived.evicted > evicted
+        contended += unschedulable > 0 and lived.evicted > evicted
     target(float(lived.evicted), label="evictions")
     count_hits([None] * contended)

@@ -1,4 +1,4 @@
-"""Parked gangs where actions evict: looked at when one might gain something, and only then."""
+"""Unschedulable gangs where actions evict: visited only when one might gain something."""
 
 from collections import Counter
 from typing import Any
@@ -8,13 +8,13 @@ import pytest
 from services.scheduler.decide import Part, configure
 from services.scheduler.decision import Decision
 from services.scheduler.policy.catalog import PLUGINS
-from services.scheduler.policy.parking_policy import parking_policy
+from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import facts
 from tests.support.configured import configured
-from tests.unit.scheduler.test_parking import Cycles, looked_at
 from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put
+from tests.unit.scheduler.test_unschedulable_pool import Cycles, looked_at
 
 GANGS = 40
 
@@ -56,7 +56,7 @@ class Waiting:
         for number in range(GANGS):
             self.wait(f"w{number:03}", **spec)
         self.cycles = Cycles(self.by, evicting(actions, plugin, volcano=volcano))
-        self.parked = self.cycles.settle().parked
+        self.unschedulable = self.cycles.settle().unschedulable
 
     def _ended(self, part: Part, _: str) -> None:
         self.plays += part is Part.OPENED
@@ -113,7 +113,7 @@ def test_gangs_without_victims_are_not_looked_at(action):
     waiting.wait("small", 1)
     decision = waiting.cycle()
     assert [why.job for why in decision.whole.explanations] == ["ns/small"]
-    assert (decision.commands, decision.parked, waiting.plays) == ([], GANGS, 1)
+    assert (decision.commands, decision.unschedulable, waiting.plays) == ([], GANGS, 1)
 
 
 @pytest.mark.parametrize("action", ["preempt", "gangpreempt"])
@@ -161,12 +161,12 @@ def test_gangs_are_looked_at_when_another_queue_gets_too_much_in_this_very_cycle
     waiting.wait("w", 1, cpu="2")
     for _ in range(3):
         assert waiting.evicted() == set()
-    assert waiting.cycle().parked == GANGS + 1
+    assert waiting.cycle().unschedulable == GANGS + 1
     waiting.wait("drop", 1, queue="other")
     assert waiting.evicted() == {"ns/much"}
 
 
-def test_a_parked_gang_waits_with_single_pods_for_the_room_there_is():
+def test_an_unschedulable_gang_waits_with_single_pods_for_the_room_there_is():
     """It has more than it deserves then, by which a job of another queue takes from its queue."""
     waiting = Waiting("allocate, preempt, reclaim", room=1, deserved=8)
     waiting.queue("other", 2)
@@ -177,7 +177,9 @@ def test_a_parked_gang_waits_with_single_pods_for_the_room_there_is():
 
 def test_single_pods_wait_in_the_order_of_keys():
     waiting = Waiting("allocate, preempt", room=1)
-    waiting.wait("a000", priorityClassName="low")  # parked in a group of its own, after the others
+    waiting.wait(
+        "a000", priorityClassName="low"
+    )  # unschedulable in a group of its own, after the others
     waiting.cycles.settle()
     names = []
     for _ in range(2):
@@ -201,7 +203,7 @@ def test_a_gang_of_which_some_pods_may_preempt_has_prospects(action, queue):
     add_group(waiting.by, "mixed", "Inqueue", minMember=2)
     for number, policy in enumerate(("Never", "Never", "", "")):
         waiting.pod(f"mixed-{number}", "mixed", cpu="1", preemptionPolicy=policy)
-    assert waiting.cycles.settle().parked == GANGS + 1
+    assert waiting.cycles.settle().unschedulable == GANGS + 1
     waiting.node("n2", 4)
     waiting.run("less", "n2", 2, priorityClassName="low", queue=queue)
     assert waiting.evicted() == {"ns/less"}
@@ -212,7 +214,7 @@ def test_a_gang_is_entitled_to_the_sum_of_its_classes():
     add_group(waiting.by, "two", "Inqueue", minMember=4)
     for number, cpu in enumerate("1122"):
         waiting.pod(f"two-{number}", "two", cpu=cpu)
-    assert waiting.cycles.settle().parked == GANGS + 1
+    assert waiting.cycles.settle().unschedulable == GANGS + 1
     waiting.node("n2", 8)
     waiting.run("less", "n2", 4, queue="other")
     assert waiting.evicted() == {"ns/less"}
@@ -223,7 +225,7 @@ def test_gangs_of_one_queue_are_told_apart_by_priority_and_by_who_may_preempt():
     waiting.wait("asks")
     waiting.wait("above", priorityClassName="high", preemptionPolicy="Never")
     waiting.cycles.settle()
-    lot = waiting.by.cluster_state.jobs.parking.at_allocate
+    lot = waiting.by.cluster_state.jobs.unschedulable.at_allocate
     assert Counter(len(g.members) for g in lot.groups("default")) == Counter([GANGS, 1, 1])
     waiting.node("n2", 10)
     waiting.run("less", "n2", 5, priorityClassName="low")
@@ -244,20 +246,20 @@ def test_gangs_that_contend_in_vain_are_looked_at_without_a_second_play_of_each_
     waiting.run("less", "n2", 1, priorityClassName="low")  # a place for one pod of two at most
     plays = []
     for _ in range(40):
-        assert waiting.cycle().parked == 0
+        assert waiting.cycle().unschedulable == 0
         plays.append(waiting.plays)
-    assert plays[0] == 2, "they were parked"
-    assert 35 <= plays.count(1) <= 38, "and are parked again each half a minute"
+    assert plays[0] == 2, "they were unschedulable"
+    assert 35 <= plays.count(1) <= 38, "and are unschedulable again each half a minute"
 
 
-@pytest.mark.parametrize(("allocatable", "parked"), [("true", GANGS), ("false", 0)])
+@pytest.mark.parametrize(("allocatable", "unschedulable"), [("true", GANGS), ("false", 0)])
 def test_room_that_an_overused_queue_is_refused_by_allocate_alone_is_a_prospect(
-    allocatable, parked
+    allocatable, unschedulable
 ):
     plugin = f"proportion, enabledAllocatable: {allocatable}"
     capability = {"cpu": "8", "pods": "4"}
     waiting = Waiting("allocate, preempt", room=4, capability=capability, plugin=plugin)
-    assert waiting.parked == parked
+    assert waiting.unschedulable == unschedulable
 
 
 PLACING = {
@@ -270,20 +272,24 @@ PLACING = {
 
 
 @pytest.mark.parametrize("actions", PLACING)
-def test_gangs_are_parked_where_actions_evict_for_preemptors_after_the_last_allocate(actions):
-    found = parking_policy(evicting(actions), PLUGINS, contending=True)
+def test_gangs_are_unschedulable_where_actions_evict_for_preemptors_after_the_last_allocate(
+    actions,
+):
+    found = unschedulable_policy(evicting(actions), PLUGINS, contending=True)
     assert found.at_allocate is PLACING[actions]
 
 
-def test_no_gang_is_parked_where_evictions_are_not_asked_about():
-    assert not parking_policy(evicting("allocate, preempt"), PLUGINS).at_allocate
-    assert parking_policy(evicting("allocate, backfill"), PLUGINS).at_allocate
+def test_no_gang_is_unschedulable_where_evictions_are_not_asked_about():
+    assert not unschedulable_policy(evicting("allocate, preempt"), PLUGINS).at_allocate
+    assert unschedulable_policy(evicting("allocate, backfill"), PLUGINS).at_allocate
 
 
-def test_no_gang_is_parked_where_a_plugin_holds_jobs_and_actions_evict():
+def test_no_gang_is_unschedulable_where_a_plugin_holds_jobs_and_actions_evict():
     text = 'actions: "allocate, preempt"\ntiers: [{plugins: [{name: gang}, {name: %s}]}]'
-    assert parking_policy(configure(text % "drf"), PLUGINS, contending=True).at_allocate
-    assert not parking_policy(configure(text % "reservation"), PLUGINS, contending=True).at_allocate
+    assert unschedulable_policy(configure(text % "drf"), PLUGINS, contending=True).at_allocate
+    assert not unschedulable_policy(
+        configure(text % "reservation"), PLUGINS, contending=True
+    ).at_allocate
 
 
 COUNTING = "capacity, arguments: {countReleasing: true}"
@@ -294,11 +300,11 @@ def test_gangs_are_looked_at_when_nodes_have_room_that_only_reclaim_may_give_the
     waiting = Waiting("allocate, reclaim", plugin=COUNTING, capability={"cpu": "16"})
     waiting.node("n2", 12)
     waiting.run("gone", "n2", 4)
-    assert waiting.cycles.settle().parked == GANGS
+    assert waiting.cycles.settle().unschedulable == GANGS
     for number in range(4):
         waiting.leave(f"gone-{number}", "gone", "n2")
     decision = waiting.cycle()
-    assert (decision.parked, waiting.plays) == (0, 2)
+    assert (decision.unschedulable, waiting.plays) == (0, 2)
 
 
 @pytest.mark.parametrize(("room", "taken"), [(0, set()), (1, {"ns/much"})])
@@ -313,7 +319,7 @@ def test_what_reclaim_gives_one_queue_is_known_when_it_comes_to_the_next(room, t
     waiting.run("gone", "n2", 1, queue="other")
     waiting.leave("gone-0", "gone", "n2")
     waiting.wait("poor", queue="last")
-    assert waiting.cycles.settle().parked == GANGS + 1
+    assert waiting.cycles.settle().unschedulable == GANGS + 1
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
     waiting.wait("preemptor", 1, queue="other", containers=[{"name": "c", "resources": asked}])
     assert waiting.evicted() == taken

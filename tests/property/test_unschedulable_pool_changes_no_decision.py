@@ -1,4 +1,4 @@
-"""Parked jobs change no decision: a scheduler that parks decides what one decides that never does.
+"""The unschedulable pool changes no decision: a scheduler with and one without it decide equally.
 
 Both live through the same history; each sees the statuses that it wanted itself. What the first one
 says of a waiting job it also says in the words of the second.
@@ -64,12 +64,12 @@ steps = st.one_of(
 @needs_hits(at_least=15)
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CONFIGURATIONS), st.lists(steps, min_size=10, max_size=50))
-def test_a_scheduler_that_parks_jobs_decides_as_one_that_visits_all_of_them(config, history):
+def test_a_scheduler_with_the_pool_of_jobs_decides_as_one_that_visits_all_of_them(config, history):
     histories = Histories(config)
     for step in history:
-        parking, visiting = histories.step(step)
-        check(parking, visiting)
-    count_hits([None] * histories.parked)
+        skipping, visiting = histories.step(step)
+        check(skipping, visiting)
+    count_hits([None] * histories.unschedulable)
 
 
 _DEVICE_STEPS = st.one_of(
@@ -159,12 +159,14 @@ def _with_uid(document: dict[str, Any]) -> dict[str, Any]:
 @needs_hits(at_least=20)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_DEVICE_STEPS, min_size=10, max_size=40))
-def test_a_scheduler_that_parks_jobs_with_claims_decides_as_one_that_visits_all_of_them(history):
+def test_a_scheduler_with_the_pool_of_jobs_with_claims_decides_as_one_that_visits_all_of_them(
+    history,
+):
     histories = DeviceHistories(CONFIGURATIONS[0])
     for step in history:
-        parking, visiting = histories.step(step)
-        check(parking, visiting)
-    count_hits([None] * histories.parked)
+        skipping, visiting = histories.step(step)
+        check(skipping, visiting)
+    count_hits([None] * histories.unschedulable)
 
 
 def test_a_job_that_waits_for_devices_costs_a_cycle_a_glance() -> None:
@@ -175,7 +177,7 @@ def test_a_job_that_waits_for_devices_costs_a_cycle_a_glance() -> None:
         for _ in range(4):
             histories.decide()
         scheduler = histories.schedulers[0]
-        assert len(scheduler.cluster_state.jobs.parking) == jobs
+        assert len(scheduler.cluster_state.jobs.unschedulable) == jobs
         return lines_run(lambda: scheduler.decide(histories.config, now=9.0, cycle=9, token=1))
 
     work(1)

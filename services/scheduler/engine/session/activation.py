@@ -1,15 +1,19 @@
-"""Which parked jobs a session wakes, and which jobs may be parked after it (ADR 22).
+"""Moves jobs between the active jobs and the unschedulable pool, once per session (ADR 22).
 
-A parked job is not visited. That changes no decision as long as the visit would end with a refusal
-again: a refusal changes nothing. So a session first asks the rules about each group of parked jobs,
-and wakes the groups that are no longer refused. Within a session resources only become scarcer
-until something is evicted, so that a job that is refused at the beginning would be refused later,
-too. `policy.parking_policy` says for which configurations that holds. Actions that evict ask
-whether an eviction might make room for a parked group (`policy.prospects`). A cycle in which it
-might, or in which pods are evicted, is run again with all jobs awake.
+`activate` moves jobs out of the pool before the first action, like the queueing hints of
+kube-scheduler. `unschedulable_jobs` finds the jobs that may enter it after the last one.
 
-Of a group that waits for the action enqueue only the first job is woken; the next one is woken when
-that has become Inqueue (`next_in_line`).
+An unschedulable job is not visited. That changes no decision as long as the visit would end with a
+refusal again: a refusal changes nothing. So a session first asks the rules about each group of
+unschedulable jobs, and activates the groups that are no longer refused. Within a session resources
+only become scarcer until something is evicted, so that a job that is refused at the beginning would
+be refused later, too. `policy.unschedulable_policy` says for which configurations that holds.
+Actions that evict ask whether an eviction might make room for a unschedulable group
+(`policy.eviction_hints`). A cycle in which it might, or in which pods are evicted, is run again
+with all jobs active.
+
+Of a group that waits for the action enqueue only the first job is activated; the next one
+is activated when that has become Inqueue (`activate_next`).
 """
 
 from bisect import insort
@@ -20,96 +24,97 @@ from typing import NamedTuple
 
 from pumice.plugins import Condition, Vote
 from pumice.plugins.combining import OrderKey
-from services.scheduler.engine.jobs.parking import (
+from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.jobs.unschedulable import (
     AllocateDemand,
     Demand,
+    DemandGroup,
     EnqueueDemand,
-    Group,
     Preempting,
 )
-from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import TaskClass
 from shared.model.status import TaskStatus
 
-_STAGE = "wake"
+_STAGE = "activate"
 _key = attrgetter("key")
 _NO_PLACE = frozenset({"predicate", "quota", "queue"})
 
 
-class Parkable(NamedTuple):
-    """A job that may be parked."""
+class UnschedulableJob(NamedTuple):
+    """A job that may enter the unschedulable pool."""
 
     job: Job
     order: OrderKey
     demand: Demand
 
 
-def wake(session: Session, *, again: bool = False) -> None:
-    """Wake the parked jobs that the rules may no longer refuse; before the first action.
+def activate(session: Session, *, again: bool = False) -> None:
+    """Activate the jobs of the pool that the rules may no longer refuse; before the first action.
 
-    `again`: the cycle is run a second time, and jobs parked for long were visited in the first.
+    `again`: the cycle is run a second time, and the oldest jobs of the pool were visited in the
+    first.
     """
-    parking = session.cluster_state.jobs.parking
-    if not len(parking):
+    pool = session.cluster_state.jobs.unschedulable
+    if not len(pool):
         return
-    for job in () if again else parking.refresh(session.now):
-        _wake(session, job)
+    for job in () if again else pool.refresh(session.now):
+        _activate(session, job)
     for group in list(_admissible_groups(session)):
-        _wake(session, group.first, group)
+        _activate(session, group.first, group)
     for group in list(_placeable_groups(session)):
         for _, job in list(group.members):
-            _wake(session, job)
+            _activate(session, job)
 
 
-def next_in_line(session: Session, job: Job) -> Job | None:
-    """Wake the parked job after one that has become Inqueue; return it, None if there is none."""
-    line = session.lines.get(job.key)
-    if line is None or not line.members:
+def activate_next(session: Session, job: Job) -> Job | None:
+    """Activate the next job of the group after one that became Inqueue; None if none is left."""
+    group = session.activated_groups.get(job.key)
+    if group is None or not group.members:
         return None
-    following = line.first
-    _wake(session, following, line)
+    following = group.first
+    _activate(session, following, group)
     return following
 
 
-def _wake(session: Session, job: Job, line: Group | None = None) -> None:
-    session.cluster_state.jobs.wake(job)
+def _activate(session: Session, job: Job, group: DemandGroup | None = None) -> None:
+    session.cluster_state.jobs.activate(job)
     insort(session.jobs, job, key=_key)
-    if line is not None:
-        session.lines[job.key] = line
+    if group is not None:
+        session.activated_groups[job.key] = group
 
 
-def _admissible_groups(session: Session) -> Iterator[Group]:
-    parked = session.cluster_state.jobs.parking.at_enqueue
-    for queue in parked.queues():
-        if not all(_is_refused(session, group) for group in parked.least(queue)):
+def _admissible_groups(session: Session) -> Iterator[DemandGroup]:
+    refused = session.cluster_state.jobs.unschedulable.at_enqueue
+    for queue in refused.queues():
+        if not all(_is_refused(session, group) for group in refused.smallest(queue)):
             # Where all the smallest demands are refused, so are the larger ones.
-            yield from (g for g in parked.groups(queue) if not _is_refused(session, g))
+            yield from (g for g in refused.groups(queue) if not _is_refused(session, g))
 
 
-def _is_refused(session: Session, group: Group) -> bool:
+def _is_refused(session: Session, group: DemandGroup) -> bool:
     job = group.first
     with session.isolate(_STAGE, job):
         return session.hooks.job_enqueueable(job).vote is Vote.REJECT
     return False
 
 
-def _placeable_groups(session: Session) -> Iterator[Group]:
-    parked = session.cluster_state.jobs.parking.at_allocate
+def _placeable_groups(session: Session) -> Iterator[DemandGroup]:
+    refused = session.cluster_state.jobs.unschedulable.at_allocate
     slots = session.cluster_state.nodes.slots
-    if not len(parked):
+    if not len(refused):
         slots.forget()
         return
     slots.update()
-    for name in parked.queues():
+    for name in refused.queues():
         queue = session.queue(name)
-        for group in parked.groups(name):
+        for group in refused.groups(name):
             if queue is None or not _is_unplaceable(session, queue, group):
                 yield group
 
 
-def _is_unplaceable(session: Session, queue: Queue, group: Group) -> bool:
+def _is_unplaceable(session: Session, queue: Queue, group: DemandGroup) -> bool:
     """Tell whether a gang certainly lacks nodes, or its queue's share."""
     needs = group.demand
     if not isinstance(needs, AllocateDemand):
@@ -122,7 +127,7 @@ def _is_unplaceable(session: Session, queue: Queue, group: Group) -> bool:
 
 
 def lacks_nodes(session: Session, needs: AllocateDemand) -> bool:
-    """Tell whether free nodes are certainly too few for a gang; valid once `wake` has begun."""
+    """Tell whether free nodes are certainly too few for a gang; valid once `activate` has begun."""
     return sum(_places(session, needs)) < needs.missing
 
 
@@ -149,46 +154,48 @@ def _slots(session: Session, task_class: TaskClass) -> int:
     )
 
 
-def parkable(
+def unschedulable_jobs(
     session: Session,
     plan: Plan,
     is_reported: Callable[[str], bool],
     *,
     at_enqueue: bool,
     at_allocate: bool,
-) -> list[Parkable]:
+) -> list[UnschedulableJob]:
     """Return the waiting jobs whose status and wait are reported; the session's actions have run.
 
     A change of nothing but a condition's message can wait: messages name nodes and amounts, and
     change with every pod that comes or goes.
 
     `is_reported` tells by the key of a job whether subscribers know of its wait. `at_enqueue` and
-    `at_allocate` tell whether jobs may be parked that these actions refused.
+    `at_allocate` tell whether jobs that these actions refused may enter the pool.
     """
     if not (at_enqueue or at_allocate):
         return []
     changed = _changed_jobs(session, plan)
     whys = (w for w in plan.explanations if w.job not in changed and is_reported(w.job))
-    found = _parkable(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate)
+    found = _unschedulable_jobs(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate)
     return [each for each in found if not session.exclusions.has(each.job)]
 
 
-def refused(session: Session, *, at_enqueue: bool, at_allocate: bool) -> list[Parkable]:
-    """Return the jobs that may be parked, whether reported or not; after the actions have run."""
+def refused_jobs(
+    session: Session, *, at_enqueue: bool, at_allocate: bool
+) -> list[UnschedulableJob]:
+    """Return the jobs that may enter the pool, reported or not; after the actions have run."""
     whys = session.explanations.values()
-    return list(_parkable(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate))
+    return list(_unschedulable_jobs(session, whys, at_enqueue=at_enqueue, at_allocate=at_allocate))
 
 
-def _parkable(
+def _unschedulable_jobs(
     session: Session, explanations: Iterable[Explanation], *, at_enqueue: bool, at_allocate: bool
-) -> Iterator[Parkable]:
+) -> Iterator[UnschedulableJob]:
     for why in explanations:
         job = session.cluster_state.jobs.get(why.job)
         demand = None if job is None else _demand(session, job, why)
         if job is None or demand is None:
             continue
         if at_enqueue if isinstance(demand, EnqueueDemand) else at_allocate:
-            yield Parkable(job, session.hooks.job_order(job), demand)
+            yield UnschedulableJob(job, session.hooks.job_order(job), demand)
 
 
 def _changed_jobs(session: Session, plan: Plan) -> set[str]:

@@ -1,4 +1,4 @@
-"""Equal jobs fail alike: a long queue of them costs one attempt, not one each.
+"""Equal jobs fail equally: a long queue of them costs one attempt, not one each.
 
 An attempt that failed has been undone, and the ledger has the version again that it had before. An
 equal job needs no attempt at that version. It takes over the failures of the other job, for its
@@ -20,7 +20,7 @@ from shared.model.status import TaskStatus
 class TaskSignature(NamedTuple):
     """The properties of a task that decide whether nodes can be cleared for it.
 
-    At one version of the ledger tasks of one job with equal signatures fail alike, so that one is
+    At one version of the ledger tasks of one job with equal signatures fail equally, so that one is
     tried for all.
     """
 
@@ -55,8 +55,8 @@ class _Attempt(NamedTuple):
 class FailedAttempts:
     """Failed attempts of one action, by the version of the ledger and the signature of the job.
 
-    Kept where plugins answer alike for equal jobs (`Session.alike`), and for jobs none of whose
-    pods has a node, waits for one or is held back.
+    Kept where plugins decide equally for equal jobs (`Session.equal_jobs_fail_equally`), and for
+    jobs none of whose pods has a node, waits for one or is held back.
     """
 
     def __init__(self, session: Session) -> None:
@@ -93,7 +93,7 @@ class FailedAttempts:
         self._known[signature] = _Attempt(job, tuple(tasks), is_explained)
 
     def _signature(self, job: Job, tasks: Sequence[Task]) -> Hashable | None:
-        if not self._session.alike or job.division is not None:
+        if not self._session.equal_jobs_fail_equally or job.division is not None:
             return None
         if not len(tasks) == len(job.by_status[TaskStatus.PENDING]) == len(job.tasks):
             return None
