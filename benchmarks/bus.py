@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.bus import admin_bus
@@ -48,7 +48,7 @@ async def of_a_leader(bus: NatsBus) -> None:
     stream, mark = DECLARED.state.name, SUBJECTS.leader("state")
     publisher = bus.publisher(stream)
     ack = await publisher.publish(mark, b"mark")
-    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
+    token = FencingToken(stream=stream, subject=mark, sequence=ack.sequence)
     for _ in range(COUNT // AT_ONCE):
         sent = [
             await publisher.submit(SUBJECTS.state("pods", f"ns/p{number}"), PAYLOAD, fence=token)

@@ -33,7 +33,7 @@ from shared.contracts.streams import (
     streams,
 )
 from shared.contracts.subjects import SINGLE_PODS, Subjects
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.runtime.backoff import Backoff
@@ -75,11 +75,11 @@ class _Wiring:
     ) -> None:
         self._settings = settings
         self._context = context
-        self._tenure = Tenure(
+        self._installation = InstallationLeadership(
             SCHEDULING, required=settings.leader_elect, clock=context.clock, log=context.log
         )
         self._kube = kube
-        self._writing = kube.guarded(self._tenure.check)
+        self._writing = kube.guarded(self._installation.check)
         """For all that scheduling decides; what has happened is recorded in any case."""
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
@@ -129,7 +129,7 @@ class _Wiring:
                 gate=context.readiness.gate("api-server"),
                 log=context.log,
             ),
-            Markers(self._on_bus.state([]), self._tenure),
+            Markers(self._on_bus.state([]), self._installation),
             self._recorder,
             self._announcer,
             finished,
@@ -188,7 +188,7 @@ class _Wiring:
                 executor=executor,
                 outcomes=outcomes,
                 finished=finished,
-                tenure=self._tenure,
+                installation=self._installation,
                 slots=slots,
                 acks=self._acks(command_consumer(settings.cluster, partition)),
                 contain=self._contain,
@@ -262,7 +262,7 @@ class _Wiring:
                 bus=self._bus,
                 statuses=statuses,
                 ended=finished,
-                tenure=self._tenure,
+                installation=self._installation,
                 acks=self._acks(desired_consumer(self._settings.cluster, partition)),
                 slots=slots,
                 contain=self._contain,

@@ -28,8 +28,8 @@ from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import CONTROL, SCHEDULING
 from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
-from shared.election.installation_elector import Claim, Claims
-from shared.election.leader_elector import Leadership
+from shared.election.installation_elector import ClusterLeaseElector, InstallationElector
+from shared.election.leader_elector import LeaderElector
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.runtime.contain import Containment
@@ -95,9 +95,9 @@ class _Wiring:
             for watcher in watchers:
                 watcher.revalidate()
 
-        claims = self._claims()
+        leases = self._cluster_leases()
         published = self._published()
-        publisher = self._publisher(queue, published, revalidate, claims)
+        publisher = self._publisher(queue, published, revalidate, leases)
         watchers += self._watchers(queue, publisher)
         announcer = self._on_bus.announcer()
         return [
@@ -108,13 +108,13 @@ class _Wiring:
             self._on_bus.members(),
             *watchers,
             published,
-            *([claims] if self._settings.leader_elect else []),
+            *([leases] if self._settings.leader_elect else []),
             _Leader(
                 publisher,
-                self._on_bus.leadership(
+                self._on_bus.leader_elector(
                     self._streams.state.name, guard="state", announcer=announcer
                 ),
-                claims,
+                leases,
                 self._on_bus.leases,
             ),
             announcer,
@@ -146,7 +146,7 @@ class _Wiring:
             for row in self._rows
         ]
 
-    def _claims(self) -> Claims:
+    def _cluster_leases(self) -> InstallationElector:
         context, settings = self._context, self._settings
         times = lease_times(settings)
         names = {
@@ -154,8 +154,8 @@ class _Wiring:
             CONTROL: settings.leader_elect_controller_resource_name,
         }
         namespace = settings.lock_object_namespace or settings.leader_elect_resource_namespace
-        claims = {
-            role: Claim(
+        electors = {
+            role: ClusterLeaseElector(
                 self._leases,
                 namespace=namespace,
                 name=name,
@@ -168,8 +168,8 @@ class _Wiring:
             for role, name in names.items()
             if settings.leader_elect
         }
-        return Claims(
-            claims,
+        return InstallationElector(
+            electors,
             self._leases,
             self._on_bus.leases,
             stream=self._streams.lease.name,
@@ -197,7 +197,7 @@ class _Wiring:
         queue: PublishQueue,
         published: PublishedFacts,
         revalidate: Callable[[], None],
-        claims: Claims,
+        leases: InstallationElector,
     ) -> StatePublisher:
         context = self._context
         return StatePublisher(
@@ -208,7 +208,7 @@ class _Wiring:
             kinds=self._kinds,
             published=published,
             revalidate=revalidate,
-            claims=claims,
+            leases=leases,
             audit=StreamAudit(
                 lambda: self._on_bus.state(self._kinds, seal=self._seal),
                 self._on_bus.audit(self._kinds),
@@ -233,19 +233,19 @@ class _Leader:
     def __init__(
         self,
         publisher: StatePublisher,
-        leadership: Leadership,
-        claims: Claims,
+        elector: LeaderElector,
+        leases: InstallationElector,
         bus: FinalMessages,
     ) -> None:
         self._publisher = publisher
-        self._leadership = leadership
-        self._claims = claims
+        self._elector = elector
+        self._cluster_leases = leases
         self._bus = bus
 
     async def run(self) -> None:
         """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
         with self._bus.final_messages():
             try:
-                await self._leadership.run(self._publisher.lead)
+                await self._elector.run(self._publisher.lead)
             finally:
-                await self._claims.end()
+                await self._cluster_leases.end()

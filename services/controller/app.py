@@ -22,9 +22,9 @@ from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import CONTROL
 from shared.contracts.streams import JOB_PARTITIONS, Streams, streams
 from shared.contracts.subjects import Subjects
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.election.members import Members
-from shared.election.partition_elector import Partitions
+from shared.election.partition_elector import PartitionElector
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.kube.sources import own_namespace
@@ -58,15 +58,17 @@ def compose(
     if idle := inert_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
     ownership = Ownership(clock=context.clock)
-    tenure = Tenure(
+    installation = InstallationLeadership(
         CONTROL,
         required=settings.leader_elect,
         clock=context.clock,
         gate=context.readiness.gate("leadership"),
         log=context.log,
     )
-    guarded = kube.guarded(tenure.check).guarded(ownership.check)
-    return _Wiring(settings, context, guarded, bus, ownership=ownership, tenure=tenure).parts()
+    guarded = kube.guarded(installation.check).guarded(ownership.check)
+    return _Wiring(
+        settings, context, guarded, bus, ownership=ownership, installation=installation
+    ).parts()
 
 
 class _Wiring:
@@ -80,7 +82,7 @@ class _Wiring:
         bus: NatsBus,
         *,
         ownership: Ownership,
-        tenure: Tenure,
+        installation: InstallationLeadership,
     ) -> None:
         self._settings = settings
         self._context = context
@@ -94,8 +96,8 @@ class _Wiring:
             scheduler_names=settings.scheduler_name, loads=SHARDING in chosen
         )
         self._ownership = ownership
-        self._tenure = tenure
-        tenure.on_change(self._in_charge)
+        self._installation = installation
+        installation.on_change(self._in_charge)
         self._recorder = Recorder(
             kube,
             instance=context.instance,
@@ -148,7 +150,7 @@ class _Wiring:
             self._synced()
 
     def _may_act(self) -> bool:
-        return self._feed.synced and self._tenure.held
+        return self._feed.synced and self._installation.held
 
     def _make_feed(self) -> Feed:
         context = self._context
@@ -157,7 +159,7 @@ class _Wiring:
                 list(self._informers.by_kind), seal=Seal(self._settings.state_key.reveal())
             ),
             self._informers,
-            on_marker=self._tenure.observe,
+            on_marker=self._installation.observe,
             on_synced=self._synced,
             gate=context.readiness.gate("state"),
             contain=self._contain,
@@ -212,10 +214,9 @@ class _Wiring:
     def _shares(self, members: Members) -> Shares:
         context = self._context
         leases = [self._on_bus.lease(f"{SERVICE}-p{number}") for number in range(JOB_PARTITIONS)]
-        partitions = Partitions(
+        partitions = PartitionElector(
             self._on_bus.leases,
             leases,
-            stream=self._streams.lease.name,
             members=members,
             service=SERVICE,
             instance=context.instance,

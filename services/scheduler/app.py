@@ -32,7 +32,7 @@ from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
 from shared.runtime.contain import Containment
@@ -78,14 +78,14 @@ class _Wiring:
         }
         self._usage = UsageStore()
         self._inbox = Inbox()
-        self._tenure = Tenure(
+        self._installation = InstallationLeadership(
             SCHEDULING,
             required=settings.leader_elect,
             clock=context.clock,
             gate=context.readiness.gate("leadership"),
             log=context.log,
         )
-        self._tenure.on_change(self._inbox.changed.set)
+        self._installation.on_change(self._inbox.changed.set)
         # A cycle does not wait for expressions: it is run again once they are evaluated.
         self._expressions = Expressions(
             wait_s=0.0, changed=self._inbox.changed.set, log=context.log
@@ -185,7 +185,7 @@ class _Wiring:
         return StateFeed(
             self._on_bus.state(self._scheduler_state.kinds),
             self._inbox,
-            tenure=self._tenure,
+            installation=self._installation,
             gate=context.readiness.gate("state"),
             log=context.log,
         )
@@ -259,10 +259,10 @@ class _Wiring:
             inbox=self._inbox,
             state=state,
             outcomes=outcomes,
-            tenure=self._tenure,
+            installation=self._installation,
             conf=conf,
             publisher=publisher,
-            leadership=self._on_bus.leadership(
+            elector=self._on_bus.leader_elector(
                 self._streams.command.name,
                 guard="command",
                 role=SINGLE_PODS if settings.single_pods else "",

@@ -2,7 +2,7 @@
 
 A cycle starts when something changed (after a short debounce and not sooner than `min_period`
 after the last one began) and at the latest after `schedule_period`. No cycle starts while STATE
-is not synced, or while another installation holds the cluster's Lease (`Tenure`).
+is not synced, or while another installation holds the cluster's Lease (`InstallationLeadership`).
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from services.scheduler.engine.state.held import held_uids
 from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.contracts.versions import UnknownVersion
-from shared.election.installation import Tenure
-from shared.election.leader_elector import Leadership, Term
+from shared.election.installation import InstallationLeadership
+from shared.election.leader_elector import LeaderElector, LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, describe
@@ -66,10 +66,10 @@ class Scheduler:
         inbox: Inbox,
         state: StateFeed,
         outcomes: OutcomeFeed,
-        tenure: Tenure,
+        installation: InstallationLeadership,
         conf: ConfFile,
         publisher: PlanPublisher,
-        leadership: Leadership,
+        elector: LeaderElector,
         report: Report,
         explained: WaitPublisher,
         dumper: Dumper,
@@ -86,12 +86,12 @@ class Scheduler:
         self._inbox = inbox
         self._state = state
         self._outcomes = outcomes
-        self._tenure = tenure
+        self._installation = installation
         self._decided_in = ""
-        """The last tenure in which a cycle was run."""
+        """The last leadership term of the installation in which a cycle was run."""
         self._conf = conf
         self._publisher = publisher
-        self._leadership = leadership
+        self._elector = elector
         self._report = report
         self._explained = explained
         self._dumper = dumper
@@ -117,7 +117,7 @@ class Scheduler:
         """Stand by and lead, for ever."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._stand_by(), name="stand-by")
-            tasks.create_task(self._leadership.run(self._lead), name="leadership")
+            tasks.create_task(self._elector.run(self._lead), name="leadership")
 
     async def _stand_by(self) -> None:
         """Fold facts while another scheduler leads."""
@@ -130,7 +130,7 @@ class Scheduler:
                 wait_s = self._backoff.next_s() if failed else self._settings.min_period
                 await self._clock.sleep(wait_s)
 
-    async def _lead(self, term: Term) -> None:
+    async def _lead(self, term: LeadershipTerm) -> None:
         """Run cycles until the term ends."""
         self._recovered_epoch = NEVER
         self._following.clear()
@@ -178,7 +178,7 @@ class Scheduler:
         self._report.skipped()
         return f"the last cycle failed: {describe(isolated.error)}"
 
-    async def _step(self, term: Term) -> None:
+    async def _step(self, term: LeadershipTerm) -> None:
         """Fold, and run a cycle if STATE is synced and the Lease is held."""
         self._deciding = False
         self._cycle_s = 0.0
@@ -186,7 +186,7 @@ class Scheduler:
         await self._fold()
         if not self._scheduler_state.is_consistent:
             return
-        if not self._state.synced.is_set() or not self._tenure.held:
+        if not self._state.synced.is_set() or not self._installation.held:
             return
         if self._resync_if_another_led():
             return
@@ -202,7 +202,7 @@ class Scheduler:
 
         Intents from before that are void, and so are their assumptions.
         """
-        before, self._decided_in = self._decided_in, self._tenure.term
+        before, self._decided_in = self._decided_in, self._installation.term
         if before in ("", self._decided_in):
             return False
         self._log.info("state_read_again", reason="another installation was in charge meanwhile")
@@ -241,12 +241,12 @@ class Scheduler:
             assumed=assumed,
         )
 
-    async def _run_cycle(self, term: Term) -> None:
+    async def _run_cycle(self, term: LeadershipTerm) -> None:
         self._cycle += 1
-        cycle, token, tenure = self._cycle, term.number, self._tenure.term
+        cycle, token, installation_term = self._cycle, term.number, self._installation.term
         now, config = self._clock.now(), self._conf.config
         begun = self._clock.monotonic()
-        self._scheduler_state.set_tenure(self._tenure.signature)
+        self._scheduler_state.set_leadership_term(self._installation.signature)
         memory = (
             await self._in_thread(self._scheduler_state.memory) if self._dumper.is_due else None
         )
@@ -271,7 +271,7 @@ class Scheduler:
             )
         if decision.commands:
             self._faults.point("scheduler.before-publish")
-        await self._publish(decision, term, tenure, begun=now)
+        await self._publish(decision, term, installation_term, begun=now)
         self._explained.enqueue(decision.explained)
         published = self._clock.monotonic()
         self._report.cycle(
@@ -282,11 +282,13 @@ class Scheduler:
         )
         self._report.sample(decision, now=now)
 
-    async def _publish(self, decision: Decision, term: Term, tenure: str, *, begun: float) -> None:
+    async def _publish(
+        self, decision: Decision, term: LeadershipTerm, installation_term: str, *, begun: float
+    ) -> None:
         if decision.says_nothing:
             self._report.events(decision, term=term.number, begun=begun)
             return
-        published = await self._publisher.publish(decision, term, tenure)
+        published = await self._publisher.publish(decision, term, installation_term)
         if published.refused:
             refused = published.refused
             await self._in_thread(lambda: self._scheduler_state.withdraw(refused))

@@ -162,7 +162,7 @@ class OwnShard:
             in_use=tuple(sorted(status.in_use)),
             to_add=tuple(sorted(status.to_add)),
             to_remove=tuple(sorted(status.to_remove)),
-            tenure=shards.unsigned(name),
+            leadership_term=shards.unsigned(name),
             cycle=cycle,
             rv=own.rv,
         )

@@ -254,9 +254,9 @@ class SchedulerState:
             else:
                 self._cluster_state.outcome(outcome.intent, [(item.uid, item.result)])
 
-    def set_tenure(self, tenure: str) -> None:
-        """Claim nodes of shards in this tenure of the Lease from now on; "": none is needed."""
-        self._cluster_state.shards.tenure = tenure
+    def set_leadership_term(self, leadership_term: str) -> None:
+        """Claim nodes of shards in this term of the Lease from now on; "": none is needed."""
+        self._cluster_state.shards.leadership_term = leadership_term
 
     def decide(
         self,

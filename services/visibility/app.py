@@ -44,7 +44,7 @@ from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
@@ -211,7 +211,7 @@ class _Following:
         return StateFeed(
             self._on_bus.state(self._mirror.kinds, pace=self._pace),
             self._inbox,
-            tenure=Tenure(SCHEDULING, required=False, clock=clock, log=log),
+            installation=InstallationLeadership(SCHEDULING, required=False, clock=clock, log=log),
             gate=self._context.readiness.gate("state"),
             log=log,
         )

@@ -86,8 +86,8 @@ SUCCEEDED_MARK: Final = "succeeded-"
 """Before a task's name: which of its pods have succeeded, for as long as the job is under way."""
 
 # --- well-known keys of Kubernetes that scheduling reads ---
-TENURE: Final = "pumice.dev/tenure"
-"""Annotation of a NodeShard: the Lease and the tenure of it in which its scheduler claims nodes."""
+LEADERSHIP_TERM: Final = "pumice.dev/leadership-term"
+"""Annotation of a NodeShard: the Lease, and the term of it in which its scheduler uses nodes."""
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of a static pod, which the kubelet made."""
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -34,7 +34,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """True when the message id was seen before: nothing was stored again."""
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class FencingToken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A leader's right to publish to `stream`: the sequence of its message on `subject`."""
 
     stream: str
@@ -132,11 +132,11 @@ class Publisher(Protocol):
         payload: bytes,
         *,
         msg_id: str | None = None,
-        fence: Token | None = None,
+        fence: FencingToken | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
         rollup: bool = False,
-        marks: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Ack:
         """Publish and wait for the server's answer.
 
@@ -145,7 +145,7 @@ class Publisher(Protocol):
         sequence of this very subject; 0: there is none) exclude each other; a publish with
         `expect_last` is sent once, because the server checks it before the id. With `rollup` the
         message takes the place of all earlier ones of its subject, where its stream lets it.
-        Readers find `marks` among the headers. Raises
+        Readers find `headers` with the message. Raises
         WrongSequence, StreamFull, StreamMissing, NoAnswer, TooLarge, NotPermitted or Rejected.
         """
         ...
@@ -156,11 +156,11 @@ class Publisher(Protocol):
         payload: bytes,
         *,
         msg_id: str | None = None,
-        fence: Token | None = None,
+        fence: FencingToken | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
         rollup: bool = False,
-        marks: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Awaitable[Ack]:
         """Send once there is room among the messages in flight; the answer is awaited later.
 

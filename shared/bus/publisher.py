@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
 
 from shared.bus.fenced import FencedStreams
-from shared.bus.port import Ack, Message, Token
+from shared.bus.port import Ack, FencingToken, Message
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
 
 _TTL: Final = "Nats-TTL"
@@ -36,11 +36,11 @@ class NatsPublisher:
         payload: bytes,
         *,
         msg_id: str | None = None,
-        fence: Token | None = None,
+        fence: FencingToken | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
         rollup: bool = False,
-        marks: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Ack:
         """See `port.Publisher.publish`."""
         pending = await self.submit(
@@ -51,7 +51,7 @@ class NatsPublisher:
             expect_last=expect_last,
             ttl_s=ttl_s,
             rollup=rollup,
-            marks=marks,
+            headers=headers,
         )
         return await pending
 
@@ -61,26 +61,26 @@ class NatsPublisher:
         payload: bytes,
         *,
         msg_id: str | None = None,
-        fence: Token | None = None,
+        fence: FencingToken | None = None,
         expect_last: int | None = None,
         ttl_s: int | None = None,
         rollup: bool = False,
-        marks: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Awaitable[Ack]:
         """See `port.Publisher.submit`."""
-        headers = _headers(msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s)
-        headers.update(marks or {})
+        all_headers = _headers(msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s)
+        all_headers.update(headers or {})
         if rollup:
-            headers[_ROLLUP] = "sub"
+            all_headers[_ROLLUP] = "sub"
         repeatable = msg_id is not None and expect_last is None
-        message = Outgoing(subject, payload, headers, repeatable)
+        message = Outgoing(subject, payload, all_headers, repeatable)
         if fence is None:
             return await self._sender.send_with_room(message)
         return await self._fenced.of(self._sender.stream).submit(message)
 
 
 def _headers(
-    *, msg_id: str | None, fence: Token | None, expect_last: int | None, ttl_s: int | None
+    *, msg_id: str | None, fence: FencingToken | None, expect_last: int | None, ttl_s: int | None
 ) -> dict[str, str]:
     assert fence is None or expect_last is None, "a publish is fenced or compared, not both"
     headers: dict[str, str] = {}

@@ -17,11 +17,12 @@ from shared.bus.nats import NatsBus, from_settings
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
 from shared.bus.state import StateFollower
+from shared.bus.storage_gate import StorageGate
 from shared.contracts.streams import Streams, StreamSpec
 from shared.contracts.subjects import Subjects
-from shared.election.leader_elector import Fence, Leadership, Term
-from shared.election.lease import Lease, Timing
-from shared.election.members import Members, StorageGate
+from shared.election.leader_elector import FencedStream, LeaderElector, LeadershipTerm
+from shared.election.lease import Lease, LeaseTiming
+from shared.election.members import Members
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Rejected
@@ -64,7 +65,7 @@ def refused_readers(context: Context) -> Callable[[str, str], None]:
     return note
 
 
-def timing_of(settings: CommonSettings) -> Timing:
+def timing_of(settings: CommonSettings) -> LeaseTiming:
     """Return the times of leases as the settings say. Raises Rejected when they contradict."""
     renew, stop, takeover = settings.lease_renew, settings.lease_stop, settings.lease_takeover
     if not renew < stop < takeover:
@@ -73,7 +74,7 @@ def timing_of(settings: CommonSettings) -> Timing:
             "each must be longer than the one before it",
             field="lease_takeover",
         )
-    return Timing(renew_s=renew, stop_s=stop, takeover_s=takeover)
+    return LeaseTiming(renew_s=renew, stop_s=stop, takeover_s=takeover)
 
 
 class BusParts:
@@ -186,10 +187,10 @@ class BusParts:
             presence=partial(self._subjects.presence, context.service),
         )
 
-    def leadership(
+    def leader_elector(
         self, stream: str, *, guard: str, announcer: Announcer, role: str = ""
-    ) -> Leadership:
-        """Return the leadership of the service, and with it the right to publish to `stream`.
+    ) -> LeaderElector:
+        """Return the elector of the service's leader, who alone may publish to `stream`.
 
         `guard` names the stream among the subjects that leaders write. Replicas of a `role` have a
         leader of their own. A change of the leader is announced.
@@ -197,7 +198,7 @@ class BusParts:
         context = self._context
         name = role or context.service
 
-        def changed(term: Term | None) -> None:
+        def changed(term: LeadershipTerm | None) -> None:
             if term is None or term.previous == context.instance:
                 return
             event = LeaderChanged(
@@ -208,11 +209,11 @@ class BusParts:
             )
             announcer.announce(event, f"leader/{name}/{term.number}")
 
-        return Leadership(
+        return LeaderElector(
             self.leases,
             self.lease(name),
-            fences=[
-                Fence(
+            fenced=[
+                FencedStream(
                     stream=stream,
                     subject=self._subjects.leader(guard, role),
                     rollup=stream == self._streams.command.name,

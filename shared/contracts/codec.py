@@ -40,7 +40,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 _envelope: Final = msgspec.json.Decoder(_Envelope)
 _fact: Final = msgspec.json.Decoder(m.Fact)
 _marker: Final = msgspec.json.Decoder(m.Marker)
-_leader: Final = msgspec.json.Decoder(m.Leader)
+_leader: Final = msgspec.json.Decoder(m.LeaderRecord)
 _command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Command)
 _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
@@ -111,7 +111,7 @@ def decode_marker(payload: bytes) -> m.Marker:
     return _decode(_marker, payload)
 
 
-def decode_leader(payload: bytes) -> m.Leader:
+def decode_leader(payload: bytes) -> m.LeaderRecord:
     """Decode a leader's announcement."""
     return _decode(_leader, payload)
 

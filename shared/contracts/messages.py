@@ -49,8 +49,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Kubernetes Lease that others in the cluster respect, as the cache's leader knows it.
+class ClusterLeaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of a Lease in the API server, as the cache's leader knows it.
 
     Three cases: it is ours for `left_s`; another holds it (`holder`); or neither is known for sure,
     and `reason` says why. In the last one what was said before stands until its time is up.
@@ -58,7 +58,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     lease: Key
     term: str = ""
-    """Names this time of holding it; another one after another holder in between."""
+    """Name of this leadership term; another one after another holder in between."""
     left_s: float = 0.0
     """For how long it may be relied on, from when this was written."""
     holder: str = ""
@@ -68,7 +68,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 SCHEDULING: Final = "scheduling"
-"""Key among the holds: the right to decide and bind."""
+"""Key among the Leases of a marker: the right to decide and bind."""
 CONTROL: Final = "control"
 """Likewise: the right to make and keep what jobs, queues and PodGroups need."""
 
@@ -84,13 +84,13 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     """Unix seconds at the cache when it was written."""
     instance: str
-    holds: dict[str, Hold] | msgspec.UnsetType = msgspec.UNSET
+    leases: dict[str, ClusterLeaseStatus] | msgspec.UnsetType = msgspec.UNSET
     """Leases in the cluster by what they stand for; unset: nothing hangs on any."""
     digests: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """Digest (`digests`) of what STATE holds of each kind of which no facts are on their way."""
 
 
-class Leader(msgspec.Struct, frozen=True, kw_only=True):
+class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The start of a leader's term; its sequence on STATE or COMMAND is the fencing token."""
 
     v: int = CURRENT
@@ -332,7 +332,7 @@ class DesiredNodeShard(
     in_use: tuple[str, ...] = ()
     to_add: tuple[str, ...] = ()
     to_remove: tuple[str, ...] = ()
-    tenure: str | msgspec.UnsetType = msgspec.UNSET
+    leadership_term: str | msgspec.UnsetType = msgspec.UNSET
     """In which the scheduler claims nodes, "" for none, if the object names another."""
     cycle: int = 0
     rv: Version = ""

@@ -1,6 +1,6 @@
-"""The rules of a Lease in the cluster, as Kubernetes' own clients keep them. Pure.
+"""The rules of a Lease in the API server, as client-go's leader election keeps them. Pure.
 
-A candidate never compares the times in a record with its own clock: it notes when it saw the record
+A candidate never compares the times in a record with its own clock. It notes when it saw the record
 change last, and takes the Lease over when that was longer ago than the record's duration. A record
 without a holder is free at once.
 
@@ -31,7 +31,7 @@ class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
         return self.deadline_s / 2
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The `spec` of a `coordination.k8s.io/v1` Lease."""
 
     holder_identity: str | None = None
@@ -41,8 +41,35 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class Election:
-    """One Lease as one installation sees it."""
+class ObservedLease:
+    """Since when a Lease has not changed, by the observer's own clock.
+
+    Times `now` are seconds of a clock that never goes back.
+    """
+
+    def __init__(self) -> None:
+        self._spec: LeaseSpec | None = None
+        self._changed_at: float | None = None
+        self.was_renewed = False
+        """Whether it has changed since it was observed first."""
+
+    def observe(self, spec: LeaseSpec | None, *, now: float) -> None:
+        """Take note of the Lease, None when there is none."""
+        if self._changed_at is None or spec != self._spec:
+            self.was_renewed = self._changed_at is not None
+            self._spec, self._changed_at = spec, now
+
+    def note_own_write(self, spec: LeaseSpec) -> None:
+        """Take note of what this process wrote: the former holder's time has run out already."""
+        self._spec, self._changed_at, self.was_renewed = spec, float("-inf"), False
+
+    def age_s(self, *, now: float) -> float:
+        """Return for how long it has not changed."""
+        return 0.0 if self._changed_at is None else now - self._changed_at
+
+
+class LeaseCandidate:
+    """One Lease as one installation sees it that wants to hold it."""
 
     def __init__(
         self, identity: str, times: LeaseTimes, *, former: frozenset[str] = frozenset()
@@ -51,29 +78,27 @@ class Election:
         self.identity: Final = identity
         self.former: Final = former
         self._times = times
-        self._seen: Record | None = None
-        self._seen_at = 0.0
+        self._observed = ObservedLease()
 
-    def other_holder(self, found: Record | None, *, now: float) -> str:
-        """Take note of a record, None when there is none; return its other holder, "" if free.
+    def other_holder(self, found: LeaseSpec | None, *, now: float) -> str:
+        """Take note of the Lease, None when there is none; return its other holder, "" if free.
 
         `now` is seconds of a clock that never goes back.
         """
-        if found != self._seen:
-            self._seen, self._seen_at = found, now
+        self._observed.observe(found, now=now)
         if found is None or found.holder_identity in (None, "", self.identity, *self.former):
             return ""
         lasts_s = found.lease_duration_seconds or self._times.duration_s
-        return "" if now >= self._seen_at + lasts_s else str(found.holder_identity)
+        return "" if self._observed.age_s(now=now) >= lasts_s else str(found.holder_identity)
 
-    def claim(self, found: Record | None, *, time: str) -> Record:
+    def acquired(self, found: LeaseSpec | None, *, time: str) -> LeaseSpec:
         """Return the record that takes or renews a Lease that is free or ours.
 
         `time` is the present moment as Kubernetes writes it (`MicroTime`).
         """
         transitions = (found.lease_transitions or 0) if found else 0
         ours = found is not None and found.holder_identity == self.identity
-        return Record(
+        return LeaseSpec(
             holder_identity=self.identity,
             lease_duration_seconds=max(1, round(self._times.duration_s)),
             acquire_time=(found.acquire_time or time) if found and ours else time,
@@ -82,9 +107,9 @@ class Election:
         )
 
 
-def release(held: Record, *, time: str) -> Record:
-    """Return the record that gives a Lease back: the next candidate that reads it takes it."""
-    return Record(
+def released(held: LeaseSpec, *, time: str) -> LeaseSpec:
+    """Return the record that releases a Lease: the next candidate that reads it takes it."""
+    return LeaseSpec(
         holder_identity=None,
         lease_duration_seconds=_RELEASED_DURATION_S,
         acquire_time=time,

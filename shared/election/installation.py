@@ -1,12 +1,13 @@
-"""Whether this installation may act in the cluster, as the services that write learn of it.
+"""Whether this installation may act in the cluster, as the services that write learn it.
 
-The cache's leader holds Leases in the cluster that others respect, and says so in each marker
-(`messages.Hold`). A service that reads the markers keeps a `Tenure`. A hold is relied on for the
-time that the marker gives it, by the reader's own clock, and no longer: by then no
-other installation can have taken it. So a service that hears nothing more stops by itself.
+The cache's leader holds Leases in the API server that other installations and Volcano respect
+(`installation_elector`), and says so in each marker (`messages.ClusterLeaseStatus`). A service that
+reads the markers keeps an `InstallationLeadership`. It relies on a Lease for the time that the
+marker gives it, by its own clock, and no longer: until then no other installation can have taken
+it. So a service that receives no more markers stops by itself.
 
-What is decided travels with the name of the tenure that it was decided in (`MARK`), so that what
-was decided before another installation had its turn is not carried out after it.
+A decision travels with the leadership term in which it was made (`TERM_HEADER`). What was decided
+before another installation had the Lease is not carried out afterwards.
 """
 
 import asyncio
@@ -17,22 +18,22 @@ from typing import Final
 
 import msgspec
 
-from shared.contracts.messages import Hold, Marker
+from shared.contracts.messages import ClusterLeaseStatus, Marker
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
-MARK: Final = "Pumice-Tenure"
-"""Header of intents and desired statuses: the tenure of their decision; none: any will do."""
+TERM_HEADER: Final = "Pumice-Leadership-Term"
+"""Header of intents and desired statuses: the term of their decision; without it any will do."""
 
 _NO_MARKER_YET: Final = "the cache has not said yet who may write"
-_TENURE_OF_WORK: Final[ContextVar[str]] = ContextVar("tenure", default="")
-"""The tenure that the work under way was decided in."""
+_TERM_OF_WORK: Final[ContextVar[str]] = ContextVar("leadership_term", default="")
+"""The term in which the present work was decided."""
 
 
-class Tenure:
-    """One Lease as a service sees it that acts only while the installation holds it."""
+class InstallationLeadership:
+    """One Lease, for a service that acts only while the installation holds it."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Tenure:
         gate: Gate | None = None,
         log: Logger,
     ) -> None:
-        """`role` is the key in `Marker.holds`; unless `required`, no Lease is needed to act."""
+        """`role` is the key in `Marker.leases`; unless `required`, no Lease is needed to act."""
         self._role = role
         self._required = required
         self._clock = clock
@@ -76,12 +77,12 @@ class Tenure:
 
     @property
     def term(self) -> str:
-        """Return the name of this tenure, "" where none is needed."""
+        """Return the name of this leadership term, "" where none is needed."""
         return "" if self._free else self._term
 
     @property
     def signature(self) -> str:
-        """Return the Lease and its tenure as objects bear them, "" where none is needed."""
+        """Return the Lease and its term as objects bear them, "" where none is needed."""
         return "" if self._free else f"{self._lease}/{self._term}"
 
     def observe(self, marker: Marker) -> None:
@@ -89,17 +90,17 @@ class Tenure:
         if not self._required:
             return
         self._was_held = self._was_held and self.held  # its time may have run out unseen
-        holds = marker.holds
-        hold = None if holds is msgspec.UNSET else holds.get(self._role)
-        self._free = hold is None
-        if hold is not None:
-            self._take(hold)
+        leases = marker.leases
+        status = None if leases is msgspec.UNSET else leases.get(self._role)
+        self._free = status is None
+        if status is not None:
+            self._take(status)
         if self.held != self._was_held:
             self._was_held = self.held
             if self._was_held:
-                self._log.info("tenure_begun", lease=self._lease, term=self.term)
+                self._log.info("cluster_lease_acquired", lease=self._lease, term=self.term)
             else:
-                self._log.warning("tenure_ended", lease=self._lease, reason=self.why_not())
+                self._log.warning("cluster_lease_lost", lease=self._lease, reason=self.why_not())
             for call in self._on_change:
                 call()
         self._marker_came.set()
@@ -111,13 +112,13 @@ class Tenure:
             self._marker_came.clear()
             await self._marker_came.wait()
 
-    def _take(self, hold: Hold) -> None:
-        self._lease, self._holder = hold.lease, hold.holder
-        self._reason = hold.reason or _NO_MARKER_YET
-        if hold.left_s > 0:
-            self._term = hold.term
-            self._until = self._clock.monotonic() + hold.left_s
-        elif hold.holder:
+    def _take(self, status: ClusterLeaseStatus) -> None:
+        self._lease, self._holder = status.lease, status.holder
+        self._reason = status.reason or _NO_MARKER_YET
+        if status.left_s > 0:
+            self._term = status.term
+            self._until = self._clock.monotonic() + status.left_s
+        elif status.holder:
             self._until = 0.0
 
     def why_not(self) -> str:
@@ -128,29 +129,29 @@ class Tenure:
             return f"lease {self._lease} is held by {self._holder}"
         return f"lease {self._lease}: {self._reason}" if self._lease else self._reason
 
-    def refusal(self, mark: str) -> str:
-        """Return why what was decided in the tenure `mark` must not be done, "" if it may.
+    def refusal(self, term: str) -> str:
+        """Return why what was decided in the term `term` must not be done, "" if it may.
 
         To be asked once it is known which installation may act (`settled`).
         """
         if self.lost:
             return self.why_not()
-        if mark and self.term not in ("", mark):
+        if term and self.term not in ("", term):
             return f"lease {self._lease} was another's since this was decided"
         return ""
 
     @contextmanager
-    def working(self, mark: str) -> Iterator[None]:
-        """Do in this block what was decided in the tenure `mark`, for `check`."""
-        before = _TENURE_OF_WORK.set(mark)
+    def working(self, term: str) -> Iterator[None]:
+        """Do in this block what was decided in the term `term`, for `check`."""
+        before = _TERM_OF_WORK.set(term)
         try:
             yield
         finally:
-            _TENURE_OF_WORK.reset(before)
+            _TERM_OF_WORK.reset(before)
 
     def check(self) -> None:
         """Raise Retryable when a write must not go out now: asked before each of them."""
-        reason = self.why_not() or self.refusal(_TENURE_OF_WORK.get())
+        reason = self.why_not() or self.refusal(_TERM_OF_WORK.get())
         if reason:
             raise Retryable(reason)
 
@@ -161,11 +162,11 @@ class Tenure:
                 self._gate.set(not reason, reason)
 
 
-def mark_of(headers: Mapping[str, str] | None) -> str:
-    """Return the tenure that a message was decided in, "" when it does not say."""
-    return (headers or {}).get(MARK, "")
+def term_of(headers: Mapping[str, str] | None) -> str:
+    """Return the term in which a message was decided, "" when it does not say."""
+    return (headers or {}).get(TERM_HEADER, "")
 
 
-def marks(term: str) -> dict[str, str]:
-    """Return the headers of what is decided in the tenure `term`."""
-    return {MARK: term} if term else {}
+def term_headers(term: str) -> dict[str, str]:
+    """Return the headers of what is decided in the term `term`."""
+    return {TERM_HEADER: term} if term else {}

@@ -1,4 +1,4 @@
-"""The Leases in the cluster that this installation needs to act: taken, renewed, given back.
+"""An elector for the installation: takes, renews and releases its Leases in the API server.
 
 One for scheduling and one for the controllers, as Volcano has them, so that the two never act
 beside each other; nor do two installations of Pumice on different buses. The cache's leader keeps
@@ -18,15 +18,15 @@ from shared.api.kinds import LEASE, NAMESPACE
 from shared.api.time import format_micro
 from shared.bus.port import Message, StreamInfo
 from shared.contracts import codec
-from shared.contracts.messages import Hold
+from shared.contracts.messages import ClusterLeaseStatus
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
-from shared.election.cluster_lease import Election, LeaseTimes, Record, release
+from shared.election.cluster_lease import LeaseCandidate, LeaseSpec, LeaseTimes, released
 from shared.kube import leases
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.kube.installation import HOLDER_PREFIX, INSTALLATION
-from shared.kube.leases import Lease
+from shared.kube.leases import ClusterLease
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger
@@ -44,8 +44,8 @@ _SHUTDOWN_WAIT_S: Final = 1.5
 """How long the last cache waits for the other services to end, to give the Leases back."""
 
 
-class Claim:
-    """One Lease, its holder and its expiry."""
+class ClusterLeaseElector:
+    """An elector for one Lease: acquires it when it is free, and renews it."""
 
     def __init__(
         self,
@@ -67,22 +67,22 @@ class Claim:
         self._clock = clock
         self._key = f"{namespace}/{name}"
         self._log = log.bind(lease=self._key)
-        self._election = Election("", times)
-        self._found: Lease | None = None
+        self._candidate = LeaseCandidate("", times)
+        self._found: ClusterLease | None = None
         """The Lease as it was last read or written; None: it has to be read."""
         self._is_unanswered = False
         """Whether it is not known if the last write was stored."""
         self._term = ""
         self._until = 0.0
-        self._rival = ""
+        self._other = ""
         self._reason = "it has not been asked for yet"
 
-    def hold(self) -> Hold:
-        """Return what others are to know at this moment."""
+    def status(self) -> ClusterLeaseStatus:
+        """Return the state of the Lease at this moment, for markers."""
         left_s = self._until - self._clock.monotonic()
         if left_s > 0:
-            return Hold(lease=self._key, term=self._term, left_s=left_s)
-        return Hold(lease=self._key, holder=self._rival, reason=self._reason)
+            return ClusterLeaseStatus(lease=self._key, term=self._term, left_s=left_s)
+        return ClusterLeaseStatus(lease=self._key, holder=self._other, reason=self._reason)
 
     @property
     def may_be_held(self) -> bool:
@@ -92,21 +92,21 @@ class Claim:
     async def keep(
         self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
     ) -> Never:
-        """Acquire the Lease when it is free and renew it, for ever; call `changed` when hold() has.
+        """Acquire the free Lease and renew it, for ever; call `changed` when `status` has.
 
         A Lease in one of the names `former` is ours as well.
         """
-        if (self._election.identity, self._election.former) != (identity, former):
-            self._election = Election(identity, self._times, former=former)
+        if (self._candidate.identity, self._candidate.former) != (identity, former):
+            self._candidate = LeaseCandidate(identity, self._times, former=former)
         self._found = None
         while True:
-            before = (self.hold().term, self._rival)
+            before = (self.status().term, self._other)
             wait_s = await self._try_acquire_or_renew()
-            if (self.hold().term, self._rival) != before:
+            if (self.status().term, self._other) != before:
                 changed()
             await self._clock.sleep(wait_s)
 
-    async def give_back(self) -> None:
+    async def release(self) -> None:
         """Let another have the Lease at once, if it is ours. Raises PumiceError.
 
         The end of this process may have cut short a write that is stored all the same, so the
@@ -115,14 +115,14 @@ class Claim:
         self._found, self._until, self._is_unanswered = None, 0.0, False
         while (found := await self._read()) and self._is_ours(found):
             try:
-                await self._write(found, release(found.spec, time=format_micro(self._clock.now())))
+                await self._write(found, released(found.spec, time=format_micro(self._clock.now())))
             except Conflict:
                 continue  # that write came in between
             self._log.info("lease_given_back")
             return
 
-    def _is_ours(self, lease: Lease) -> bool:
-        return lease.spec.holder_identity == self._election.identity
+    def _is_ours(self, lease: ClusterLease) -> bool:
+        return lease.spec.holder_identity == self._candidate.identity
 
     async def _try_acquire_or_renew(self) -> float:
         """Try to acquire or renew the Lease; return how long to wait before the next try."""
@@ -139,75 +139,75 @@ class Claim:
     async def _acquire_or_renew(self) -> float:
         found = self._found or await self._read()
         spec = found.spec if found else None
-        rival = self._election.other_holder(spec, now=self._clock.monotonic())
-        if rival:
+        other = self._candidate.other_holder(spec, now=self._clock.monotonic())
+        if other:
             self._found = None
-            self._held_by_another(_describe(rival, found))
+            self._note_other_holder(_describe(other, found))
             return self._times.retry_s
-        claim = self._election.claim(spec, time=format_micro(self._clock.now()))
+        desired = self._candidate.acquired(spec, time=format_micro(self._clock.now()))
         sent_at = self._clock.monotonic()
         self._is_unanswered = True
-        self._found = await self._write(found, claim)
+        self._found = await self._write(found, desired)
         self._is_unanswered = False
         self._acquired(self._found, until=sent_at + self._times.deadline_s)
         return self._times.renew_s
 
-    def _acquired(self, lease: Lease, *, until: float) -> None:
+    def _acquired(self, lease: ClusterLease, *, until: float) -> None:
         term = f"{lease.metadata.uid}.{lease.spec.lease_transitions or 0}"
         if term != self._term or self._until < self._clock.monotonic():
-            self._log.info("lease_held", holder=self._election.identity, term=term)
-        self._term, self._until, self._rival, self._reason = term, until, "", ""
+            self._log.info("lease_held", holder=self._candidate.identity, term=term)
+        self._term, self._until, self._other, self._reason = term, until, "", ""
 
-    def _held_by_another(self, rival: str) -> None:
-        if rival != self._rival:
+    def _note_other_holder(self, other: str) -> None:
+        if other != self._other:
             self._log.warning(
                 "lease_held_by_another",
-                holder=rival,
-                hint=f"lease {self._key} is held by {rival}: nothing is written until it is free",
+                holder=other,
+                hint=f"lease {self._key} is held by {other}: nothing is written until it is free",
             )
-        self._rival, self._reason, self._until = rival, f"held by {rival}", 0.0
+        self._other, self._reason, self._until = other, f"held by {other}", 0.0
 
     def _failed(self, reason: str) -> None:
         if reason != self._reason:
             self._log.warning("lease_not_renewed", reason=reason)
         self._reason = reason
 
-    async def _read(self) -> Lease | None:
+    async def _read(self) -> ClusterLease | None:
         async with self._limit():
             return await leases.find(self._kube, self._namespace, self._name)
 
-    async def _write(self, found: Lease | None, record: Record) -> Lease:
-        """Write a record upon the version that was found. Raises Conflict when it has changed."""
+    async def _write(self, found: ClusterLease | None, spec: LeaseSpec) -> ClusterLease:
+        """Write a Lease upon the version that was found. Raises Conflict when it has changed."""
         annotations = (
-            self._annotations if record.holder_identity else dict.fromkeys(self._annotations)
+            self._annotations if spec.holder_identity else dict.fromkeys(self._annotations)
         )
         async with self._limit():
             if found is None:
-                return await self._create(record)
+                return await self._create(spec)
             return await leases.write(
                 self._kube,
                 self._namespace,
                 self._name,
-                record,
+                spec,
                 upon=found,
                 annotations=annotations,
             )
 
-    async def _create(self, record: Record) -> Lease:
+    async def _create(self, spec: LeaseSpec) -> ClusterLease:
         """Make the Lease, and its namespace when there is none."""
         annotations = {name: value for name, value in self._annotations.items() if value}
         body = {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
             "metadata": {"name": self._name, "annotations": annotations},
-            "spec": record,
+            "spec": spec,
         }
         try:
             return leases.read(await self._kube.create(LEASE, self._namespace, body))
         except Gone:
             self._log.info("namespace_made", namespace=self._namespace)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        with suppress(AlreadyExists):  # the claim to the other Lease may be faster
+        with suppress(AlreadyExists):  # the elector of the other Lease may be faster
             await self._kube.create(NAMESPACE, "", namespace)
         return leases.read(await self._kube.create(LEASE, self._namespace, body))
 
@@ -216,13 +216,13 @@ class Claim:
         return asyncio.timeout(self._times.renew_s)
 
 
-def _describe(rival: str, found: Lease | None) -> str:
+def _describe(other: str, found: ClusterLease | None) -> str:
     """Return a holder, of an installation of Pumice with the process that renews for it."""
     process = found.metadata.annotations.get(HELD_BY, "") if found else ""
-    return f"{rival} ({process})" if process and rival.startswith(HOLDER_PREFIX) else rival
+    return f"{other} ({process})" if process and other.startswith(HOLDER_PREFIX) else other
 
 
-class ClaimsBus(Protocol):
+class InstallationBus(Protocol):
     """Calls to the bus."""
 
     async def info(self, stream: str) -> StreamInfo:
@@ -234,19 +234,19 @@ class ClaimsBus(Protocol):
         ...
 
 
-class Claims:
+class InstallationElector:
     """All Leases of the installation; without any, nothing hangs on one.
 
     `run` is a part of the service where there are some.
     """
 
-    name: Final = "claims"
+    name: Final = "cluster-leases"
 
     def __init__(
         self,
-        claims: Mapping[str, Claim],
+        electors: Mapping[str, ClusterLeaseElector],
         kube: Kube,
-        bus: ClaimsBus,
+        bus: InstallationBus,
         *,
         stream: str,
         subjects: Subjects,
@@ -254,11 +254,11 @@ class Claims:
         clock: Clock,
         log: Logger,
     ) -> None:
-        """`claims` by what they stand for (`messages.SCHEDULING`, …); `stream` has the members.
+        """`electors` by role (`messages.SCHEDULING`, …); `stream` has the members.
 
-        `kube` is the way that the claims use, and is closed by `end`.
+        `kube` is the client that the electors use, and is closed by `end`.
         """
-        self._claims = dict(claims)
+        self._electors = dict(electors)
         self._kube = kube
         self._bus = bus
         self._stream = stream
@@ -269,21 +269,21 @@ class Claims:
         self._names: set[str] = set()
         """The holder's names that this process has seen: a bus that lost its data has another."""
 
-    def holds(self) -> dict[str, Hold] | msgspec.UnsetType:
+    def statuses(self) -> dict[str, ClusterLeaseStatus] | msgspec.UnsetType:
         """Return what a marker says of the Leases."""
-        holds = {role: claim.hold() for role, claim in self._claims.items()}
-        return holds or msgspec.UNSET
+        statuses = {role: elector.status() for role, elector in self._electors.items()}
+        return statuses or msgspec.UNSET
 
     async def keep(self, *, changed: Callable[[], None]) -> None:
         """Take and renew the Leases until cancelled: for the length of a leader's term."""
-        if not self._claims:
+        if not self._electors:
             return
         identity = await self._identity()
         former = frozenset(self._names - {identity})
         async with TaskGroup() as tasks:
-            for role, claim in self._claims.items():
-                keeping = claim.keep(identity, former=former, changed=changed)
-                tasks.create_task(keeping, name=f"claim {role}")
+            for role, elector in self._electors.items():
+                keeping = elector.keep(identity, former=former, changed=changed)
+                tasks.create_task(keeping, name=f"lease {role}")
 
     async def run(self) -> None:
         """Note the holder's name now and then, for ever, whether this replica leads or not.
@@ -298,9 +298,9 @@ class Claims:
     async def end(self) -> None:
         """At the end of the process: give the Leases back if no other process needs them."""
         try:
-            if any(claim.may_be_held for claim in self._claims.values()) and await self._is_last():
-                for claim in self._claims.values():
-                    await claim.give_back()
+            if any(each.may_be_held for each in self._electors.values()) and await self._is_last():
+                for elector in self._electors.values():
+                    await elector.release()
         except (PumiceError, TimeoutError) as error:
             self._log.info("leases_not_given_back", reason=str(error))
         finally:

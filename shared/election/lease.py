@@ -1,25 +1,24 @@
-"""A lease: at most one holder, kept by compare-and-set on one subject.
+"""A lease on the bus: at most one holder, written by compare-and-set on one subject.
 
-The holder renews every `renew_s` and counts itself out `stop_s` after the *sending* of its last
-successful renewal; a candidate takes over when its own monotonic clock saw no change for
-`takeover_s`. Clocks of different machines are never compared. These times are generous, since a
-busy machine must not cost a lease; they end a holder that is frozen or cut off from its server.
+The holder renews it every `renew_s`. It counts itself out `stop_s` after it has *sent* its last
+successful renewal. A candidate takes the lease over when its own monotonic clock has seen no change
+for `takeover_s`. Clocks of different machines are never compared. These times are long, so that a
+busy machine does not lose a lease; they end a holder that is suspended or cut off from its server.
 
-A killed holder is noticed sooner. A holder listens on a presence subject on the connection that
-its renewals go over; the kernel closes the connection of a killed process, and the server answers
-a question to that subject with "no responders" at once. A candidate asks ten times a second and
-takes the lease when the answers have said so for `gone_s` and no renewal was seen meanwhile.
+A dead holder is noticed sooner by its presence subject, on which it listens on the connection of
+its renewals. The kernel closes the connection of a killed process, and from then on the server
+answers a request to that subject with "no responders". A candidate asks ten times a second. It
+takes the lease after `gone_s` of such answers without a renewal.
 
-A holder that lives and has merely lost that connection has stopped by then: it gives the lease up
-when the connection has been away for `quiet_s`, which is less. Two cases remain in which it may
-not know in time: its process is stopped in that very moment, or the server that it is connected
-to has lost the other servers. Then, as in the moment between losing a lease and noticing it, its
-publishes to fenced streams are refused by the fence (`leader`), and its writes to the API server
-carry the uids and names that they were decided on, so that what two owners do alike is done once.
+A holder that lives and has lost that connection releases the lease after `quiet_s`, which is less.
+There are two cases in which it may not know in time: its process is suspended in that very moment,
+or the server that it is connected to has lost the other servers. Then its fencing token is refused
+(`leader_elector`), and its writes to the API server carry the uids and names that they were decided
+on, so that what two owners do alike is done once.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Never, Protocol
 
 import msgspec
@@ -36,14 +35,19 @@ from shared.runtime.tasks import TaskGroup
 RETRY_S: Final = 0.05
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """Times of a lease; their order must stay."""
+class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of a lease, in seconds: `renew_s` < `stop_s` < `takeover_s`, `quiet_s` < `gone_s`."""
 
     renew_s: float = 0.4
+    """How often the holder renews."""
     stop_s: float = 2.0
+    """How long the holder relies on its last renewal."""
     takeover_s: float = 3.0
+    """How long a candidate waits for a change of the record."""
     poll_s: float = 0.1
+    """How often a candidate reads the record."""
     answer_s: float = 0.5
+    """How long the answer to a write is waited for."""
     quiet_s: float = 0.15
     """How long the holder's connection may be away."""
     gone_s: float = 0.3
@@ -59,11 +63,7 @@ class LeaseLost(Exception):  # noqa: N818 - the fact
 
 
 class Lease:
-    """One lease as one process sees it: candidate or holder.
-
-    `holder` must be unique per process *life* (`<instance>.<life>`): a restarted process is another
-    holder.
-    """
+    """One lease as one process sees it: candidate or holder."""
 
     def __init__(
         self,
@@ -73,18 +73,24 @@ class Lease:
         subject: str,
         holder: str,
         clock: Clock,
-        timing: Timing | None = None,
+        timing: LeaseTiming | None = None,
         presence: Callable[[str], str] | None = None,
     ) -> None:
-        """`presence` gives a holder's presence subject; the bus must listen on our own."""
+        """Make it for `holder`, which names one *life* of a process: `<instance>.<life>`.
+
+        `presence` gives the presence subject of a holder. The bus must listen on our own. Without
+        it holders are judged by their renewals alone.
+        """
         self._bus = bus
         self._publisher = bus.publisher(stream)
-        self._stream = stream
+        self.stream: Final = stream
         self._clock = clock
         self.subject: Final = subject
         self.holder: Final = holder
-        self.timing: Final = timing or Timing()
+        self.timing: Final = timing or LeaseTiming()
         self._presence = presence
+        self._found_sequence = 0
+        self._found_holder = ""
         self._seen_sequence = -1
         self._seen_time = 0.0
         self._seen_at = 0.0
@@ -105,30 +111,29 @@ class Lease:
         """Return whether this process may count itself as the holder at this moment."""
         return self._sequence > 0 and self._left_s() > 0
 
-    async def acquire(self) -> str:
-        """Return once this process holds the lease; waits for ever, over all interruptions.
+    @property
+    def dead_holder(self) -> tuple[str, int]:
+        """Return another holder that has not released the lease that `observe` found free.
 
-        Returns its holder before, "" when it was free.
+        With it comes the sequence of its last write. Without such a holder it is ("", 0).
         """
+        other = self._found_holder not in ("", self.holder)
+        return (self._found_holder, self._found_sequence) if other else ("", 0)
+
+    async def acquire(self) -> None:
+        """Return once this process holds the lease; waits for ever, over all interruptions."""
         while True:
-            looked_at = self._clock.monotonic()
+            read_at = self._clock.monotonic()
             try:
-                found = await self._bus.snapshot(self._stream, [self.subject])
-                message = found[0] if found else None
-                if await self.try_take(message, no_listener=await self._has_no_listener(message)):
-                    return _record(message).holder if message else ""
-            except Retryable:
+                if await find_free(self._bus, [self]) and await self.take():
+                    return
+            except* Retryable:
                 pass  # the bus says so in its own readiness; a candidate has nothing to add
-            left_s = looked_at + self.timing.poll_s - self._clock.monotonic()
+            left_s = read_at + self.timing.poll_s - self._clock.monotonic()
             await self._clock.sleep(max(RETRY_S, left_s))
 
-    def dead_holder(self, message: Message | None) -> str:
-        """Return another holder that never gave back what `observe` found free, else ""."""
-        holder = _record(message).holder if message else ""
-        return "" if holder == self.holder else holder
-
-    def presence_to_check(self, message: Message | None) -> str:
-        """Return the presence subject of another holder if its record announces one, else ""."""
+    def presence_subject(self, message: Message | None) -> str:
+        """Return the presence subject of the other holder in a record, "" if it has none."""
         if message is None or self._presence is None:
             return ""
         record = _record(message)
@@ -136,27 +141,17 @@ class Lease:
             return ""
         return self._presence(record.holder)
 
-    async def _has_no_listener(self, message: Message | None) -> bool:
-        subject = self.presence_to_check(message)
-        return bool(subject) and not await self._bus.listens(subject)
-
-    async def try_take(self, message: Message | None, *, no_listener: bool = False) -> bool:
-        """Read the lease's last message and take the lease if it is free; return success."""
-        return self.observe(message, no_listener=no_listener) and await self.take(message)
-
-    async def take(self, message: Message | None) -> bool:
-        """Take a lease that `observe` found free by its last message; return success."""
-        return await self._take(message.sequence if message else 0)
-
     def observe(self, message: Message | None, *, no_listener: bool = False) -> bool:
         """Take note of the lease's last message; return whether the lease is free.
 
         `no_listener` says that the holder's presence subject has no listener.
         """
         now = self._clock.monotonic()
+        self._found_sequence = message.sequence if message else 0
+        self._found_holder = _record(message).holder if message else ""
         if message is None:
             return True
-        # A copy that is behind tells what was: no sign of life, however often it takes turns.
+        # A copy of the stream that is behind returns an older record: that is no renewal.
         if message.sequence > self._seen_sequence or message.time > self._seen_time:
             self._seen_sequence, self._seen_time = message.sequence, message.time
             self._seen_at = now
@@ -165,7 +160,7 @@ class Lease:
             self._no_listener_since = None
         elif self._no_listener_since is None:
             self._no_listener_since = now
-        return _record(message).holder in ("", self.holder) or self._is_dead(now)
+        return self._found_holder in ("", self.holder) or self._is_dead(now)
 
     def _is_dead(self, now: float) -> bool:
         """Return whether the last holder seen counts as dead: no renewals, or no listener."""
@@ -175,6 +170,45 @@ class Lease:
             self._no_listener_since is not None
             and now - self._no_listener_since >= self.timing.gone_s
         )
+
+    async def take(self) -> bool:
+        """Take the lease that `observe` found free; return whether no other was faster."""
+        sent_at = self._clock.monotonic()
+        self._taking = expected = self._found_sequence
+        try:
+            async with asyncio.timeout(self.timing.answer_s):
+                self._sequence = await self._write(expected, holder=self.holder)
+        except TimeoutError:
+            return False  # if it was stored nevertheless, the next `observe` finds it
+        except WrongSequence:
+            self._taking = None
+            return False
+        self._taking = None
+        self._renewed_at = sent_at
+        return True
+
+    async def hold(
+        self, body: Callable[[], Awaitable[None]], *, on_lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """Run `body` and renew the lease until `body` has ended, also after its cancellation.
+
+        When the lease is lost, `on_lost` is called at once, `body` is cancelled, and LeaseLost is
+        raised. What is raised comes in an exception group.
+        """
+
+        async def keep() -> None:
+            try:
+                await self.keep()
+            except LeaseLost:
+                on_lost()
+                raise
+
+        async with TaskGroup() as tasks:
+            keeping = tasks.create_task(keep(), name="lease-keep")
+            try:
+                await body()
+            finally:
+                keeping.cancel()
 
     async def keep(self) -> Never:
         """Renew until the lease is lost. Raises LeaseLost, at the latest at the holder's limit."""
@@ -208,7 +242,7 @@ class Lease:
         """Give the lease back, so that another takes it at once; best effort.
 
         A cancellation may have cut short a renewal, or the write that takes the lease: the server
-        stores such a write all the same, so this gives back what it finds of this holder.
+        stores such a write nevertheless, so this releases what it finds of this holder.
         """
         expected = self._sequence or self._taking
         self._sequence, self._taking = 0, None
@@ -226,7 +260,7 @@ class Lease:
             try:
                 await self._write(expected, holder="")
             except WrongSequence:
-                found = await self._bus.last(self._stream, self.subject)
+                found = await self._bus.last(self.stream, self.subject)
             else:
                 return
             if found is None or found.sequence <= expected:  # a copy that is behind
@@ -242,21 +276,6 @@ class Lease:
     def _lost(self, how: str) -> LeaseLost:
         self._sequence = 0
         return LeaseLost(f"lease {self.subject}: {how}")
-
-    async def _take(self, expected: int) -> bool:
-        sent_at = self._clock.monotonic()
-        self._taking = expected
-        try:
-            async with asyncio.timeout(self.timing.answer_s):
-                self._sequence = await self._write(expected, holder=self.holder)
-        except TimeoutError:
-            return False  # if it was stored all the same, the next `observe` finds it
-        except WrongSequence:
-            self._taking = None
-            return False  # another was faster
-        self._taking = None
-        self._renewed_at = sent_at
-        return True
 
     async def _renew(self) -> None:
         """Renew once, however often it takes."""
@@ -275,7 +294,7 @@ class Lease:
     async def _adopt(self) -> None:
         """Go on behind an own write whose answer was lost. Raises LeaseLost if it is not ours."""
         try:
-            message = await self._bus.last(self._stream, self.subject)
+            message = await self._bus.last(self.stream, self.subject)
         except Retryable:
             return
         holder = _record(message).holder if message else ""
@@ -305,6 +324,29 @@ def renewal_in_s(renewed_at: float, renew_s: float) -> float:
     """
     wait_s = renew_s - renewed_at % renew_s
     return wait_s if wait_s >= renew_s / 10 else renew_s
+
+
+async def find_free(bus: LeaseBus, leases: Sequence[Lease]) -> list[Lease]:
+    """Read leases of one stream at one moment and return those that are free.
+
+    Raises the errors of the bus, alone or in an exception group.
+    """
+    if not leases:
+        return []
+    messages = await bus.snapshot(leases[0].stream, [lease.subject for lease in leases])
+    found = {message.subject: message for message in messages}
+    subjects = {lease: lease.presence_subject(found.get(lease.subject)) for lease in leases}
+    async with TaskGroup() as group:
+        listening = {
+            subject: group.create_task(bus.listens(subject), name="presence")
+            for subject in sorted(set(subjects.values()) - {""})
+        }
+    gone = {subject for subject, task in listening.items() if not task.result()}
+    return [
+        lease
+        for lease in leases
+        if lease.observe(found.get(lease.subject), no_listener=subjects[lease] in gone)
+    ]
 
 
 def instance_of(holder: str) -> str:

@@ -1,22 +1,18 @@
 """Live processes: each announces itself every second with the versions that it reads.
 
-Announcements carry a time to live, so that a dead process disappears by itself; a process that
-ends in order says so. Used for the version rule (a writer produces version N once every live
-reader accepts it), for `pumice status`, and for spreading partitions.
-
-An announcement that goes unanswered, while the same stream can be read, is the sign of a full disk
-(`StorageGate`): a stream in files then stores no message and does not answer publishers, but it can
-still be read.
+An announcement has a time to live, so that a dead process disappears by itself. A process that ends
+in order announces its end. The live members share out the partitions, choose the version of
+messages that each of them reads, and are listed by `pumice status`.
 """
 
 import asyncio
 from typing import Final, Protocol
 
 import msgspec
-from prometheus_client import Gauge
 
 from shared.bus.errors import NoAnswer, NotPermitted
 from shared.bus.port import Connecting, FinalMessages, Message, Publishing, Reading
+from shared.bus.storage_gate import StorageGate
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.subjects import Subjects
@@ -24,46 +20,7 @@ from shared.contracts.versions import ACCEPTED, ContractError, version_to_write
 from shared.election.lease import instance_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
-
-ROUNDS: Final = 2
-"""Announcements in a row without an answer, 2 s each, until it is said."""
-REASON: Final = (
-    "NATS answers and stores nothing: its disk may be full; its /healthz and log name the stream. "
-    "A stream writes again after a restart of the server, once there is room"
-)
-
-
-class StorageGate:
-    """A readiness gate that is shut, and a gauge that is 0, while the server stores no messages."""
-
-    def __init__(self, *, gate: Gate, gauge: Gauge, log: Logger) -> None:
-        self._gate = gate
-        self._gauge = gauge
-        self._log = log
-        self._unanswered = 0
-        self._open()
-
-    def note_stored(self) -> None:
-        """Take note that a message was stored."""
-        if self._unanswered >= ROUNDS:
-            self._log.info("nats_stores_again")
-            self._open()
-        self._unanswered = 0
-
-    def note_unanswered(self) -> None:
-        """Take note that a publish went unanswered although the server answers requests."""
-        self._unanswered += 1
-        if self._unanswered == ROUNDS:
-            self._gate.set(ok=False, reason=REASON)
-            self._gauge.set(0)
-            self._log.error("nats_stores_nothing", reason=REASON)
-
-    def _open(self) -> None:
-        self._gate.set(ok=True)
-        self._gauge.set(1)
-
 
 EVERY_S: Final = 1.0
 TTL_S: Final = 4

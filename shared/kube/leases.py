@@ -7,22 +7,22 @@ import msgspec
 
 from shared.api.kinds import LEASE
 from shared.api.meta import ObjectMeta
-from shared.election.cluster_lease import Record
+from shared.election.cluster_lease import LeaseSpec
 from shared.kube.client import Kube
 from shared.runtime.errors import Gone
 
 
-class Lease(msgspec.Struct, frozen=True):
+class ClusterLease(msgspec.Struct, frozen=True):
     """One Lease."""
 
     metadata: ObjectMeta
-    spec: Record = Record()
+    spec: LeaseSpec = LeaseSpec()
 
 
-_lease: Final = msgspec.json.Decoder(Lease)
+_lease: Final = msgspec.json.Decoder(ClusterLease)
 
 
-def read(raw: bytes) -> Lease:
+def read(raw: bytes) -> ClusterLease:
     """Read an answer of the API server.
 
     Raises msgspec.DecodeError, also for a Lease without the uid and the version that each write
@@ -34,7 +34,7 @@ def read(raw: bytes) -> Lease:
     return found
 
 
-async def find(kube: Kube, namespace: str, name: str) -> Lease | None:
+async def find(kube: Kube, namespace: str, name: str) -> ClusterLease | None:
     """Return a Lease, None when there is none. Raises the errors of `Kube`."""
     try:
         return read(await kube.get(LEASE, namespace, name))
@@ -46,16 +46,16 @@ async def write(
     kube: Kube,
     namespace: str,
     name: str,
-    record: Record,
+    spec: LeaseSpec,
     *,
-    upon: Lease,
+    upon: ClusterLease,
     annotations: Mapping[str, str | None] | None = None,
-) -> Lease:
-    """Write a record upon the version that was found; None takes an annotation away.
+) -> ClusterLease:
+    """Write a Lease upon the version that was found; None takes an annotation away.
 
     Raises Conflict when the Lease has changed since, Gone, and the errors of `Kube`.
     """
-    body: dict[str, object] = {"spec": record}
+    body: dict[str, object] = {"spec": spec}
     if annotations is not None:
         body["metadata"] = {"annotations": annotations}
     found = upon.metadata

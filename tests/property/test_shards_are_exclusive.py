@@ -57,12 +57,12 @@ class Scheduler:
         self.message: DesiredNodeShard | None = None
         self.to_sign = ""
         self.lives = True
-        self.tenure = 0
+        self.leadership_term = 0
         self._begin()
 
     def _begin(self) -> None:
         self.shards = NodeShards()
-        self.shards.tenure = f"lease-of-{self.name}.{self.tenure}"
+        self.shards.leadership_term = f"lease-of-{self.name}.{self.leadership_term}"
         for name, shard in self.api.log[: self.seen]:
             self.shards.put(name, shard)
 
@@ -81,7 +81,7 @@ class Scheduler:
     def is_taken_over(self) -> None:
         """Let another take the Lease for a moment, and the nodes that are shown to be in use."""
         if not self.lives:
-            self.tenure += 1
+            self.leadership_term += 1
             self.message, self.to_sign = None, ""
             self.api.write(self.name, "status", {"nodesInUse": []})
 
@@ -90,8 +90,8 @@ class Scheduler:
         if self.lives:
             return
         self.lives = True
-        if self.shards.tenure != f"lease-of-{self.name}.{self.tenure}":
-            self.tenure += 1
+        if self.shards.leadership_term != f"lease-of-{self.name}.{self.leadership_term}":
+            self.leadership_term += 1
             self.seen = rng.randint(0, len(self.api.log))
             self._begin()
 
@@ -118,7 +118,7 @@ class Scheduler:
                 in_use=tuple(sorted(status.in_use)),
                 to_add=tuple(sorted(status.to_add)),
                 to_remove=tuple(sorted(status.to_remove)),
-                tenure=self.shards.unsigned(self.name),
+                leadership_term=self.shards.unsigned(self.name),
                 rv=own.rv,
             )
 
@@ -130,7 +130,7 @@ class Scheduler:
         if message is None:
             self._signed()
             return
-        self.to_sign = message.tenure or ""
+        self.to_sign = message.leadership_term or ""
         present = self.api.read(self.name)
         if present.metadata.resource_version == message.rv:
             patch = as_decided(message, now=NOW)[0]
@@ -141,8 +141,10 @@ class Scheduler:
 
     def _signed(self) -> None:
         if self.to_sign:
-            tenure, self.to_sign = self.to_sign, ""
-            self.api.write(self.name, "metadata", {"annotations": {keys.TENURE: tenure}})
+            leadership_term, self.to_sign = self.to_sign, ""
+            self.api.write(
+                self.name, "metadata", {"annotations": {keys.LEADERSHIP_TERM: leadership_term}}
+            )
 
 
 class World:

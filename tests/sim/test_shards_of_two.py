@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pumice.local.memory_nats.server import MemoryNats
-from services.controller.adapters.takeovers import Takeovers
+from services.controller.adapters.takeovers import ShardTakeovers
 from services.scheduler.engine.state.shards import NodeShards
 from shared.contracts.permissions import permissions
 from tests.sim import simulation
@@ -218,7 +218,7 @@ def at_once(shards: NodeShards, name: str) -> frozenset[str]:
     return own.desired if own else frozenset()
 
 
-async def none_has_died(_: Takeovers, __: object) -> frozenset[str]:
+async def none_has_died(_: ShardTakeovers, __: object) -> frozenset[str]:
     """Stand for a controller that looks at no Lease."""
     return frozenset()
 
@@ -227,7 +227,9 @@ async def none_has_died(_: Takeovers, __: object) -> frozenset[str]:
     ("part", "name", "bug", "wanted"),
     [
         pytest.param(NodeShards, "usable", at_once, "which it does not claim", id="no claim"),
-        pytest.param(Takeovers, "absent", none_has_died, "has not used the nodes", id="no look"),
+        pytest.param(
+            ShardTakeovers, "absent", none_has_died, "has not used the nodes", id="no look"
+        ),
     ],
 )
 def test_a_bug_in_how_nodes_change_hands_is_found(

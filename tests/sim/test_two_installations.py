@@ -10,7 +10,7 @@ import pytest
 
 from pumice.local.memory_nats.server import MemoryNats
 from shared.contracts.permissions import permissions
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from tests.sim import nemeses, simulation
 from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES, Machine
@@ -116,7 +116,7 @@ def test_who_does_not_hold_the_lease_does_not_write(seed, nemesis, monkeypatch) 
 
 def test_two_that_heed_no_lease_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(simulation.WORKLOADS, "gangs", gangs)
-    monkeypatch.setattr(Tenure, "why_not", lambda _: "")
-    monkeypatch.setattr(Tenure, "held", True)
+    monkeypatch.setattr(InstallationLeadership, "why_not", lambda _: "")
+    monkeypatch.setattr(InstallationLeadership, "held", True)
     report = simulate(0, workload="gangs", nemesis_names=(), plant=Two().plant)
     assert any("wrote while" in violation for violation in report.violations)

@@ -19,7 +19,7 @@ from shared.contracts.streams import all_streams, durable_consumers, streams
 MESSAGES = {
     "fact": m.Fact,
     "marker": m.Marker,
-    "leader": m.Leader,
+    "leader": m.LeaderRecord,
     "command": m.Command,
     "desired": m.Desired,
     "outcome": m.Outcome,

@@ -32,7 +32,7 @@ from shared.contracts.messages import (
     Retry,
 )
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
-from shared.election.installation import Tenure, mark_of
+from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
@@ -101,7 +101,7 @@ class Commands:
         executor: Executor,
         outcomes: Outcomes,
         finished: IntentFinished,
-        tenure: Tenure,
+        installation: InstallationLeadership,
         slots: IntentSlots,
         acks: AckExtender,
         contain: Containment,
@@ -121,7 +121,7 @@ class Commands:
         self._executor = executor
         self._outcomes = outcomes
         self._finished = finished
-        self._tenure = tenure
+        self._installation = installation
         self._slots = slots
         self._acks = acks
         self._contain = contain
@@ -181,12 +181,12 @@ class Commands:
 
     async def _execute(self, delivery: Delivery, intent: BindGang | Evict, epoch: int) -> None:
         if not await self._finished.has(intent.id):
-            mark = mark_of(delivery.message.headers)
-            await self._tenure.settled()
-            if refusal := self._tenure.refusal(mark):
+            mark = term_of(delivery.message.headers)
+            await self._installation.settled()
+            if refusal := self._installation.refusal(mark):
                 outcome = self._executor.refuse(intent, refusal)
             else:
-                with self._tenure.working(mark):
+                with self._installation.working(mark):
                     worked = await self._work(delivery, intent, epoch)
                 if worked is None:
                     return

@@ -29,7 +29,7 @@ from shared.bus.port import Delivery, Message, Puller, Reset, Started
 from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
-from shared.election.installation import Tenure, mark_of
+from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
@@ -97,7 +97,7 @@ class DesiredStatuses:
         bus: DesiredBus,
         statuses: Statuses,
         ended: PodsEnded,
-        tenure: Tenure,
+        installation: InstallationLeadership,
         acks: AckExtender,
         slots: asyncio.Semaphore,
         contain: Containment,
@@ -113,7 +113,7 @@ class DesiredStatuses:
         self._bus = bus
         self._statuses = statuses
         self._ended = ended
-        self._tenure = tenure
+        self._installation = installation
         self._acks = acks
         self._slots = slots
         self._contain = contain
@@ -139,16 +139,16 @@ class DesiredStatuses:
     async def _process(self, group: TaskGroup, delivery: Delivery) -> None:
         try:
             async with self._acks.extended(group, delivery):
-                mark = mark_of(delivery.message.headers)
-                await self._tenure.settled()
-                if self._tenure.refusal(mark):
+                mark = term_of(delivery.message.headers)
+                await self._installation.settled()
+                if self._installation.refusal(mark):
                     await delivery.ack()
                     return
                 if said_s := _deferral_s(delivery):
                     wait_s = self._deferrals.next_s(said_s)
                     await redeliver_later(delivery, wait_s, self._log)
                     return
-                with self._tenure.working(mark):
+                with self._installation.working(mark):
                     await self._handle(delivery)
         except (Retryable, Conflict) as error:
             asked_s = error.retry_after_s if isinstance(error, Retryable) else None

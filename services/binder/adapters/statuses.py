@@ -116,7 +116,7 @@ class Statuses:
         wanted = change.wanted
         if change.status:
             await self._patch(change)
-        if isinstance(wanted, DesiredNodeShard) and wanted.tenure is not msgspec.UNSET:
+        if isinstance(wanted, DesiredNodeShard) and wanted.leadership_term is not msgspec.UNSET:
             await self._sign(wanted)
         for condition in change.new_conditions:
             if change.kind is POD:
@@ -140,8 +140,8 @@ class Statuses:
         )
 
     async def _sign(self, wanted: DesiredNodeShard) -> None:
-        """Have a NodeShard bear the name of the tenure in which its scheduler claims nodes."""
-        body = {"metadata": {"annotations": {keys.TENURE: wanted.tenure or None}}}
+        """Have a NodeShard bear the name of the term in which its scheduler claims nodes."""
+        body = {"metadata": {"annotations": {keys.LEADERSHIP_TERM: wanted.leadership_term or None}}}
         await self._kube.patch(NODESHARD, "", wanted.key, body, uid=wanted.uid)
 
 
@@ -157,8 +157,8 @@ def compare(
         patch = gate_patch(present)
     elif isinstance(wanted, DesiredNodeShard) and isinstance(present, NodeShard):
         patch = shard_patch(wanted, present, now=now)
-        signed = present.metadata.annotations.get(keys.TENURE, "")
-        if not patch and wanted.tenure not in (msgspec.UNSET, signed):
+        signed = present.metadata.annotations.get(keys.LEADERSHIP_TERM, "")
+        if not patch and wanted.leadership_term not in (msgspec.UNSET, signed):
             rv = present.metadata.resource_version
             return StatusPatch(wanted=wanted, status={}, rv=rv)
     elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):

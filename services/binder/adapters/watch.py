@@ -7,7 +7,7 @@ from typing import Final
 from services.binder.metrics import BinderMetrics
 from shared.bus.port import Puller
 from shared.bus.state import StateFollower, Synced
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
@@ -54,17 +54,17 @@ class Markers:
 
     name: Final = "markers"
 
-    def __init__(self, follower: StateFollower, tenure: Tenure) -> None:
+    def __init__(self, follower: StateFollower, installation: InstallationLeadership) -> None:
         """`follower` follows no kind, and so nothing but markers."""
         self._follower = follower
-        self._tenure = tenure
+        self._installation = installation
 
     async def run(self) -> None:
         """Follow for ever."""
         async with aclosing(self._follower.items()) as items:
             async for item in items:
                 if isinstance(item, Synced):
-                    self._tenure.observe(item.marker)
+                    self._installation.observe(item.marker)
 
 
 class Backlogs:

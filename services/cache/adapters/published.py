@@ -23,7 +23,7 @@ from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.subjects import Subjects, key_of, unescape
 from shared.contracts.versions import ContractError
-from shared.election.leader_elector import Term
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 from shared.runtime.tasks import TaskGroup, sleep_or_event
@@ -86,7 +86,7 @@ class PublishedFacts:
                 await self._led.wait()
                 following.cancel()
 
-    async def at(self, term: Term) -> dict[Slot, Published]:
+    async def at(self, term: LeadershipTerm) -> dict[Slot, Published]:
         """Return what the stream says at the beginning of a term, and follow it no longer.
 
         Raises WrongSequence when the leader's message is no longer the last one: another leads, or

@@ -19,14 +19,14 @@ from services.cache.fold.objects import cause_of
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.port import Ack, Publishing, Token
+from shared.bus.port import Ack, FencingToken, Publishing
 from shared.bus.seal import Seal
 from shared.contracts import codec
 from shared.contracts.messages import Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.contracts.subjects import Subjects
-from shared.election.installation_elector import Claims
-from shared.election.leader_elector import Term
+from shared.election.installation_elector import InstallationElector
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
@@ -60,7 +60,7 @@ class StatePublisher:
         kinds: Sequence[str],
         published: PublishedFacts,
         revalidate: Callable[[], None],
-        claims: Claims,
+        leases: InstallationElector,
         audit: StreamAudit,
         instance: str,
         clock: Clock,
@@ -78,7 +78,7 @@ class StatePublisher:
         self._kinds = tuple(sorted(kinds))
         self._published = published
         self._revalidate = revalidate
-        self._claims = claims
+        self._leases = leases
         self._audit = audit
         self._instance = instance
         self._clock = clock
@@ -106,7 +106,7 @@ class StatePublisher:
         self._work.set()
         self._note_completeness()
 
-    async def lead(self, term: Term) -> None:
+    async def lead(self, term: LeadershipTerm) -> None:
         """Publish until the term ends. Raises WrongSequence when the server refuses us."""
         token = term.token(self._stream)
         answers: asyncio.Queue[_Answer] = asyncio.Queue(IN_FLIGHT)
@@ -114,7 +114,7 @@ class StatePublisher:
         self._metrics.leads.set(1)
         async with TaskGroup() as group:
             claiming = group.create_task(
-                self._claims.keep(changed=self._marker_due.set), name="claims"
+                self._leases.keep(changed=self._marker_due.set), name="cluster-leases"
             )
             try:
                 await self._publish_all(term, token, answers)
@@ -122,7 +122,7 @@ class StatePublisher:
                 claiming.cancel()
 
     async def _publish_all(
-        self, term: Term, token: Token, answers: "asyncio.Queue[_Answer]"
+        self, term: LeadershipTerm, token: FencingToken, answers: "asyncio.Queue[_Answer]"
     ) -> None:
         try:
             self._queue.end()
@@ -146,7 +146,7 @@ class StatePublisher:
             self._metrics.leads.set(0)
             self._metrics.waiting.set(0)
 
-    async def _publish(self, token: Token, answers: asyncio.Queue[_Answer]) -> None:
+    async def _publish(self, token: FencingToken, answers: asyncio.Queue[_Answer]) -> None:
         sent = 0
         while True:
             publication = self._queue.next()
@@ -176,7 +176,7 @@ class StatePublisher:
                 await asyncio.sleep(0)
 
     async def _submit(
-        self, publication: Publication, token: Token
+        self, publication: Publication, token: FencingToken
     ) -> tuple[Publication, Awaitable[Ack]]:
         """Send a fact; one that is too large goes without its body, and is logged."""
         ttl_s = TOMBSTONE_TTL_S if publication.is_tombstone else None
@@ -254,7 +254,7 @@ class StatePublisher:
             self._complete = complete
             self._marker_due.set()
 
-    async def _mark(self, token: Token) -> None:
+    async def _mark(self, token: FencingToken) -> None:
         while True:
             self._marker_due.clear()
             marker = Marker(
@@ -262,7 +262,7 @@ class StatePublisher:
                 bookmarks=self._queue.covered(),
                 time=self._clock.now(),
                 instance=self._instance,
-                holds=self._claims.holds(),
+                leases=self._leases.statuses(),
                 digests=self._queue.digests(),
             )
             try:

@@ -13,7 +13,7 @@ from typing import Final
 
 from shared.contracts.streams import JOB_PARTITIONS
 from shared.contracts.subjects import partition_of
-from shared.election.partition_elector import Partitions
+from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 
@@ -94,7 +94,7 @@ class Shares:
 
     name: Final = "partitions"
 
-    def __init__(self, partitions: Partitions, ownership: Ownership) -> None:
+    def __init__(self, partitions: PartitionElector, ownership: Ownership) -> None:
         self._partitions = partitions
         self._ownership = ownership
 

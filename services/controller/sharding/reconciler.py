@@ -18,7 +18,7 @@ from typing_extensions import override
 from services.controller.adapters.config_map import ConfigMapReader
 from services.controller.adapters.reconciler import Manager, SingletonReconciler
 from services.controller.adapters.store import Touched
-from services.controller.adapters.takeovers import Takeovers
+from services.controller.adapters.takeovers import ShardTakeovers
 from services.controller.adapters.writer import apply
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
@@ -71,7 +71,7 @@ class ShardingReconciler(SingletonReconciler):
             name="sharding",
             parse=lambda text: config.parse(text, flags),
         )
-        self._takeovers = Takeovers(manager)
+        self._takeovers = ShardTakeovers(manager)
         self._absent: frozenset[str] = frozenset()
         """NodeShards of schedulers that have died."""
         self._due_at = float("-inf")

@@ -20,7 +20,7 @@ from shared.contracts import codec
 from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.runtime.clock import Clock
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
@@ -109,12 +109,12 @@ class StateFeed:
         follower: StateFollower,
         inbox: Inbox,
         *,
-        tenure: Tenure,
+        installation: InstallationLeadership,
         gate: Gate,
         log: Logger,
     ) -> None:
         self._follower = follower
-        self._tenure = tenure
+        self._installation = installation
         self._inbox = inbox
         self._gate = gate
         self._log = log
@@ -158,7 +158,7 @@ class StateFeed:
             case Facts(facts=facts, last_seq=last_seq):
                 await self._inbox.facts(facts, last_seq)
             case Synced(marker=marker):
-                self._tenure.observe(marker)
+                self._installation.observe(marker)
                 self._fresh()
             case Stale(reason=reason):
                 self._stale(reason)

@@ -20,14 +20,14 @@ from services.scheduler.desired import DesiredStatus
 from services.scheduler.messages import key_of
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Ack, Bus, Publisher, Token
+from shared.bus.port import Ack, Bus, FencingToken, Publisher
 from shared.contracts import codec
 from shared.contracts.messages import BindGang, Command, Fact, Op, WaitExplained
 from shared.contracts.streams import WAITED_TTL_S, WAITING_TTL_S, Streams
 from shared.contracts.subjects import Subjects, partition_of
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
-from shared.election.installation import marks
-from shared.election.leader_elector import Term
+from shared.election.installation import term_headers
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.contain import Containment, bounded
@@ -111,10 +111,12 @@ class PlanPublisher:
             self._unsent.discard((kind, key))
             self._contain.gone(kind, key)
 
-    async def publish(self, decision: Decision, term: Term, tenure: str) -> PublishResult:
-        """Publish everything at once, as decided in `tenure`, and wait for all answers."""
+    async def publish(
+        self, decision: Decision, term: LeadershipTerm, installation_term: str
+    ) -> PublishResult:
+        """Publish everything at once, decided in `installation_term`, and wait for all answers."""
         fence = term.token(self._streams.command.name)
-        decided = marks(tenure)
+        decided = term_headers(installation_term)
         sent = [(c, await self._send(c, fence, decided)) for c in decision.commands]
         wanted = [
             (status, await self._send_status(status, decided)) for status in decision.statuses
@@ -134,7 +136,9 @@ class PlanPublisher:
         stored = await self._all_stored(wanted)
         return PublishResult(refused=refused, statuses=stored, usurped=usurped)
 
-    async def _send(self, command: Command, fence: Token, decided: Mapping[str, str]) -> _Sent:
+    async def _send(
+        self, command: Command, fence: FencingToken, decided: Mapping[str, str]
+    ) -> _Sent:
         partition = partition_of(key_of(command), self._partitions)
         return await _submitted(
             self._commands.submit(
@@ -142,7 +146,7 @@ class PlanPublisher:
                 codec.encode(command),
                 msg_id=command.id,
                 fence=fence,
-                marks=decided,
+                headers=decided,
             )
         )
 
@@ -154,7 +158,7 @@ class PlanPublisher:
                 subject,
                 codec.encode(status.wanted),
                 ttl_s=status.ttl_s,
-                marks={**decided, **codec.deferral(status.deferral_s)},
+                headers={**decided, **codec.deferral(status.deferral_s)},
             )
         )
 

@@ -13,11 +13,12 @@ import structlog
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from shared.election.leader_elector import Fence, Leadership, Term
-from shared.election.lease import Lease, Timing
+from shared.election.leader_elector import FencedStream, LeaderElector, LeadershipTerm
+from shared.election.lease import LeaseTiming
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
+from tests.support.leases import lease_of
 
 LEASE = "scheduler"
 
@@ -33,25 +34,23 @@ def leadership(
     on_change=lambda _: None,
     *,
     present=False,
-    timing: Timing | None = None,
-) -> Leadership:
+    timing: LeaseTiming | None = None,
+) -> LeaderElector:
     """`present` says that the bus listens on the presence subject of `name`."""
     subjects = Subjects(cluster="local")
     declared = streams("local")
     clock = SystemClock()
-    lease = Lease(
+    lease = lease_of(
         bus,
-        stream=declared.lease.name,
-        subject=subjects.lease(LEASE),
-        holder=name,
+        name,
         clock=clock,
         timing=timing,
         presence=partial(subjects.presence, LEASE) if present else None,
     )
-    return Leadership(
+    return LeaderElector(
         bus,
         lease,
-        fences=[Fence(stream=declared.state.name, subject=subjects.leader("state"))],
+        fenced=[FencedStream(stream=declared.state.name, subject=subjects.leader("state"))],
         service="cache",
         instance=name,
         clock=clock,
@@ -60,7 +59,7 @@ def leadership(
     )
 
 
-async def publish_for_ever(bus: NatsBus, name: str, term: Term) -> None:
+async def publish_for_ever(bus: NatsBus, name: str, term: LeadershipTerm) -> None:
     """Publish `name/<n>` under the term's token, pipelined, without waiting for answers."""
     stream = streams("local").state.name
     subject = Subjects(cluster="local").state("pods", f"ns/{name}")
@@ -93,10 +92,10 @@ async def main(url: str, user: str, password: str, name: str) -> None:
         on_status=lambda *, ok, reason: None,
     )
 
-    def changed(term: Term | None) -> None:
+    def changed(term: LeadershipTerm | None) -> None:
         say(f"leading {term.number}" if term else "ended")
 
-    async def body(term: Term) -> None:
+    async def body(term: LeadershipTerm) -> None:
         await publish_for_ever(bus, name, term)
 
     async with asyncio.TaskGroup() as tasks:

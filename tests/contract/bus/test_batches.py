@@ -6,7 +6,7 @@ import pytest
 
 from shared.bus.api import StreamAnswer
 from shared.bus.errors import NoAnswer, SequenceInFlight, TooLarge, WrongSequence
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.bus.publisher import is_fenced
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
 from shared.bus.streams import config_of
@@ -16,9 +16,9 @@ from tests.support.wait import until
 BATCH = "Nats-Batch-Id"
 
 
-async def leads(bus, stream: str, mark: str) -> Token:
+async def leads(bus, stream: str, mark: str) -> FencingToken:
     ack = await bus.publisher(stream).publish(mark, b"it")
-    return Token(stream=stream, subject=mark, sequence=ack.sequence)
+    return FencingToken(stream=stream, subject=mark, sequence=ack.sequence)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ async def batches(bus, declared) -> None:
 
 
 @pytest.fixture
-async def token(bus, declared, subjects) -> Token:
+async def token(bus, declared, subjects) -> FencingToken:
     return await leads(bus, declared.state.name, subjects.leader("state"))
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from shared.bus.nats import NatsBus
 from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset
-from shared.election.leader_elector import Term
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.errors import Retryable
 from tests.contract.bus.cut_servers import THREE, Three, bus_on, cut_off
 from tests.contract.bus.leader_process import leadership
@@ -115,13 +115,13 @@ class Candidate:
         self.ended_at = 0.0
         self._task = asyncio.create_task(leadership(bus, name, self._changed).run(self._publish))
 
-    def _changed(self, term: Term | None) -> None:
+    def _changed(self, term: LeadershipTerm | None) -> None:
         if term is not None:
             self.terms.append((time.monotonic(), self._server()))
         else:
             self.ended_at = time.monotonic()
 
-    async def _publish(self, term: Term) -> None:
+    async def _publish(self, term: LeadershipTerm) -> None:
         (token,) = term.tokens.values()
         publisher = self.bus.publisher(token.stream)
         for count in itertools.count():

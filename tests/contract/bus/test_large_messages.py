@@ -14,12 +14,12 @@ from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.plan import Plan
 from shared.bus.errors import TooLarge
 from shared.bus.nats import NatsBus
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
-from shared.election.leader_elector import Term
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
@@ -62,11 +62,11 @@ def outcomes(bus: NatsBus, declared: Streams, subjects: Subjects) -> Outcomes:
     )
 
 
-async def led(bus: NatsBus, declared: Streams, subjects: Subjects) -> Term:
+async def led(bus: NatsBus, declared: Streams, subjects: Subjects) -> LeadershipTerm:
     stream, mark = declared.command.name, subjects.leader("command")
     ack = await bus.publisher(stream).publish(mark, b"{}")
-    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
-    return Term(number=ack.sequence, tokens={stream: token})
+    token = FencingToken(stream=stream, subject=mark, sequence=ack.sequence)
+    return LeadershipTerm(number=ack.sequence, tokens={stream: token})
 
 
 def gang(name: str, **annotations: str) -> m.BindGang:

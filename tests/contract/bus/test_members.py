@@ -9,10 +9,10 @@ import structlog
 
 from shared.contracts.versions import ContractError
 from shared.election import members
-from shared.election.lease import Lease
 from shared.election.members import Members
-from shared.election.partition_elector import Partitions
+from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import SystemClock
+from tests.support.leases import lease_of
 from tests.support.wait import until
 
 PARTS = 5
@@ -35,19 +35,12 @@ class Process:
             log=log,
         )
         leases = [
-            Lease(
-                bus,
-                stream=declared.lease.name,
-                subject=subjects.lease(f"controller-{number}"),
-                holder=f"{name}.life",
-                clock=clock,
-            )
+            lease_of(bus, f"{name}.life", name=f"controller-{number}", clock=clock)
             for number in range(PARTS)
         ]
-        self.partitions = Partitions(
+        self.partitions = PartitionElector(
             bus,
             leases,
-            stream=declared.lease.name,
             members=self.members,
             service="controller",
             instance=name,

@@ -11,11 +11,11 @@ from services.cache.adapters import published
 from services.cache.adapters.published import PublishedFacts
 from services.cache.fold.objects import digest
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.bus.seal import Seal
 from shared.contracts import codec
-from shared.contracts.messages import Fact, Leader, Op
-from shared.election.leader_elector import Term
+from shared.contracts.messages import Fact, LeaderRecord, Op
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import SystemClock
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until
@@ -48,11 +48,11 @@ class Stream:
 
     async def mark(self, instance=ME, time=1.0):
         """Write a leader's message and return the term that begins with it."""
-        mark = codec.encode(Leader(service="cache", instance=instance, time=time))
+        mark = codec.encode(LeaderRecord(service="cache", instance=instance, time=time))
         subject = self.subjects.leader("state")
         ack = await self.publisher.publish(subject, mark)
-        token = Token(stream=self.name, subject=subject, sequence=ack.sequence)
-        return Term(number=1, tokens={self.name: token}, time=time)
+        token = FencingToken(stream=self.name, subject=subject, sequence=ack.sequence)
+        return LeadershipTerm(number=1, tokens={self.name: token}, time=time)
 
     async def followed(self, key):
         """Wait until the standby has read an object."""

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from shared.bus.errors import StreamFull, StreamMissing, TooLarge, WrongSequence
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.runtime.errors import Conflict, Rejected, Retryable
 from tests.support.wait import until, within
 
@@ -41,7 +41,7 @@ async def test_an_older_leaders_publish_is_refused_on_every_subject(bus, declare
     publisher = bus.publisher(declared.state.name)
     mark = subjects.leader("state")
     old = await publisher.publish(mark, b"old leader")
-    token = Token(stream=declared.state.name, subject=mark, sequence=old.sequence)
+    token = FencingToken(stream=declared.state.name, subject=mark, sequence=old.sequence)
     await publisher.publish(subjects.state("pods", "ns/a"), b"1", fence=token, msg_id="a1")
     new = await publisher.publish(mark, b"new leader")
     with pytest.raises(WrongSequence):
@@ -56,7 +56,7 @@ async def test_a_stored_message_sent_again_behind_a_new_leader_is_refused(bus, d
     publisher = bus.publisher(declared.command.name)
     mark = subjects.leader("command")
     old = await publisher.publish(mark, b"old leader")
-    token = Token(stream=declared.command.name, subject=mark, sequence=old.sequence)
+    token = FencingToken(stream=declared.command.name, subject=mark, sequence=old.sequence)
     await publisher.publish(subjects.command(0), b"bind", fence=token, msg_id="1-1-0")
     again = await publisher.publish(subjects.command(0), b"bind", fence=token, msg_id="1-1-0")
     assert again.duplicate
@@ -90,7 +90,7 @@ async def test_what_a_predecessor_got_in_before_stays(bus, declared, subjects):
     publisher = bus.publisher(declared.command.name)
     mark = subjects.leader("command")
     old = await publisher.publish(mark, b"old leader")
-    token = Token(stream=declared.command.name, subject=mark, sequence=old.sequence)
+    token = FencingToken(stream=declared.command.name, subject=mark, sequence=old.sequence)
     intent = await publisher.publish(subjects.command(1), b"bind", fence=token, msg_id="1-1-0")
     await publisher.publish(mark, b"new leader")
     assert (await bus.get(declared.command.name, intent.sequence)).payload == b"bind"
@@ -167,7 +167,7 @@ async def test_a_leaders_mark_takes_the_place_of_those_before_it_and_still_fence
         last = ack.sequence
     assert (await bus.info(declared.command.name)).messages == 2
     old, new = (
-        Token(stream=declared.command.name, subject=mark, sequence=number)
+        FencingToken(stream=declared.command.name, subject=mark, sequence=number)
         for number in (before, last)
     )
     with pytest.raises(WrongSequence):

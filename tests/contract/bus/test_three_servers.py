@@ -11,7 +11,7 @@ import pytest_asyncio
 from shared.bus.api import StreamAnswer
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
-from shared.bus.port import CaughtUp, FromSequence, Reset, Token
+from shared.bus.port import CaughtUp, FencingToken, FromSequence, Reset
 from shared.contracts.streams import Streams, all_streams, copied
 from shared.runtime.errors import Retryable
 from tests.contract.bus.readers import Reader
@@ -90,7 +90,7 @@ async def test_what_is_in_flight_while_the_leader_of_a_stream_dies_is_stored_exa
     stream = declared.command.name
     publisher = bus.publisher(stream)
     ack = await publisher.publish(subjects.leader("command"), b"first", msg_id="first")
-    token = Token(stream=stream, subject=subjects.leader("command"), sequence=ack.sequence)
+    token = FencingToken(stream=stream, subject=subjects.leader("command"), sequence=ack.sequence)
     leader = three.servers[await three.leader_of(stream)]
     pending = [
         await publisher.submit(
@@ -205,10 +205,10 @@ async def test_a_leader_of_a_stream_that_was_frozen_stores_nothing_of_an_older_t
         new = await until(stored, deadline_s=60)
     finally:
         leader.process.resume()
-    token = Token(stream=stream, subject=mark, sequence=old.sequence)
+    token = FencingToken(stream=stream, subject=mark, sequence=old.sequence)
     with pytest.raises(WrongSequence):
         await publisher.publish(subjects.command(0), b"of the old term", fence=token)
-    valid = Token(stream=stream, subject=mark, sequence=new)
+    valid = FencingToken(stream=stream, subject=mark, sequence=new)
     await publisher.publish(subjects.command(0), b"of the new term", fence=valid)
 
 
@@ -232,7 +232,7 @@ async def test_none_of_a_leaders_publishes_is_refused_for_another_on_its_way(
     """A copied stream takes no second publish on a condition while the first is being copied."""
     stream, mark = declared.state.name, subjects.leader("state")
     ack = await bus.publisher(stream).publish(mark, b"it")
-    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
+    token = FencingToken(stream=stream, subject=mark, sequence=ack.sequence)
 
     async def publish(number: int) -> bytes:
         payload = b"%d" % number
@@ -259,7 +259,7 @@ async def test_publishes_of_a_leader_wait_for_those_of_another_process(
     """What two processes publish on one condition meets at the server, and all is stored."""
     stream, mark = declared.state.name, subjects.leader("state")
     ack = await bus.publisher(stream).publish(mark, b"it")
-    token = Token(stream=stream, subject=mark, sequence=ack.sequence)
+    token = FencingToken(stream=stream, subject=mark, sequence=ack.sequence)
 
     async def flood(publisher, name: str) -> None:
         subject = subjects.state("pods", f"ns/{name}")

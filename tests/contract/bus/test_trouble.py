@@ -19,8 +19,9 @@ from shared.bus.port import (
     Started,
 )
 from shared.bus.puller import NatsDelivery
+from shared.bus.storage_gate import StorageGate
 from shared.contracts.streams import command_consumer
-from shared.election.members import Members, StorageGate
+from shared.election.members import Members
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics

@@ -11,7 +11,7 @@ import pytest_asyncio
 from pumice.events import CloudEvent, decode
 from pumice.local.control_plane import ControlPlane
 from shared.bus.nats import NatsBus
-from shared.bus.port import Token
+from shared.bus.port import FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import Bind, BindGang, Desired, Evict, Outcome, Victim
 from shared.contracts.streams import MIB, streams
@@ -37,7 +37,7 @@ class Desk:
         self.streams = streams("local")
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
-        self._token: Token | None = None
+        self._token: FencingToken | None = None
 
     async def binder(self, **kwargs) -> Service:
         """Start a binder; its arguments are those of `Fleet.start`.
@@ -88,7 +88,7 @@ class Desk:
         if self._token is None:
             subject = self.subjects.leader("command")
             mark = await publisher.publish(subject, b"{}")
-            self._token = Token(
+            self._token = FencingToken(
                 stream=self.streams.command.name, subject=subject, sequence=mark.sequence
             )
         ack = await publisher.publish(self.subjects.command(partition), payload, fence=self._token)
@@ -125,8 +125,8 @@ class Desk:
         """Publish what scheduling wants of an object; returns the subject."""
         subject = self.subjects.desired(0, kind, desired.key)
         publisher = self.bus.publisher(self.streams.desired.name)
-        marks = codec.deferral(deferral_s)
-        await publisher.publish(subject, codec.encode(desired), marks=marks)
+        headers = codec.deferral(deferral_s)
+        await publisher.publish(subject, codec.encode(desired), headers=headers)
         return subject
 
     async def announced(self, topic: str, name: str) -> CloudEvent:

@@ -223,7 +223,7 @@ async def test_beside_volcano_nothing_is_scheduled_until_it_gives_its_lease_back
                 return bool(await api.items("podgroups", "default"))
 
             await until(controlled, deadline_s=30, describe="the other Lease is free")
-            assert not ours.logged("scheduler", "tenure_begun")
+            assert not ours.logged("scheduler", "cluster_lease_acquired")
             assert not ours.logged("binder", "intent_ended")
             assert (await lease(api))["spec"]["holderIdentity"] == VOLCANO
             keeping.cancel()

@@ -79,7 +79,7 @@ async def test_the_nodes_of_an_installation_that_is_killed_are_used_by_another(
 
     async def is_signed() -> bool:
         notes = (await shard(OTHER))["metadata"].get("annotations", {})
-        return notes.get("pumice.dev/tenure") == name
+        return notes.get("pumice.dev/leadership-term") == name
 
     await until(is_signed, deadline_s=30, describe=services.logs)
     await api.create("jobs", world.job("a", world.task("w", 2, cpu="3")), NAMESPACE)
@@ -98,5 +98,5 @@ async def test_the_nodes_of_an_installation_that_is_killed_are_used_by_another(
     assert not lease.get("holderIdentity")
     assert lease["leaseTransitions"] == held["spec"]["leaseTransitions"] + 1
     held = (await api.get("leases", LEASES, "volcano"))["metadata"]["uid"]
-    tenure = own["metadata"]["annotations"]["pumice.dev/tenure"]
-    assert tenure.startswith(f"{LEASES}/volcano/{held}.")
+    term = own["metadata"]["annotations"]["pumice.dev/leadership-term"]
+    assert term.startswith(f"{LEASES}/volcano/{held}.")

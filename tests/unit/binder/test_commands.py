@@ -31,7 +31,7 @@ from shared.contracts.messages import (
     Retry,
 )
 from shared.contracts.subjects import Subjects
-from shared.election.installation import Tenure
+from shared.election.installation import InstallationLeadership
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
@@ -121,7 +121,7 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         executor=SimpleNamespace(run=run, prepare=prepare),
         outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
         finished=SimpleNamespace(has=has),
-        tenure=Tenure(SCHEDULING, required=False, clock=CLOCK, log=LOG),
+        installation=InstallationLeadership(SCHEDULING, required=False, clock=CLOCK, log=LOG),
         slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
         acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
         contain=Containment(set_aside, clock=CLOCK, log=LOG),

@@ -211,16 +211,16 @@ def test_the_status_of_a_shard_is_written_whole_where_its_version_is_known_ca12(
 
 
 @pytest.mark.parametrize(
-    ("tenure", "shown", "writes"),
+    ("leadership_term", "shown", "writes"),
     [("t2", "t1", True), ("t2", "t2", False), ("", "t1", True), (None, "t1", False)],
 )
-def test_a_shard_that_is_as_wanted_is_written_for_its_tenure_alone_ca12(
-    tenure: str | None, shown: str, writes: bool
+def test_a_shard_that_is_as_wanted_is_written_for_its_term_alone_ca12(
+    leadership_term: str | None, shown: str, writes: bool
 ) -> None:
     present = node_shard("n1", "n1")
-    meta = replace(present.metadata, annotations={keys.TENURE: shown})
+    meta = replace(present.metadata, annotations={keys.LEADERSHIP_TERM: shown})
     wish = DesiredNodeShard(key="s", uid="u", in_use=("n1",))
-    wish = wish if tenure is None else replace(wish, tenure=tenure)
+    wish = wish if leadership_term is None else replace(wish, leadership_term=leadership_term)
     found = compare(wish, replace(present, metadata=meta), now=NOW)
     if writes:
         assert isinstance(found, StatusPatch)

@@ -14,12 +14,12 @@ from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.port import Ack, Batch, CaughtUp, Message, Token
+from shared.bus.port import Ack, Batch, CaughtUp, FencingToken, Message
 from shared.bus.seal import Seal
 from shared.contracts import codec
-from shared.contracts.messages import Fact, Leader
+from shared.contracts.messages import Fact, LeaderRecord
 from shared.contracts.subjects import Subjects
-from shared.election.leader_elector import Term
+from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import SystemClock
 from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Rejected
@@ -43,7 +43,7 @@ class Bus:
         return self
 
     async def follow(self, *_: object):
-        mark = codec.encode(Leader(service="cache", instance="c", time=TERM.time))
+        mark = codec.encode(LeaderRecord(service="cache", instance="c", time=TERM.time))
         yield Batch([Message(subject=TOKEN.subject, sequence=7, payload=mark, time=0)])
         yield CaughtUp()
         await asyncio.Event().wait()
@@ -63,10 +63,10 @@ class Bus:
         return answer
 
 
-class NoClaims:
+class NoLeases:
     """Nothing hangs on a Lease."""
 
-    def holds(self) -> msgspec.UnsetType:
+    def statuses(self) -> msgspec.UnsetType:
         return msgspec.UNSET
 
     async def keep(self, **_: object) -> None:
@@ -100,7 +100,7 @@ async def publishing(
         kinds=["queues"],
         published=published,
         revalidate=revalidate,
-        claims=NoClaims(),
+        leases=NoLeases(),
         audit=NoAudit(),
         instance="c",
         clock=SystemClock(),
@@ -130,8 +130,8 @@ class NoAudit(StreamAudit):
         assert queue is not None
 
 
-TOKEN = Token(stream="STATE", subject=SUBJECTS.leader("state"), sequence=7)
-TERM = Term(number=1, tokens={"STATE": TOKEN}, time=1.5)
+TOKEN = FencingToken(stream="STATE", subject=SUBJECTS.leader("state"), sequence=7)
+TERM = LeadershipTerm(number=1, tokens={"STATE": TOKEN}, time=1.5)
 
 
 async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:

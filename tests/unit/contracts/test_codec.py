@@ -26,7 +26,7 @@ GOLDEN = {
         b'{"v":1,"complete":["jobs","pods"],"bookmarks":{"pods":"12"},"time":1.5,"instance":"c-1"}',
     ),
     "leader": (
-        m.Leader(service="cache", instance="c-1", time=2.0),
+        m.LeaderRecord(service="cache", instance="c-1", time=2.0),
         codec.decode_leader,
         b'{"v":1,"service":"cache","instance":"c-1","time":2.0}',
     ),

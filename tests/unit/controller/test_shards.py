@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.controller.adapters.takeovers import Takeovers
+from services.controller.adapters.takeovers import ShardTakeovers
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
 from services.controller.sharding.config import Config, from_flags, parse
@@ -333,15 +333,15 @@ async def test_a_config_map_is_followed_and_a_bad_one_changes_nothing_s02() -> N
 
 
 LEASE = "second"
-TENURE = f"{NAMESPACE}/{LEASE}"
+LEASE_KEY = f"{NAMESPACE}/{LEASE}"
 
 
 def claimed(stage: Stage, name: str, *nodes: str) -> None:
-    """Have a scheduler use nodes, in the first tenure of its Lease."""
+    """Have a scheduler use nodes, in the first term of its Lease."""
     lease = {"holderIdentity": "them", "leaseDurationSeconds": 15, "leaseTransitions": 0}
     stage.create(kinds.LEASE, LEASE, lease)
     stage.create(kinds.NODESHARD, name, {"nodesDesired": list(nodes)})
-    notes = {"annotations": {"pumice.dev/tenure": f"{TENURE}/uid.0"}}
+    notes = {"annotations": {"pumice.dev/leadership-term": f"{LEASE_KEY}/uid.0"}}
     stage.ask("PATCH", kinds.NODESHARD, name, {"metadata": notes})
     stage.ask("PATCH", kinds.NODESHARD, name, {"status": {"nodesInUse": list(nodes)}}, "status")
 
@@ -390,7 +390,7 @@ async def test_a_scheduler_that_names_no_lease_keeps_its_nodes_ca12() -> None:
         "PATCH",
         kinds.NODESHARD,
         "first",
-        {"metadata": {"annotations": {"pumice.dev/tenure": None}}},
+        {"metadata": {"annotations": {"pumice.dev/leadership-term": None}}},
     )
     await work(Process(stage), 60)
     assert one(stage, kinds.NODESHARD, "first")["status"]["nodesInUse"] == ["n1"]
@@ -405,7 +405,7 @@ async def test_a_lease_that_is_renewed_in_that_moment_is_left_with_its_holder_ca
     claimed(stage, "first", "n1")
     process = Process(stage)
     manager = process.manager
-    takeovers = Takeovers(manager)
+    takeovers = ShardTakeovers(manager)
     process.relist()
     shards = dict(process.informers.shards.items())
     assert not await takeovers.absent(shards)

@@ -20,22 +20,18 @@ from pumice.local.memory_nats.server import MemoryNats
 from shared.bus.connection import Options
 from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams
-from shared.contracts.subjects import Subjects
-from shared.election.leader_elector import Fence, Leadership
-from shared.election.lease import Lease, Timing
+from shared.election.leader_elector import FencedStream, LeaderElector
 from shared.election.members import Members
-from shared.election.partition_elector import Partitions
+from shared.election.partition_elector import PartitionElector
+from tests.support.leases import PATIENT, SUBJECTS, lease_of
 from tests.support.simloop import SimClock, SimLoop
 
 DECLARED: Final = streams("local")
-SUBJECTS: Final = Subjects(cluster="local")
 LOG: Final = structlog.get_logger()
 PARTS: Final = 3
-PATIENT: Final = Timing(takeover_s=600.0)
-"""For a candidate that must not have waited until the lease ran out."""
 AT_ONCE_S: Final = 2.0
-LIFE_S: Final = 0.9
-"""Long enough for two renewals."""
+LIFE_S: Final = 1.3
+"""Long enough for three renewals."""
 
 Parts = Callable[[NatsBus], list[Coroutine[Any, Any, None]]]
 
@@ -76,15 +72,7 @@ def make_bus(server: MemoryNats, name: str) -> NatsBus:
     )
 
 
-def make_lease(bus: NatsBus, name: str, holder: str, timing: Timing | None = None) -> Lease:
-    return Lease(
-        bus,
-        stream=DECLARED.lease.name,
-        subject=SUBJECTS.lease(name),
-        holder=holder,
-        clock=SimClock(),
-        timing=timing,
-    )
+lease = partial(lease_of, clock=SimClock())
 
 
 def process_of(service: str) -> dict[str, Any]:
@@ -97,27 +85,25 @@ async def for_ever(_: object) -> None:
 
 
 def a_leader(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
-    leadership = Leadership(
+    elector = LeaderElector(
         bus,
-        make_lease(bus, "part-0", "a.1"),
-        fences=[Fence(stream=DECLARED.state.name, subject=SUBJECTS.leader("state"))],
+        lease(bus, "a.1", name="part-0"),
+        fenced=[FencedStream(stream=DECLARED.state.name, subject=SUBJECTS.leader("state"))],
         **process_of("cache"),
     )
-    return [leadership.run(for_ever)]
+    return [elector.run(for_ever)]
 
 
 def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
-    stream = DECLARED.lease.name
     members = Members(
         bus,
-        stream=stream,
+        stream=DECLARED.lease.name,
         subjects=SUBJECTS,
         **process_of("controller"),
     )
-    partitions = Partitions(
+    partitions = PartitionElector(
         bus,
-        [make_lease(bus, f"part-{number}", "a.1") for number in range(PARTS)],
-        stream=stream,
+        [lease(bus, "a.1", name=f"part-{number}") for number in range(PARTS)],
         members=members,
         **process_of("controller"),
     )
@@ -153,7 +139,7 @@ async def end_and_follow(parts: Parts) -> bool:
     await asyncio.wait(tasks)
     async with asyncio.timeout(AT_ONCE_S):
         for number in range(PARTS):
-            await make_lease(successor, f"part-{number}", "b.1", PATIENT).acquire()
+            await lease(successor, "b.1", name=f"part-{number}", timing=PATIENT).acquire()
     running.cancel()
     await asyncio.wait([running])
     return lived

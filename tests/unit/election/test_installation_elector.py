@@ -15,10 +15,10 @@ from services.cache.settings import CacheSettings, lease_times
 from shared.bus.port import Message, StreamInfo
 from shared.contracts import codec
 from shared.contracts.leases import Member
-from shared.contracts.messages import CONTROL, SCHEDULING, Hold
+from shared.contracts.messages import CONTROL, SCHEDULING, ClusterLeaseStatus
 from shared.contracts.subjects import Subjects
 from shared.election.cluster_lease import LeaseTimes
-from shared.election.installation_elector import Claim, Claims
+from shared.election.installation_elector import ClusterLeaseElector, InstallationElector
 from shared.kube.client import Kube
 from shared.kube.errors import Unreachable, read_status, refusal
 from shared.kube.wire import Request
@@ -71,7 +71,7 @@ class Way:
 
 
 class Bus:
-    """What claims ask of the bus: when it was made, and who is on it."""
+    """What the electors ask of the bus: when it was made, and who is on it."""
 
     def __init__(self, created: str) -> None:
         self.created = created
@@ -93,7 +93,7 @@ class Bus:
 
 
 class Installation:
-    """The claims of one cache, on a bus of its own."""
+    """The electors of one cache, on a bus of its own."""
 
     def __init__(self, scene: "Scene", name: str, bus: Bus) -> None:
         self.way = Way(scene.server)
@@ -101,8 +101,8 @@ class Installation:
         self.changes = 0
         common = {"instance": f"cache-{name}", "clock": scene.clock, "log": structlog.get_logger()}
         kube = Kube(transport=self.way)
-        claims = {
-            role: Claim(
+        electors = {
+            role: ClusterLeaseElector(
                 kube,
                 namespace="volcano-system",
                 name=lease,
@@ -112,19 +112,21 @@ class Installation:
             )
             for role, lease in NAMES.items()
         }
-        self.claims = Claims(claims, kube, bus, stream="LEASE", subjects=SUBJECTS, **common)
+        self.electors = InstallationElector(
+            electors, kube, bus, stream="LEASE", subjects=SUBJECTS, **common
+        )
 
-    def hold(self, role: str = SCHEDULING) -> Hold:
-        holds = self.claims.holds()
-        assert isinstance(holds, dict)
-        return holds[role]
+    def status(self, role: str = SCHEDULING) -> ClusterLeaseStatus:
+        statuses = self.electors.statuses()
+        assert isinstance(statuses, dict)
+        return statuses[role]
 
     def changed(self) -> None:
         self.changes += 1
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator["Installation"]:
-        task = asyncio.create_task(self.claims.keep(changed=self.changed))
+        task = asyncio.create_task(self.electors.keep(changed=self.changed))
         await settle()
         try:
             yield self
@@ -182,7 +184,7 @@ async def scene() -> Scene:
 async def test_both_leases_are_made_with_their_namespace_at_once(scene):
     async with scene.installation("a").leading() as ours:
         for role in NAMES:
-            assert ours.hold(role).left_s == 10
+            assert ours.status(role).left_s == 10
             spec = (await scene.lease(role))["spec"]
             assert spec["holderIdentity"].startswith("pumice-local-")
             assert spec["leaseDurationSeconds"] == 15
@@ -196,7 +198,7 @@ async def test_a_lease_at_rest_costs_one_request_in_five_seconds(scene):
         before, first = len(ours.way.asked), await scene.lease()
         await scene.clock.advance(60)
         assert len(ours.way.asked) - before == 2 * 12
-        assert ours.hold().left_s >= 5
+        assert ours.status().left_s >= 5
         last = await scene.lease()
         assert last["spec"]["renewTime"] > first["spec"]["renewTime"]
         assert last["spec"]["acquireTime"] == first["spec"]["acquireTime"]
@@ -205,54 +207,54 @@ async def test_a_lease_at_rest_costs_one_request_in_five_seconds(scene):
 
 async def test_the_second_installation_waits_says_for_whom_and_goes_on_after_its_death(scene):
     async with scene.installation("a").leading() as first:
-        tenure = first.hold().term
+        term = first.status().term
         async with scene.installation("b").leading() as second:
             await scene.clock.advance(60)
-            assert second.hold().left_s == 0
+            assert second.status().left_s == 0
             holder = (await scene.lease())["spec"]["holderIdentity"]
-            assert second.hold().holder == f"{holder} (cache-a)"
+            assert second.status().holder == f"{holder} (cache-a)"
     async with second.leading():  # the first is dead from here on
         await scene.clock.advance(14)
-        assert second.hold().left_s == 0
+        assert second.status().left_s == 0
         await scene.clock.advance(4)
-        assert second.hold().left_s > 0
-        assert second.hold().term != tenure
+        assert second.status().left_s > 0
+        assert second.status().term != term
         assert (await scene.lease())["spec"]["leaseTransitions"] == 1
         async with first.leading():
-            assert first.hold().left_s == 0, "what was relied on is not ours any more"
-            assert first.hold().holder
+            assert first.status().left_s == 0, "what was relied on is not ours any more"
+            assert first.status().holder
 
 
-async def test_another_replica_on_the_same_bus_goes_on_at_once_in_the_same_tenure(scene):
+async def test_another_replica_on_the_same_bus_goes_on_at_once_in_the_same_term(scene):
     bus = Bus("2026-08-20T10:00:00Z")
     async with scene.installation("a", bus).leading() as first:
-        tenure = first.hold().term
+        term = first.status().term
     async with scene.installation("b", bus).leading() as standby:
-        assert standby.hold().left_s == 10
-        assert standby.hold().term == tenure
+        assert standby.status().left_s == 10
+        assert standby.status().term == term
 
 
 async def test_a_bus_that_lost_its_data_does_not_lock_its_installation_out(scene):
     bus = Bus("2026-08-20T10:00:00Z")
     ours = scene.installation("a", bus)
     async with ours.leading():
-        tenure = ours.hold().term
+        term = ours.status().term
     bus.created = "2026-08-20T11:00:00Z"
     async with ours.leading():
-        assert ours.hold().left_s == 10
-        assert ours.hold().term != tenure, "what the bus forgot must not come back"
+        assert ours.status().left_s == 10
+        assert ours.status().term != term, "what the bus forgot must not come back"
 
 
 async def test_a_replica_that_never_led_knows_the_name_of_the_bus_that_lost_its_data(scene):
     bus = Bus("2026-08-20T10:00:00Z")
     leader, standby = scene.installation("a", bus), scene.installation("b", bus)
-    noting = asyncio.create_task(standby.claims.run())
+    noting = asyncio.create_task(standby.electors.run())
     async with leader.leading():
-        tenure = leader.hold().term
+        term = leader.status().term
     bus.created = "2026-08-20T11:00:00Z"
     async with standby.leading():
-        assert standby.hold().left_s == 10
-        assert standby.hold().term != tenure
+        assert standby.status().left_s == 10
+        assert standby.status().term != term
     noting.cancel()
 
 
@@ -262,20 +264,20 @@ async def test_volcano_is_respected_for_as_long_as_it_renews(scene):
         for second in range(30):
             await scene.clock.advance(2)
             await scene.volcano_holds(f"2031-01-01T00:00:{second:02d}.000000Z")
-            assert ours.hold().holder == VOLCANO
-            assert ours.hold().left_s == 0
-        assert ours.hold(CONTROL).left_s > 0, "the other Lease is another matter"
+            assert ours.status().holder == VOLCANO
+            assert ours.status().left_s == 0
+        assert ours.status(CONTROL).left_s > 0, "the other Lease is another matter"
         await scene.clock.advance(18)
-        assert ours.hold().left_s > 0
+        assert ours.status().left_s > 0
 
 
 async def test_what_volcano_gives_back_is_ours_at_the_next_look(scene):
     await scene.volcano_holds()
     async with scene.installation("a").leading() as ours:
-        assert ours.hold().holder == VOLCANO
+        assert ours.status().holder == VOLCANO
         await scene.volcano_gives_back()
         await scene.clock.advance(2)
-        assert ours.hold().left_s > 0
+        assert ours.status().left_s > 0
         assert (await scene.lease())["spec"]["leaseTransitions"] == 1
 
 
@@ -283,34 +285,34 @@ async def test_a_lease_that_another_took_in_the_meantime_is_lost_at_the_next_ren
     async with scene.installation("a").leading() as ours:
         await scene.volcano_holds()
         await scene.clock.advance(6)
-        assert ours.hold().holder == VOLCANO
-        assert ours.hold().left_s == 0
+        assert ours.status().holder == VOLCANO
+        assert ours.status().left_s == 0
 
 
 async def test_without_an_api_server_a_hold_ends_by_itself_and_comes_back(scene):
     async with scene.installation("a").leading() as ours:
-        tenure = ours.hold().term
+        term = ours.status().term
         ours.way.away = True
         await scene.clock.advance(9)
-        assert 0 < ours.hold().left_s <= 1
+        assert 0 < ours.status().left_s <= 1
         await scene.clock.advance(1.1)
-        assert ours.hold().left_s == 0
-        assert ours.hold().holder == ""
-        assert "connection refused" in ours.hold().reason
+        assert ours.status().left_s == 0
+        assert ours.status().holder == ""
+        assert "connection refused" in ours.status().reason
         ours.way.away = False
         await scene.clock.advance(1)
-        assert ours.hold().left_s > 0
-        assert ours.hold().term == tenure, "nobody else had it"
+        assert ours.status().left_s > 0
+        assert ours.status().term == term, "nobody else had it"
 
 
 async def test_a_right_that_is_missing_is_named(scene):
     ours = scene.installation("a")
     ours.way.refused = lambda request: "may not create leases" if request.method == "POST" else ""
     async with ours.leading():
-        assert "may not create leases" in ours.hold().reason
+        assert "may not create leases" in ours.status().reason
         ours.way.refused = lambda _: ""
         await scene.clock.advance(1)
-        assert ours.hold().left_s > 0
+        assert ours.status().left_s > 0
 
 
 async def test_the_last_cache_to_end_gives_both_back(scene):
@@ -318,7 +320,7 @@ async def test_the_last_cache_to_end_gives_both_back(scene):
     async with scene.installation("a", bus).leading() as ours:
         pass
     bus.members = [member("cache", "cache-a"), member("binder", "binder-a", ends=True)]
-    await ours.claims.end()
+    await ours.electors.end()
     for role in NAMES:
         lease = await scene.lease(role)
         assert "holderIdentity" not in lease["spec"]
@@ -326,7 +328,7 @@ async def test_the_last_cache_to_end_gives_both_back(scene):
         assert not {"pumice.dev/held-by", "pumice.dev/installation"} & annotations.keys()
     assert ours.way.asked[-1] == "close"
     async with scene.installation("b").leading() as other:
-        assert other.hold().left_s > 0
+        assert other.status().left_s > 0
 
 
 @pytest.mark.parametrize("lives_s", [0, 6])
@@ -341,7 +343,7 @@ async def test_a_lease_whose_acquisition_or_renewal_was_cut_short_is_given_back(
         await scene.clock.advance(lives_s)
     assert (await scene.lease())["spec"]["holderIdentity"].startswith("pumice-local-")
     ours.way.unread = False
-    await ours.claims.end()
+    await ours.electors.end()
     assert "holderIdentity" not in (await scene.lease())["spec"]
 
 
@@ -351,7 +353,7 @@ async def test_a_lease_that_other_processes_need_is_kept(scene, service):
     async with scene.installation("a", bus).leading() as ours:
         pass
     bus.members = [member(service, "b")]
-    ending = asyncio.create_task(ours.claims.end())
+    ending = asyncio.create_task(ours.electors.end())
     await scene.clock.advance(2)
     await ending
     assert (await scene.lease())["spec"]["holderIdentity"].startswith("pumice-local-")

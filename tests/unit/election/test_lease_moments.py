@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from shared.bus.port import Ack
-from shared.election.lease import Lease, renewal_in_s
+from shared.election.lease import renewal_in_s
 from tests.support.clock import VirtualClock, settle
+from tests.support.leases import lease_of
 
 RENEW_S = 0.4
 
@@ -44,8 +45,8 @@ async def test_leases_taken_at_different_times_are_renewed_in_the_same_moments()
     bus = SimpleNamespace(publisher=lambda _stream: written, away=written.away)
     keeping = []
     for number in range(3):
-        lease = Lease(bus, stream="S", subject=f"s{number}", holder="a.1", clock=clock)
-        assert await lease.take(None)
+        lease = lease_of(bus, "a.1", name=f"part-{number}", clock=clock)
+        assert await lease.take()
         keeping.append(asyncio.create_task(lease.keep()))
         await clock.advance(0.07)
     await clock.advance(10 * RENEW_S)

@@ -7,13 +7,11 @@ import structlog
 from shared.bus.port import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, Member
-from shared.contracts.subjects import Subjects
-from shared.election.lease import Lease
 from shared.election.members import SILENT_S, Members
 from tests.support.clock import VirtualClock
+from tests.support.leases import SUBJECTS, lease_of
 
 BUS = SimpleNamespace(publisher=lambda _stream: None)
-SUBJECTS = Subjects(cluster="local")
 
 
 def lease_at(sequence: int, *, time: float | None = None) -> Message:
@@ -36,13 +34,9 @@ def announced_at(sequence: int) -> Message:
     )
 
 
-def candidate(clock: VirtualClock) -> Lease:
-    return Lease(BUS, stream="S", subject="s", holder="b.1", clock=clock)
-
-
 async def test_a_dead_holder_is_no_more_alive_for_copies_that_differ():
     clock = VirtualClock()
-    lease = candidate(clock)
+    lease = lease_of(BUS, "b.1", clock=clock)
     for sequence in (10, 7, 10, 7, 10, 7):
         assert not lease.observe(lease_at(sequence))
         await clock.advance(lease.timing.takeover_s / 6)
@@ -51,7 +45,7 @@ async def test_a_dead_holder_is_no_more_alive_for_copies_that_differ():
 
 async def test_a_holder_in_a_stream_that_was_made_anew_is_alive_with_smaller_numbers():
     clock = VirtualClock()
-    lease = candidate(clock)
+    lease = lease_of(BUS, "b.1", clock=clock)
     lease.observe(lease_at(1000))
     for sequence in range(1, 7):
         await clock.advance(lease.timing.takeover_s / 3)

@@ -8,8 +8,9 @@ import structlog
 
 from shared.bus.errors import NoAnswer, StreamFull
 from shared.bus.port import Ack, Message
+from shared.bus.storage_gate import ROUNDS, StorageGate
 from shared.contracts.subjects import Subjects
-from shared.election.members import ROUNDS, Members, StorageGate
+from shared.election.members import Members
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics

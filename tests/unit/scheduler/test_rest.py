@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from services.scheduler.cycle import NEVER, Scheduler, rest_s
-from shared.election.leader_elector import Term
+from shared.election.leader_elector import LeadershipTerm
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ class Timed(Scheduler):
         self.now = 0.0
         self._clock = SimpleNamespace(monotonic=lambda: self.now)
         self._scheduler_state = SimpleNamespace(is_consistent=True)
-        self._tenure = SimpleNamespace(held=True, term="t")
+        self._installation = SimpleNamespace(held=True, term="t")
         self._state = SimpleNamespace(synced=asyncio.Event(), epoch=1)
         self._decided_in, self._recovered_epoch, self._cycle_s = "", NEVER, 0.0
         if is_synced:
@@ -43,14 +43,14 @@ class Timed(Scheduler):
         self._recovered_epoch = 1
 
     @override
-    async def _run_cycle(self, term: Term) -> None:
+    async def _run_cycle(self, term: LeadershipTerm) -> None:
         self.now += 0.5
 
     async def rounds(self) -> list[float]:
         """Play two rounds; return the seconds of each by which the rest is measured."""
         found = []
         for _ in range(2):
-            await self._step(Term(number=1, tokens={}))
+            await self._step(LeadershipTerm(number=1, tokens={}))
             found.append(self._cycle_s)
         return found
 

@@ -265,20 +265,20 @@ def test_a_new_leader_keeps_a_node_on_which_no_fact_shows_a_bound_pod_yet_ca12()
     assert (kept.in_use, kept.to_remove) == (("n1",), ("n1",))
 
 
-# --- claims hold in one tenure of the Lease (CA12) ------------------------------------------------
+# --- claims hold in one term of the Lease (CA12) -------------------------------------------------
 
 
-def signed(tenure: str, desired: str = "n1", in_use: str = "n1") -> NodeShard:
+def signed(leadership_term: str, desired: str = "n1", in_use: str = "n1") -> NodeShard:
     found = node_shard("a", desired, in_use)
-    notes = {"pumice.dev/tenure": tenure} if tenure else {}
+    notes = {"pumice.dev/leadership-term": leadership_term} if leadership_term else {}
     meta = msgspec.structs.replace(found.metadata, annotations=notes)
     return msgspec.structs.replace(found, metadata=meta)
 
 
 @pytest.mark.parametrize("now", ["ns/lease/u.2", ""])
-def test_no_node_is_used_by_claims_of_another_tenure_ca12(now: str):
+def test_no_node_is_used_by_claims_of_another_term_ca12(now: str):
     seen = NodeShards()
-    seen.tenure = now
+    seen.leadership_term = now
     seen.put("a", signed("ns/lease/u.1"))
     assert seen.usable("a") == frozenset()
     assert seen.unsigned("a") == now
@@ -296,12 +296,12 @@ def test_what_only_looks_on_takes_claims_as_they_are_ca12():
     assert seen.unsigned("a") is msgspec.UNSET
 
 
-def test_a_scheduler_has_its_shard_bear_the_name_of_its_tenure_ca12():
+def test_a_scheduler_has_its_shard_bear_the_name_of_its_term_ca12():
     scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
     put_shard(scheduler, "4", ["n1"])
-    tenure = "volcano-system/volcano/u.1"
-    scheduler.set_tenure(tenure)
+    term = "volcano-system/volcano/u.1"
+    scheduler.set_leadership_term(term)
     wanted = shard_wanted(scheduler.decide(configure(CONF), now=1.0, cycle=1, token=7))
-    assert (wanted.in_use, wanted.tenure) == (("n1",), tenure)
+    assert (wanted.in_use, wanted.leadership_term) == (("n1",), term)

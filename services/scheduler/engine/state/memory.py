@@ -49,7 +49,7 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     """PodGroups that changed since their status was last computed."""
     refusals: tuple[PodBackoff, ...] = ()
     """Binds and evictions that could not be carried out."""
-    tenure: str | None = None
+    leadership_term: str | None = None
     """In which it acted."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """When plugins last did what they do from time to time."""
@@ -82,7 +82,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
         pending={name: queue.last_pending for name, queue in jobs.queues.items()},
         unjudged=tuple(jobs.status_due),
         refusals=cluster_state.refusals.items(),
-        tenure=cluster_state.shards.tenure,
+        leadership_term=cluster_state.shards.leadership_term,
         memory=dict(cluster_state.memory),
     )
     of_policy = {state.name: state.dump() for state in cluster_state.states if state.name}
@@ -120,7 +120,7 @@ def restore(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
             queue.last_allocated = allocated
             queue.last_pending = of_engine.pending.get(name, 0)
     cluster_state.memory.update(of_engine.memory)
-    cluster_state.shards.tenure = of_engine.tenure
+    cluster_state.shards.leadership_term = of_engine.leadership_term
     cluster_state.refusals.restore(of_engine.refusals)
     cluster_state.jobs.compute_only(of_engine.unjudged)
 

@@ -10,7 +10,7 @@ NodeShards, and each scheduler reads them in that order: of two schedulers that 
 later one has seen the claim of the earlier one before it sees its own.
 
 Where schedulers act under Leases, the nodes of one whose Lease has run out may be given to others.
-So a claim holds in one tenure of the Lease only: until the NodeShard bears the name of the present
+So a claim holds in one term of the Lease only: until the NodeShard bears the name of the present
 one, what it shows may be from before, and no node of it is used.
 """
 
@@ -73,7 +73,7 @@ class Shard(Struct, frozen=True, kw_only=True):
     rv: str
     desired: frozenset[str]
     shown: ShardStatus
-    tenure: str
+    leadership_term: str
     """In which its scheduler claims nodes."""
 
 
@@ -81,7 +81,7 @@ class NodeShards:
     """All NodeShards by name, and what was wanted last of each one's status."""
 
     def __init__(self) -> None:
-        self.tenure: str | None = None
+        self.leadership_term: str | None = None
         """In which this scheduler acts, "" without a Lease; None: whichever the object names."""
         self._shards: dict[str, Shard] = {}
         self._wanted: dict[str, ShardStatus] = {}
@@ -106,7 +106,7 @@ class NodeShards:
             rv=found.metadata.resource_version,
             desired=frozenset(found.spec.nodes_desired),
             shown=shown,
-            tenure=found.metadata.annotations.get(keys.TENURE, ""),
+            leadership_term=found.metadata.annotations.get(keys.LEADERSHIP_TERM, ""),
         )
         self._wanted.pop(name, None)
         if name in self.given_back:
@@ -183,14 +183,14 @@ class NodeShards:
         self._wanted.clear()
 
     def unsigned(self, name: str) -> str | UnsetType:
-        """Return the present tenure if the NodeShard does not bear its name."""
+        """Return the present leadership term if the NodeShard does not bear its name."""
         own = self._shards.get(name)
-        if own is None or self.tenure is None or self._is_of_now(own):
+        if own is None or self.leadership_term is None or self._is_of_now(own):
             return UNSET
-        return self.tenure
+        return self.leadership_term
 
     def _is_of_now(self, own: Shard) -> bool:
-        return self.tenure in (None, own.tenure)
+        return self.leadership_term in (None, own.leadership_term)
 
     def _claims_of_others(self, name: str) -> Iterator[frozenset[str]]:
         return (one.shown.in_use for other, one in self._shards.items() if other != name)
