@@ -34,7 +34,7 @@ async def count(api: Api, tally: Tally, version: str) -> None:
 async def pumice(plane: ControlPlane, directory: Path) -> AsyncIterator[None]:
     """Run our services."""
     await plane.apply_crds(CRDS)
-    async with fleet(plane, directory) as running:
+    async with fleet(plane, directory, forked=False) as running:
         await running.start_all(*(name for name in SERVICES if name != "scheduler"))
         await running.start("scheduler", scheduler_conf=str(directory / "scheduler.yaml"))
         yield

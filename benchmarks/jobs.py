@@ -277,7 +277,7 @@ async def measure_creation(
     plain_ms = spent.total_s() / plain * 1000
     print(f"a plain client alone, {plain} pods: {spent}", flush=True)
     await clear(api)
-    async with fleet(plane, directory) as running:
+    async with fleet(plane, directory, forked=False) as running:
         started = await running.start_all("cache", "controller")
         log.settle()
         log.writes()
@@ -318,7 +318,7 @@ async def measure_life(
 ) -> None:
     """Print how many writes a job's whole life takes, and how fast they come."""
     pods = options.jobs * options.replicas
-    async with fleet(plane, directory) as running:
+    async with fleet(plane, directory, forked=False) as running:
         started = await running.start_all(*SERVICES)
         log.settle()
         log.writes()

@@ -97,7 +97,7 @@ async def fake_cluster(nodes: int, directory: Path) -> AsyncIterator[tuple[Contr
 @asynccontextmanager
 async def services(plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Fleet, dict]]:
     """Run all services; yields the processes' ids too."""
-    async with fleet(plane, directory) as running:
+    async with fleet(plane, directory, forked=False) as running:
         started = await running.start_all(*SERVICES)
         pids = {name: service.process.pid for name, service in started.items()}
         yield running, pids

@@ -232,7 +232,10 @@ async def measure(asked: argparse.Namespace) -> dict[str, dict[str, float]]:
         async with plane_of(options, binaries) as plane:
             await plane.apply_crds(CRDS)
             await plane.add_nodes(NodeShape(count=asked.nodes, cpu="32", memory="64Gi"))
-            async with connect(plane.kubeconfig) as api, fleet(plane, directory) as services:
+            async with (
+                connect(plane.kubeconfig) as api,
+                fleet(plane, directory, forked=False) as services,
+            ):
                 stage = Stage(plane, api, services, copies=asked.copies)
                 if asked.running:
                     await stage.crowd(asked.running, asked.nodes)

@@ -17,7 +17,8 @@ _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the process `parent`, its parent, ends (Linux)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> None:
     """Tie this process to its parent, then become the program."""
     parent, program, *arguments = argv
     if sys.platform == "linux":
-        _die_with_parent(int(parent))
+        die_with_parent(int(parent))
     else:
         _watch_parent(int(parent))
     os.execv(program, [program, *arguments])  # noqa: S606 - the very purpose

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 import msgspec
 
@@ -63,12 +63,42 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     """By how much its niceness is above ours: it leaves a busy processor to the others."""
 
 
+class Child(Protocol):
+    """A running program, as `subprocess.Popen` gives it."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the program runs."""
+
+    def wait(self) -> int:
+        """Wait for the end of the program; returns its exit code."""
+
+
+def popen(spec: ProcessSpec, output: int) -> "subprocess.Popen[bytes]":
+    """Start a program in a process group of its own; its lines go to `output`."""
+    guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+    return subprocess.Popen(
+        (*guard, *spec.argv),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=spec.cwd,
+        env={**os.environ, **spec.environ},
+        start_new_session=True,
+    )
+
+
 class Process:
     """A program that may be started, awaited, stopped, killed, suspended and started again."""
 
-    def __init__(self, spec: ProcessSpec) -> None:
+    def __init__(
+        self, spec: ProcessSpec, *, start: Callable[[ProcessSpec, int], Child] = popen
+    ) -> None:
+        """`start` makes the process of a program whose lines go to a log."""
         self.spec = spec
-        self._child: subprocess.Popen[bytes] | None = None
+        self._start = start
+        self._child: Child | None = None
         self._relayed: deque[str] = deque(maxlen=_RELAYED_KEPT)
 
     @property
@@ -94,30 +124,17 @@ class Process:
         if not os.access(program, os.X_OK):
             raise LocalError(f"{self.name}: {program} is missing or cannot be executed")
         if self.spec.log is None:
-            self._child = self._spawn(subprocess.PIPE)
-            reader = threading.Thread(target=self._relay, args=(self._child.stdout,), daemon=True)
-            reader.start()
-            return
-        self.spec.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.spec.log.open("ab") as log:
-            self._child = self._spawn(log.fileno())
-
-    def _spawn(self, output: int) -> "subprocess.Popen[bytes]":
-        guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
-        child = subprocess.Popen(
-            (*guard, *self.spec.argv),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=self.spec.cwd,
-            env={**os.environ, **self.spec.environ},
-            start_new_session=True,
-        )
+            child = popen(self.spec, subprocess.PIPE)
+            threading.Thread(target=self._relay, args=(child.stdout,), daemon=True).start()
+            self._child = child
+        else:
+            self.spec.log.parent.mkdir(parents=True, exist_ok=True)
+            with self.spec.log.open("ab") as log:
+                self._child = self._start(self.spec, log.fileno())
         if self.spec.nice:
             niceness = os.getpriority(os.PRIO_PROCESS, 0) + self.spec.nice
             with contextlib.suppress(ProcessLookupError):
-                os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
-        return child
+                os.setpriority(os.PRIO_PROCESS, self._child.pid, niceness)
 
     def _relay(self, output: IO[bytes]) -> None:
         with output:

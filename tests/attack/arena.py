@@ -285,7 +285,7 @@ async def arena(
         )
         api = await stack.enter_async_context(connect(plane.kubeconfig))
         await world.add_nodes(api, NODES, cpu="16")
-        services = await stack.enter_async_context(fleet(plane, directory))
+        services = await stack.enter_async_context(fleet(plane, directory, forked=False))
         judge = AttackJudge(api)
         here = Arena(
             installation, plane=plane, services=services, api=api, judge=judge, directory=directory

@@ -15,7 +15,8 @@ import aiohttp
 from pumice.local.control_plane import ControlPlane
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
-from pumice.local.process import Process, ProcessSpec, tail
+from pumice.local.process import Process, ProcessSpec, popen, tail
+from tests.support import forked as forking
 from tests.support.roles import LED, account
 from tests.support.wait import until
 
@@ -105,11 +106,14 @@ class Fleet:
         *,
         beside: bool = False,
         nats: NatsServer | None = None,
+        forked: bool = True,
     ) -> None:
         """`beside` another installation on the API server the cache leaves the Leases alone.
 
-        `nats` is the server of an installation that is not on the one of the plane.
+        `nats` is the server of an installation that is not on the one of the plane. Where start or
+        memory of a service is measured, it is not `forked`.
         """
+        self._forked = forked
         self._plane = plane
         self._nats = nats or plane.nats
         self._directory = directory
@@ -164,7 +168,8 @@ class Fleet:
             log=log,
             environ=self._nats.environ(name),
         )
-        process = Process(spec)
+        own = python == sys.executable
+        process = Process(spec, start=forking.start if own and self._forked else popen)
         self._all.append(process)
         self._logs.add(log)
         process.start()
@@ -222,9 +227,10 @@ async def fleet(
     *,
     beside: bool = False,
     nats: NatsServer | None = None,
+    forked: bool = True,
 ) -> AsyncIterator[Fleet]:
-    """Open a fleet against `plane`, with logs in `directory`; `beside` another installation."""
-    services = Fleet(plane, directory, beside=beside, nats=nats)
+    """Open a fleet against `plane`, with logs in `directory`; see `Fleet` for the rest."""
+    services = Fleet(plane, directory, beside=beside, nats=nats, forked=forked)
     try:
         yield services
     finally:

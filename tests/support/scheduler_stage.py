@@ -12,7 +12,7 @@ import msgspec
 
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
-from pumice.local.process import Process, ProcessSpec
+from pumice.local.process import Process, ProcessSpec, popen
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.bus.nats import NatsBus
@@ -21,7 +21,7 @@ from shared.contracts import messages as m
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
-from tests.support import world
+from tests.support import forked, world
 from tests.support.bus import admin_bus
 from tests.support.facts import stored_group, stored_pod, stored_queue
 from tests.support.fleet import Service
@@ -89,7 +89,7 @@ class Stage:
             log=log,
             environ=self._server.environ("scheduler"),
         )
-        process = Process(spec)
+        process = Process(spec, start=popen if bug else forked.start)
         self._services.append(process)
         process.start()
         return Service(process, log, address, None)

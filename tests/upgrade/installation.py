@@ -112,7 +112,7 @@ async def installation(
         on = await stack.enter_async_context(stage(directory / "plane", release, on_api))
         api = await stack.enter_async_context(connect(on.plane.kubeconfig))
         await world.add_nodes(api, NODES, cpu="16")
-        services = await stack.enter_async_context(fleet(on.plane, directory))
+        services = await stack.enter_async_context(fleet(on.plane, directory, forked=False))
         judge = AttackJudge(api)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         watching = tasks.create_task(judge.run(), name="judge")

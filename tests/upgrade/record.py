@@ -80,7 +80,7 @@ async def recorded(
     async with AsyncExitStack() as stack:
         on = await stack.enter_async_context(stage(directory / "plane", release, on_api))
         api = await stack.enter_async_context(connect(on.plane.kubeconfig))
-        services = await stack.enter_async_context(fleet(on.plane, directory))
+        services = await stack.enter_async_context(fleet(on.plane, directory, forked=False))
         declarer = await services.start("declarer", python=release.python, wait=False)
         await declarer.ready(deadline_s=SLOW_S)
         key = on.nats.environ("cache")["PUMICE_CACHE_STATE_KEY"]

@@ -1,0 +1,165 @@
+"""Service processes for tests, forked from one process that has imported the services.
+
+A service takes half a second to a second of CPU to import what it needs, and the tests start some
+hundreds. A forked one does the same from there on: it is in a session of its own, has its own
+arguments, environment and log, and ends as its program does. It needs Linux; elsewhere `start` is
+that of any other program.
+
+Launcher and forking process share a socket pair. A request is JSON with the log and the end of
+another pair as file descriptors; on that pair the new process tells that it is there, and the
+forking one how it ended.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import NoReturn
+
+from pumice.local.guard import die_with_parent
+from pumice.local.process import GUARD, Child, ProcessSpec, popen
+
+SERVICES = ("admission", "binder", "cache", "controller", "scheduler")
+_THERE = b"there"
+_MOST_BYTES = 64 * 1024
+
+
+class ForkedProcess:
+    """A forked service, with as much of `subprocess.Popen` as a launcher needs."""
+
+    def __init__(self, spec: ProcessSpec, output: int) -> None:
+        """Fork a service whose lines go to the file descriptor `output`."""
+        python, *_, module = spec.argv[:4]
+        assert (python, *spec.argv[1:3]) == (sys.executable, "-P", "-m"), spec.argv
+        self._tells, theirs = socket.socketpair()
+        request = {
+            "module": module,
+            "arguments": spec.argv[4:],
+            "environ": {**os.environ, **spec.environ},
+        }
+        with theirs:
+            control = _forking_process()
+            socket.send_fds(control, [json.dumps(request).encode()], [output, theirs.fileno()])
+        self.pid = int(self._tells.recv(_MOST_BYTES).removeprefix(_THERE))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while the process runs."""
+        return self._ended(socket.MSG_DONTWAIT)
+
+    def wait(self) -> int:
+        """Wait for the end of the process; returns its exit code."""
+        code = self._ended(0)
+        assert code is not None
+        return code
+
+    def _ended(self, flags: int) -> int | None:
+        if self.returncode is None:
+            try:
+                told = self._tells.recv(_MOST_BYTES, flags)
+            except BlockingIOError:
+                return None
+            self._tells.close()
+            # Without a word the forking process has died, and all of its children with it.
+            self.returncode = int(told) if told else -signal.SIGKILL
+        return self.returncode
+
+
+start: Callable[[ProcessSpec, int], Child] = ForkedProcess if hasattr(os, "pidfd_open") else popen
+
+
+@cache
+def _forking_process() -> socket.socket:
+    """Start the process that forks; it ends with this one. Returns what takes requests."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
+    with theirs:
+        process = subprocess.Popen(
+            (*guard, sys.executable, "-m", "tests.support.forked", str(theirs.fileno())),
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    atexit.register(_end_of, process, ours)
+    return ours
+
+
+def _end_of(process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
+    control.close()
+    process.wait()
+
+
+class _Forks:
+    """Forks a service for each request, and tells how each ended."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._waiting = selectors.DefaultSelector()
+        self._waiting.register(control, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Serve until the launcher is gone."""
+        while True:
+            for key, _ in self._waiting.select():
+                if key.fileobj is not self._control:
+                    self._end(int(key.fd), *key.data)
+                elif not self._fork():
+                    return
+
+    def _fork(self) -> bool:
+        request, fds, *_ = socket.recv_fds(self._control, _MOST_BYTES, 2)
+        if not request:
+            return False
+        log, tells = fds
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            _become(json.loads(request), log, tells, parent)
+        os.close(log)
+        self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, tells))
+        return True
+
+    def _end(self, pidfd: int, pid: int, tells: int) -> None:
+        self._waiting.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        with socket.socket(fileno=tells) as launcher:
+            launcher.send(str(os.waitstatus_to_exitcode(status)).encode(), socket.MSG_NOSIGNAL)
+
+
+def _become(request: dict, log: int, tells: int, parent: int) -> NoReturn:
+    """Be the service that is asked for, in a process that was just forked."""
+    os.setsid()
+    die_with_parent(parent)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    os.write(tells, _THERE + str(os.getpid()).encode())
+    os.closerange(3, max(log, tells) + 1)
+    sys.argv[1:] = request["arguments"]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    sys.exit(0)
+
+
+def main() -> None:
+    """Import the services and wait for requests on the socket whose number is the argument."""
+    for service in SERVICES:
+        importlib.import_module(f"services.{service}.app")
+    importlib.import_module("shared.runtime.service")
+    gc.collect()
+    gc.freeze()
+    _Forks(socket.socket(fileno=int(sys.argv[1]))).run()
+
+
+if __name__ == "__main__":
+    main()
