@@ -7,7 +7,7 @@ from tests.support.wait import until
 from tests.support.watcher import Watcher
 
 GANGS = 10
-GANG_SIZE = 20
+GANG_SIZE = 10
 
 
 class Scene:
@@ -30,7 +30,7 @@ class Scene:
         self.expected[name] = size
 
     async def burst(self, gangs: int = GANGS, size: int = GANG_SIZE, cpu: str = "1") -> None:
-        """Create gangs that together have 200 pods, or as many as is said."""
+        """Create gangs that together have 100 pods, or as many as is said."""
         for i in range(gangs):
             await self.submit(f"gang-{i}", size, cpu=cpu)
 

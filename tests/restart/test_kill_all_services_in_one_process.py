@@ -19,7 +19,7 @@ async def test_a_burst_survives_kills_of_the_process_with_all_services_and_the_b
     async with pumice_run("--in-process", *words) as run:
         await run.ready()
         together = ServicesProcess(data)
-        await scene.burst()
+        await scene.burst(size=20)
         for bound in (10, 100):
             await scene.some_bound(bound)
             assert scene.bound() < scene.total, "the kill comes too late to break anything"

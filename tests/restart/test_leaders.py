@@ -36,7 +36,7 @@ async def test_a_standby_takes_over_from_a_killed_leader_long_before_its_lease_r
 
 async def test_a_cache_that_holds_many_pods_takes_over_in_a_rush_and_loses_none(scene: Scene):
     """So many that it does not list them anew, but goes on with its watch."""
-    first = await _two_replicas_at_work(scene, "cache", gangs=30, cpu="100m")
+    first = await _two_replicas_at_work(scene, "cache", gangs=52, cpu="100m")
     await until(
         lambda: len(scene.judge.pods) > RELIST_MAX, deadline_s=60, describe=scene.services.logs
     )
