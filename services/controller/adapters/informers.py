@@ -32,7 +32,6 @@ from services.controller.adapters.stores import (
     HeldNode,
     HeldPod,
     Stores,
-    group_of_owner,
     held_metadata,
     held_node,
     held_pod,
@@ -351,9 +350,10 @@ class Informers(Stores):
             record.note_tombstone(view)
 
     def _owner_changed(self, change: Change[Workload], touched: Touched) -> None:
-        """Touch the group of an owner's bare pods; it goes with the owner, by its reference."""
+        """Touch the groups of an owner's bare pods; they go with the owner, by its reference."""
         if change.after is not None:
-            touched.add(kinds.PODGROUP, *group_of_owner(change.after))
+            for group in self.groups_of_owner(change.after):
+                touched.add(kinds.PODGROUP, group)
 
     # PodGroups
 

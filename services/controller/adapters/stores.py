@@ -8,7 +8,7 @@ import msgspec
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import ObjectRef, Store
 from services.controller.job.facts import PodView, pod_view
-from services.controller.podgroup.groups import GroupFacts, group_name, is_bare
+from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
 from shared.api import keys, kinds
 from shared.api.batch import Command, Job
 from shared.api.core import Node, Pod, PodPhase, ResourceQuota
@@ -99,6 +99,16 @@ def load_of(pod: Pod) -> tuple[str, int]:
 def group_of_owner(owner: Workload) -> tuple[str]:
     """Return the key of the PodGroup of an owner's bare pods."""
     return (f"{owner.metadata.namespace}/podgroup-{owner.metadata.uid}",)
+
+
+def other_owners(held: HeldPod) -> tuple[str, ...]:
+    """Return the homes of the owners of a bare pod that do not control it."""
+    if held.pod is None:
+        return ()
+    meta = held.pod.metadata
+    return tuple(
+        home(meta.namespace, ref.uid) for ref in meta.owner_references if not ref.controller
+    )
 
 
 def owners_of(job: Job) -> Iterator[ObjectRef]:
@@ -193,6 +203,7 @@ class Stores:
             {
                 "job": lambda pod: (pod.home,) if pod.home else (),
                 "group": lambda pod: (pod.group,) if pod.group else (),
+                "other-owner": other_owners,
             }
         )
         self.job_objects: Store[Job] = Store({"owner": owner_homes, "template": templates_of})
@@ -301,9 +312,23 @@ class Stores:
     def group_facts(self, key: str) -> GroupFacts:
         """Return what is known of one group of bare pods."""
         pods = self.pods.by_index("group", key)
-        owners = (o for store in self.owners.values() for o in store.by_index("group", key))
-        return GroupFacts(
-            pods=tuple(held.pod for held in pods if held.pod is not None),
-            owner=next(owners, None),
-            group=self.groups.get(key),
-        )
+        bare = tuple(held.pod for held in pods if held.pod is not None)
+        if bare:
+            owners = tuple(self._owners_of(model(bare)))
+        else:
+            stores = self.owners.values()
+            owners = tuple(owner for store in stores for owner in store.by_index("group", key))
+        return GroupFacts(pods=bare, owners=owners, group=self.groups.get(key))
+
+    def _owners_of(self, pod: Pod) -> Iterator[Workload]:
+        """Yield the owners of a pod that are watched, in the order of its references."""
+        for reference in pod.metadata.owner_references:
+            key = f"{pod.metadata.namespace}/podgroup-{reference.uid}"
+            for store in self.owners.values():
+                yield from store.by_index("group", key)
+
+    def groups_of_owner(self, owner: Workload) -> tuple[str, ...]:
+        """Return the keys of the PodGroups of bare pods that name an owner, its own group first."""
+        at = home(owner.metadata.namespace, owner.metadata.uid)
+        others = (held.group for held in self.pods.by_index("other-owner", at))
+        return tuple(dict.fromkeys((*group_of_owner(owner), *others)))

@@ -34,8 +34,11 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     pods: tuple[Pod, ...]
     """Its pods that are not being deleted, whether or not they name it yet."""
-    owner: Workload | None = None
-    """Their owner, as far as it is of a kind that is watched."""
+    owners: tuple[Workload, ...] = ()
+    """Owners of the pods, in the order of their references, as far as their kinds are watched.
+
+    Without pods: the controlling owner.
+    """
     group: PodGroup | None = None
 
 
@@ -71,14 +74,16 @@ def owner_uid(pod: Pod) -> str:
 def wanted_for(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
     """Return what has to be done about one group of bare pods.
 
-    With `inherit` the owner's annotations are read, those of Volcano's prefix go on to the group
-    (P02, P03).
+    With `inherit` the annotations of all owners are merged; that of a later reference wins.
+    Those of Volcano's prefix go on to the group (P02, P03).
     """
     if not facts.pods:
-        wants_none = facts.owner is not None and facts.owner.spec.replicas == 0
+        wants_none = any(owner.spec.replicas == 0 for owner in facts.owners)
         return Wanted(delete=wants_none and facts.group is not None)  # P04
-    of_owner = facts.owner.metadata.annotations if facts.owner is not None and inherit else {}
-    body = group_for(model(facts.pods), of_owner)
+    of_owners: dict[str, str] = {}
+    for owner in facts.owners if inherit else ():
+        of_owners.update(owner.metadata.annotations)
+    body = group_for(model(facts.pods), of_owners)
     unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
     if facts.group is None:
         return Wanted(create=body, unnamed=unnamed)
@@ -101,19 +106,19 @@ def _usage(pod: Pod) -> Milli:
         return {}
 
 
-def group_for(pod: Pod, of_owner: Mapping[str, str]) -> Json:
-    """Return the group of a bare pod, whose owner has the annotations `of_owner` (P02, P03).
+def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
+    """Return the group of a bare pod, whose owners have the annotations `of_owners` (P02, P03).
 
     An owner of a kind that is not watched says the same by its pods' annotations.
     """
     meta = pod.metadata
-    inherited = {k: v for k, v in of_owner.items() if k.startswith(keys.INHERITED_PREFIX)}
+    inherited = {k: v for k, v in of_owners.items() if k.startswith(keys.INHERITED_PREFIX)}
     budget = [k for k in _BUDGETS if k in meta.annotations][:1]
     copied = {k: meta.annotations[k] for k in (*_COPIED, *budget) if k in meta.annotations}
     labels = {k: meta.labels[k] for k in _COPIED_LABELS if k in meta.labels}
-    annotations = {**of_owner, **meta.annotations}
+    annotations = {**of_owners, **meta.annotations}
     least = (
-        whole(of_owner.get(keys.GROUP_MIN_MEMBER) or annotations.get(keys.GROUP_MIN_MEMBER, ""))
+        whole(of_owners.get(keys.GROUP_MIN_MEMBER) or annotations.get(keys.GROUP_MIN_MEMBER, ""))
         or 1
     )
     usage: Milli = {k: amount * least for k, amount in _usage(pod).items()}
@@ -134,7 +139,7 @@ def group_for(pod: Pod, of_owner: Mapping[str, str]) -> Json:
             "namespace": meta.namespace,
             **({"labels": labels} if labels else {}),
             "annotations": {**inherited, **copied},
-            "ownerReferences": [_owner(pod)],
+            "ownerReferences": _owners(pod),
         },
         "spec": spec,
         "status": {"phase": PodGroupPhase.PENDING},
@@ -157,23 +162,24 @@ def _patch(group: PodGroup, body: Json) -> Json:
     return {**patch, "spec": spec} if spec else patch
 
 
-def _owner(pod: Pod) -> Json:
-    """P05: the pod's controller, or the pod itself.
+def _owners(pod: Pod) -> list[Json]:
+    """Return the pod's own references if a controller is among them, else the pod itself (P05).
 
-    The group does not hold back its owner's deletion: where OwnerReferencesPermissionEnforcement is
-    on, that takes a right on the finalizers of the owner's kind, and owners are of any kind.
+    References are copied as they are. Where OwnerReferencesPermissionEnforcement is on, one that
+    blocks its owner's deletion takes the right to update `finalizers` of the owner's kind.
     """
-    owner = pod.metadata.controller
-    if owner is not None:
-        reference: Json = msgspec.to_builtins(owner)
-        return {key: value for key, value in reference.items() if key != "blockOwnerDeletion"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.metadata.name,
-        "uid": pod.metadata.uid,
-        "controller": True,
-    }
+    if pod.metadata.controller is not None:
+        return [msgspec.to_builtins(owner) for owner in pod.metadata.owner_references]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod.metadata.name,
+            "uid": pod.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
 
 
 def _topology(annotations: Mapping[str, str]) -> Json:

@@ -69,18 +69,46 @@ def test_pods_of_one_owner_share_a_group_with_its_minimum_p02_p03() -> None:
     assert body["metadata"]["annotations"] == {keys.PREEMPTABLE: "true"}
 
 
-def test_a_group_does_not_hold_back_its_owner_whatever_it_is_p05() -> None:
-    """It would take a right on the finalizers of any kind that owns pods."""
+def test_a_group_has_its_pods_references_or_the_pod_itself_p05() -> None:
     blocking = {**OWNER, "controller": True, "blockOwnerDeletion": True}
-    for pod in (bare(), bare(ownerReferences=[blocking])):
+    second = {**OWNER, "name": "second", "uid": "s"}
+    of_pod = bare(ownerReferences=[second, blocking])
+    assert group_for(of_pod, {})["metadata"]["ownerReferences"] == [second, blocking]
+    uncontrolled = bare(ownerReferences=[second])
+    for pod in (bare(), uncontrolled):
         (owner,) = group_for(pod, {})["metadata"]["ownerReferences"]
-        assert owner["controller"] is True
-        assert "blockOwnerDeletion" not in owner
+        assert (owner["kind"], owner["controller"], owner["blockOwnerDeletion"]) == (
+            "Pod",
+            True,
+            True,
+        )
+
+
+def test_annotations_of_all_owners_are_merged_in_the_order_of_the_references_p03() -> None:
+    """The last reference wins, whether or not it is the controller's."""
+    held = Informers(scheduler_names=["volcano"])
+    second = {**OWNER, "name": "second", "uid": "s"}
+    pod = bare(ownerReferences=[{**OWNER, "controller": True}, second])
+    held.written(kinds.POD, msgspec.json.encode(pod))
+    said = {keys.PREEMPTABLE: "true", keys.COOLDOWN_TIME: "1m"}
+    first = workload(**said)
+    other = workload(**{keys.PREEMPTABLE: "false", keys.GROUP_MIN_MEMBER: "2"})
+    other = msgspec.structs.replace(
+        other, metadata=msgspec.structs.replace(other.metadata, name="second", uid="s")
+    )
+    held.written(kinds.REPLICASET, msgspec.json.encode(first))
+    touched = held.written(kinds.REPLICASET, msgspec.json.encode(other))
+    assert KEY in touched.of(kinds.PODGROUP)
+    body = wanted_for(held.group_facts(KEY)).create
+    assert body is not None
+    assert body["spec"]["minMember"] == 2
+    annotations = body["metadata"]["annotations"]
+    assert annotations == {keys.PREEMPTABLE: "false", keys.COOLDOWN_TIME: "1m"}
 
 
 def test_an_owner_is_not_read_when_nothing_is_to_be_inherited_p02_p03() -> None:
     said = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true"}
-    facts = GroupFacts(pods=(owned("a"),), owner=workload(**said))
+    facts = GroupFacts(pods=(owned("a"),), owners=(workload(**said),))
     wanted = wanted_for(facts, inherit=False).create
     assert wanted is not None
     assert wanted["spec"]["minMember"] == 1
@@ -139,21 +167,21 @@ def test_a_network_topology_is_read_of_annotations_p03(
 
 def test_the_group_is_made_then_named_on_its_pods_then_left_alone() -> None:
     pods = (owned("a"), owned("b", annotations={keys.GROUP_NAME: "podgroup-o"}))
-    first = wanted_for(GroupFacts(pods=pods, owner=workload()))
+    first = wanted_for(GroupFacts(pods=pods, owners=(workload(),)))
     assert first.create is not None
     assert [pod.metadata.name for pod in first.unnamed] == ["a"]
-    then = wanted_for(GroupFacts(pods=pods[1:], owner=workload(), group=made(first.create)))
+    then = wanted_for(GroupFacts(pods=pods[1:], owners=(workload(),), group=made(first.create)))
     assert (then.create, then.patch, then.unnamed, then.delete) == (None, {}, (), False)
 
 
 def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> None:
     old = owned("old", creationTimestamp="2026-01-01T00:00:00Z")
     new = owned("a", cpu="2", creationTimestamp="2026-01-02T00:00:00Z")
-    first = wanted_for(GroupFacts(pods=(old,), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(old,), owners=(workload(),)))
     assert first.create is not None
     group = made(first.create)
     said = {keys.GROUP_MIN_MEMBER: "2", keys.COOLDOWN_TIME: "5m"}
-    changed = wanted_for(GroupFacts(pods=(new, old), owner=workload(**said), group=group))
+    changed = wanted_for(GroupFacts(pods=(new, old), owners=(workload(**said),), group=group))
     assert changed.patch["metadata"] == {"annotations": {keys.COOLDOWN_TIME: "5m"}}
     assert changed.patch["spec"]["minMember"] == 2
     assert changed.patch["spec"]["minResources"]["cpu"] == "4"
@@ -161,14 +189,14 @@ def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> 
 
 def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say_p05() -> None:
     old = owned("old", annotations={keys.SCHEDULING_QUEUE_NAME: "gold"})
-    first = wanted_for(GroupFacts(pods=(old,), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(old,), owners=(workload(),)))
     assert first.create is not None
     first.create["spec"]["minResources"]["memory"] = "1Gi"
     group = made(first.create)
 
     def patch(**annotations: str) -> dict[str, Any]:
         new = owned("new", annotations=annotations, creationTimestamp="2026-01-02T00:00:00Z")
-        facts = GroupFacts(pods=(old, new), owner=workload(), group=group)
+        facts = GroupFacts(pods=(old, new), owners=(workload(),), group=group)
         found: dict[str, Any] = wanted_for(facts).patch
         return found
 
@@ -188,7 +216,7 @@ def test_a_group_that_is_as_it_should_be_is_left_alone_p05(mode: str) -> None:
         keys.PREEMPTABLE: "true",
     }
     pod = owned("a", annotations=said)
-    facts = GroupFacts(pods=(pod,), owner=workload(2))
+    facts = GroupFacts(pods=(pod,), owners=(workload(2),))
     first = wanted_for(facts)
     assert first.create is not None
     group = made(first.create)
@@ -198,13 +226,13 @@ def test_a_group_that_is_as_it_should_be_is_left_alone_p05(mode: str) -> None:
 
 
 def test_the_group_of_an_owner_scaled_to_nothing_goes_p04() -> None:
-    first = wanted_for(GroupFacts(pods=(owned("a"),), owner=workload()))
+    first = wanted_for(GroupFacts(pods=(owned("a"),), owners=(workload(),)))
     assert first.create is not None
     group = made(first.create)
-    assert wanted_for(GroupFacts(pods=(), owner=workload(0), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(), owner=workload(1), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(), owner=workload(None), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(owned("a"),), owner=workload(0), group=group)).delete
+    assert wanted_for(GroupFacts(pods=(), owners=(workload(0),), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(), owners=(workload(1),), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(), owners=(workload(None),), group=group)).delete
+    assert not wanted_for(GroupFacts(pods=(owned("a"),), owners=(workload(0),), group=group)).delete
 
 
 def test_what_is_known_of_a_group_follows_the_facts() -> None:
@@ -220,8 +248,8 @@ def test_what_is_known_of_a_group_follows_the_facts() -> None:
     assert touched(kinds.REPLICASET, workload(rv=4, late="x")) == [], "facts that lag"
     facts = held.group_facts(KEY)
     assert [pod.metadata.name for pod in facts.pods] == ["a", "b"]
-    assert facts.owner is not None
-    assert facts.owner.metadata.annotations == {}
+    (owner,) = facts.owners
+    assert owner.metadata.annotations == {}
     ending = owned("a", rv=2, deletionTimestamp="2026-01-01T00:00:00Z")
     assert touched(kinds.POD, ending) == [KEY]
     assert not held.deleted(kinds.POD, "ns/b", "another uid")
