@@ -49,7 +49,6 @@ from shared.runtime.service import (
 )
 from shared.runtime.settings import WRONG_SETTINGS, load
 from shared.runtime.tasks import TaskGroup
-from shared.runtime.wakeups import loop_factory
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _KEPT_BYTES: Final = 64 * MIB
@@ -78,8 +77,7 @@ def main() -> None:
     )
     tune_garbage_collector()
     together = partial(_serve_all, arguments, settings, users.passwords[EVENTS], writer)
-    most = max(each.wakeups_per_second for each in settings.values())
-    with Runner(loop_factory=loop_factory(most)) as runner:
+    with Runner() as runner:
         code, message = runner.run(until_signal(together))
     writer.close()
     end(code, message)

@@ -11,7 +11,6 @@ from shared.runtime.common import (
     ApiTimeout,
     KlogSettings,
     RegistrationLease,
-    WakeupsPerSecond,
     inert,
 )
 from shared.runtime.values import Seconds
@@ -133,4 +132,3 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
         Seconds(30.0)
     )
     feature_gates: Annotated[str, Meta(description=FEATURE_GATES)] = ""
-    wakeups_per_second: WakeupsPerSecond = 0.0  # the API server holds a request up for each answer

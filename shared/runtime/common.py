@@ -47,15 +47,6 @@ RegistrationLease = Annotated[
     ),
 ]
 
-WakeupsPerSecond = Annotated[
-    float,
-    Meta(
-        description="how often sockets may wake the process in a second while processors are "
-        "scarce (10 at least): what comes in between is handled together; 0, as for admission: any",
-        ge=0,
-    ),
-]
-
 
 class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Fields common to all services; each is also read from `PUMICE_<FIELD>`."""
@@ -134,7 +125,6 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     grace: Annotated[
         Seconds, Meta(description="time to stop after a signal before what is stuck is named", ge=0)
     ] = Seconds(10.0)
-    wakeups_per_second: WakeupsPerSecond = 50.0
     instance: Annotated[
         str, Meta(description="name of this replica in logs, leases and events; empty: made up")
     ] = ""

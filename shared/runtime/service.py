@@ -32,7 +32,6 @@ from shared.runtime.metrics import Metrics
 from shared.runtime.settings import WRONG_SETTINGS, service_links
 from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
 from shared.runtime.supervise import Part, PartFailed, supervise
-from shared.runtime.wakeups import loop_factory
 from shared.runtime.workqueue import WorkQueueMetrics
 
 S = TypeVar("S", bound=CommonSettings)
@@ -100,7 +99,7 @@ def run(service: str, settings: S, build: Build[S]) -> NoReturn:
         rng=rng,
         log=log,
     )
-    with asyncio.Runner(loop_factory=loop_factory(settings.wakeups_per_second)) as runner:
+    with asyncio.Runner() as runner:
         code, message = runner.run(until_signal(serving))
     writer.close()
     end(code, message)

@@ -39,6 +39,9 @@ _STAGE: Final = "publish"
 _SUBMIT: Final = "submit"
 MARKER_S: Final = 1.0
 RETRY_S: Final = 0.1
+BATCH_S: Final = 0.01
+"""Least time from one batch of facts to the next. Watch events of a burst arrive a few milliseconds
+apart. Without it each one wakes NATS and every reader of STATE for a single message."""
 IN_FLIGHT: Final = 2048
 """Facts whose answers are awaited; what is beyond waits in the queue, where it coalesces."""
 _YIELD_EVERY: Final = 64
@@ -148,11 +151,16 @@ class StatePublisher:
 
     async def _publish(self, token: FencingToken, answers: asyncio.Queue[_Answer]) -> None:
         sent = 0
+        next_batch_at = self._clock.monotonic()
         while True:
             publication = self._queue.next()
             if publication is None:
                 self._work.clear()
                 await self._work.wait()
+                # The first fact after a quiet time goes at once; those after it go together.
+                if (early_s := next_batch_at - self._clock.monotonic()) > 0:
+                    await self._clock.sleep(early_s)
+                next_batch_at = self._clock.monotonic() + BATCH_S
                 continue
             self._faults.point("cache.before-publish")
             started = self._clock.monotonic()
