@@ -14,10 +14,10 @@ from services.visibility.app import answering
 from services.visibility.settings import VisibilitySettings
 from shared.bus.service import bus_of
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.service import Context, tune_garbage_collector
 from shared.runtime.settings import load
 from shared.runtime.spans import NO_SPANS
@@ -38,7 +38,7 @@ def context() -> Context:
         liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        set_aside=SetAside(),
+        quarantined=QuarantineRegistry(),
         faults=Faults("", ""),
         spans=NO_SPANS,
     )

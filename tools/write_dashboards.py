@@ -191,11 +191,15 @@ PARTS: Final = {
             {"{{hook}}": _p99("pumice_admission_seconds", "hook")},
         ),
         Panel(
-            "99 % of questions to visibility are answered within",
+            "99 % of queries to visibility are answered within",
             "s",
             {"{{resource}}": _p99("pumice_visibility_seconds", "resource")},
         ),
-        Panel("Objects set aside", "short", {"{{kind}}": "sum by (kind) (pumice_set_aside)"}),
+        Panel(
+            "Quarantined objects",
+            "short",
+            {"{{kind}}": "sum by (kind) (pumice_quarantined_objects)"},
+        ),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Show what runs in the local cluster, where it listens, whether it is ready, what it set aside.
+"""Show what runs in the local cluster, where it listens, whether it is ready, what it quarantined.
 
 Exit code 0 when everything is ready, 1 when something is not, 3 when nothing runs.
 """
@@ -18,11 +18,11 @@ from pumice.local.state import Program
 
 _NOTHING_RUNS: Final = 3
 _MOST_SHOWN: Final = 10
-"""Keys that a service has set aside and that are listed below it."""
+"""Most quarantined objects that are listed below a service."""
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """The members of an entry of `/set-aside` that are shown."""
+    """The members of an entry of `/quarantine` that are shown."""
 
     kind: str
     key: str
@@ -54,7 +54,7 @@ async def run(args: argparse.Namespace) -> int:
         everything = everything and word in {"ready", "running"}
         pid = program.pid or "-"
         print(f"  {program.name:<24} pid {pid:<8} {program.address:<26} {word}")
-        for line in await _set_aside(program) if word == "ready" else ():
+        for line in await _quarantined(program) if word == "ready" else ():
             print(f"      {line}")
         if word == "ready" and (lacking := await readiness.notes(program.address)):
             print(f"      goes on without: {lacking}")
@@ -71,15 +71,15 @@ async def _condition(program: Program) -> str:
     return f"not ready: {missing}" if missing else "ready"
 
 
-async def _set_aside(program: Program) -> list[str]:
-    """Return a line for each key that a ready service has set aside."""
+async def _quarantined(program: Program) -> list[str]:
+    """Return a line for each key that a ready service has quarantined."""
     if not _is_service(program):
         return []
     try:
-        _, body = await readiness.page(program.address, "/set-aside")
+        _, body = await readiness.page(program.address, "/quarantine")
         items = msgspec.json.decode(body, type=list[_Item])
     except (LocalError, msgspec.MsgspecError) as error:
-        return [f"what is set aside is unknown: {error}"]
+        return [f"quarantined objects are unknown: {error}"]
     more = [f"and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
     shown = items[:_MOST_SHOWN]
     return [_words(item) for item in shown] + more
@@ -88,7 +88,7 @@ async def _set_aside(program: Program) -> list[str]:
 def _words(item: _Item) -> str:
     if item.kind == "configuration":
         return f"refused: {item.key}: {item.reason}; what stood there before is in force"
-    return f"set aside: {item.kind} {item.key} ({item.stage}): {item.reason}"
+    return f"quarantined: {item.kind} {item.key} ({item.stage}): {item.reason}"
 
 
 def _is_service(program: Program) -> bool:

@@ -18,9 +18,9 @@ from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -87,8 +87,8 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         context=lambda: identity.context,
         limits=Limits(connections=settings.connections_most, client_names=settings.client_names),
         gate=context.readiness.gate("webhooks"),
-        contain=Containment(
-            context.set_aside, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
+        quarantine=Quarantine(
+            context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
         ),
         clock=context.clock,
         metrics=metrics,

@@ -37,7 +37,7 @@ from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.runtime.backoff import Backoff
-from shared.runtime.contain import Containment
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -93,20 +93,20 @@ class _Wiring:
         self._throttle = Throttle(
             ConcurrencyLimiter(limits), per_node=settings.requests_per_node, metrics=self._metrics
         )
-        self._contain = Containment(
-            context.set_aside, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
+        self._quarantine = Quarantine(
+            context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
         )
         self._recorder = Recorder(
             kube,
             component=settings.event_component,
             instance=context.instance,
             throttle=self._throttle,
-            contain=self._contain,
+            quarantine=self._quarantine,
             clock=context.clock,
             metrics=self._metrics,
             log=context.log,
         )
-        self._contain.on_news(self._recorder.left_out)
+        self._quarantine.on_quarantined(self._recorder.quarantined)
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._announcer = self._on_bus.announcer()
 
@@ -191,7 +191,7 @@ class _Wiring:
                 installation=self._installation,
                 slots=slots,
                 acks=self._acks(command_consumer(settings.cluster, partition)),
-                contain=self._contain,
+                quarantine=self._quarantine,
                 clock=context.clock,
                 faults=context.faults,
                 metrics=self._metrics,
@@ -220,7 +220,7 @@ class _Wiring:
         return Executor(
             cluster,
             listeners=(self._recorder, PodEvents(self._announcer), finished),
-            contain=self._contain,
+            quarantine=self._quarantine,
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,
@@ -230,7 +230,7 @@ class _Wiring:
                 self._writing,
                 cluster,
                 throttle=self._throttle,
-                contain=self._contain,
+                quarantine=self._quarantine,
                 clock=context.clock,
                 timeout_s=self._settings.volume_bind_timeout,
             ),
@@ -238,7 +238,7 @@ class _Wiring:
                 self._writing,
                 cluster,
                 throttle=self._throttle,
-                contain=self._contain,
+                quarantine=self._quarantine,
                 clock=context.clock,
                 faults=context.faults,
                 times=DeviceTimeouts(
@@ -265,7 +265,7 @@ class _Wiring:
                 installation=self._installation,
                 acks=self._acks(desired_consumer(self._settings.cluster, partition)),
                 slots=slots,
-                contain=self._contain,
+                quarantine=self._quarantine,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
                 deferrals=deferrals,
                 metrics=self._metrics,

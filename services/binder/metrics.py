@@ -30,8 +30,8 @@ class BinderMetrics:
         self.backlog = metrics.gauge(
             "pumice_binder_backlog", "Messages that wait for a binder", ("stream", "partition")
         )
-        self.set_aside = metrics.counter(
-            "pumice_binder_messages_set_aside", "Messages that could not be read", ("stream",)
+        self.quarantined = metrics.counter(
+            "pumice_binder_messages_quarantined", "Messages that could not be read", ("stream",)
         )
         self.newer = metrics.counter(
             "pumice_binder_messages_newer",

@@ -32,7 +32,7 @@ from shared.election.installation_elector import ClusterLeaseElector, Installati
 from shared.election.leader_elector import LeaderElector
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
-from shared.runtime.contain import Containment
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -83,7 +83,7 @@ class _Wiring:
         self._rows = rows(settings.scheduler_name, mindcluster=settings.mindcluster_npus)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
-        self._contain = Containment(context.set_aside, clock=context.clock, log=context.log)
+        self._quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -138,7 +138,7 @@ class _Wiring:
                 queue=queue,
                 changed=publisher.changed,
                 gate=context.readiness.gate(f"watch-{row.kind.token}"),
-                contain=self._contain,
+                quarantine=self._quarantine,
                 metrics=self._metrics,
                 rng=context.rng,
                 log=context.log,
@@ -218,7 +218,7 @@ class _Wiring:
             clock=context.clock,
             faults=context.faults,
             seal=self._seal,
-            contain=self._contain,
+            quarantine=self._quarantine,
             metrics=self._metrics,
             spans=context.spans,
             log=context.log,

@@ -8,7 +8,7 @@ from services.controller.adapters.feed import AdmissionFeed, Feed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import Ownership, Shares
 from services.controller.adapters.reconciler import Manager, Reconciler
-from services.controller.adapters.recorder import ControllerEvents, Recorder, SetAsideEvents
+from services.controller.adapters.recorder import ControllerEvents, QuarantineEvents, Recorder
 from services.controller.adapters.store import Touched
 from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
@@ -30,8 +30,8 @@ from shared.kube.config import kube_of
 from shared.kube.sources import own_namespace
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import inert_flags
-from shared.runtime.contain import Containment
 from shared.runtime.jobplugins import load_job_plugins
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue
@@ -90,7 +90,7 @@ class _Wiring:
         self._streams: Streams = streams(settings.cluster)
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._metrics = ControllerMetrics(context.metrics)
-        self._contain = Containment(context.set_aside, clock=context.clock, log=context.log)
+        self._quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
         chosen = selected(settings.controllers)
         self._informers = Informers(
             scheduler_names=settings.scheduler_name, loads=SHARDING in chosen
@@ -102,11 +102,11 @@ class _Wiring:
             kube,
             instance=context.instance,
             clock=context.clock,
-            contain=self._contain,
+            quarantine=self._quarantine,
             metrics=self._metrics,
             log=context.log,
         )
-        self._contain.on_news(SetAsideEvents(self._informers, self._recorder))
+        self._quarantine.on_quarantined(QuarantineEvents(self._informers, self._recorder))
         self._announcer = self._on_bus.announcer()
         self._feed = self._make_feed()
         manager = self._make_manager(kube)
@@ -162,7 +162,7 @@ class _Wiring:
             on_marker=self._installation.observe,
             on_synced=self._synced,
             gate=context.readiness.gate("state"),
-            contain=self._contain,
+            quarantine=self._quarantine,
             metrics=self._metrics,
             log=context.log,
         )
@@ -184,7 +184,7 @@ class _Wiring:
             events=ControllerEvents(self._announcer),
             ownership=self._ownership,
             is_synced=self._may_act,
-            contain=self._contain,
+            quarantine=self._quarantine,
             clock=context.clock,
             faults=context.faults,
             metrics=self._metrics,
@@ -194,12 +194,12 @@ class _Wiring:
 
     def _make(self, row: Controller, manager: Manager) -> Reconciler:
         context = self._context
-        kind, stage = row.set_aside
+        kind, stage = row.quarantined_as
         queue: WorkQueue[str] = WorkQueue(
             row.queue,
             kind=kind,
             stage=stage,
-            contain=self._contain,
+            quarantine=self._quarantine,
             capacity=self._settings.jobs_most,
             clock=context.clock,
             backoff=Backoff(first_s=0.1, cap_s=10.0, rng=context.rng),

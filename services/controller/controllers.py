@@ -42,8 +42,8 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     reconciler: type[Reconciler]
     queue: str
     """Name of its work queue, in metrics and logs."""
-    set_aside: tuple[str, str]
-    """Kind and stage under which a key that fails is set aside (ADR 14)."""
+    quarantined_as: tuple[str, str]
+    """Kind and stage under which a key that fails is quarantined (ADR 14)."""
     workers: Callable[[ControllerSettings], int] = lambda _: 1
     """Keys that are reconciled at once."""
     watches: tuple[Kind, ...]
@@ -74,7 +74,7 @@ CONTROLLERS: Final = (
         name="job-controller",
         reconciler=JobReconciler,
         queue="jobs",
-        set_aside=(kinds.JOB.token, "reconcile"),
+        quarantined_as=(kinds.JOB.token, "reconcile"),
         workers=lambda settings: settings.worker_threads,
         watches=(
             kinds.JOB, kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.COMMAND, kinds.PRIORITYCLASS,
@@ -96,7 +96,7 @@ CONTROLLERS: Final = (
         name="pg-controller",
         reconciler=PodGroupReconciler,
         queue="bare-pods",
-        set_aside=(kinds.PODGROUP.token, "reconcile"),
+        quarantined_as=(kinds.PODGROUP.token, "reconcile"),
         workers=lambda settings: settings.worker_threads_for_podgroup,
         watches=(kinds.POD, kinds.PODGROUP, kinds.QUEUE, *kinds.WORKLOADS),
         rights=(
@@ -108,7 +108,7 @@ CONTROLLERS: Final = (
         name="queue-controller",
         reconciler=QueueReconciler,
         queue="queues",
-        set_aside=("controllers", "queues"),
+        quarantined_as=("controllers", "queues"),
         watches=(kinds.QUEUE, kinds.PODGROUP, kinds.COMMAND),
         rights=(
             *_rights(kinds.QUEUE, "get", "create", "patch", status=True),
@@ -121,7 +121,7 @@ CONTROLLERS: Final = (
         name="gc-controller",
         reconciler=GarbageReconciler,
         queue="finished-jobs",
-        set_aside=(kinds.JOB.token, "collect"),
+        quarantined_as=(kinds.JOB.token, "collect"),
         workers=lambda settings: settings.worker_threads_for_gc,
         watches=(kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW),
         rights=_rights(kinds.JOB, "get", "delete"),
@@ -130,7 +130,7 @@ CONTROLLERS: Final = (
         name="cronjob-controller",
         reconciler=CronJobReconciler,
         queue=kinds.CRONJOB.token,
-        set_aside=(kinds.CRONJOB.token, "reconcile"),
+        quarantined_as=(kinds.CRONJOB.token, "reconcile"),
         workers=lambda settings: settings.worker_threads_for_cronjob,
         watches=(kinds.CRONJOB, kinds.JOB),
         rights=(
@@ -142,7 +142,7 @@ CONTROLLERS: Final = (
         name="jobflow-controller",
         reconciler=JobFlowReconciler,
         queue=kinds.JOBFLOW.token,
-        set_aside=(kinds.JOBFLOW.token, "reconcile"),
+        quarantined_as=(kinds.JOBFLOW.token, "reconcile"),
         workers=lambda _: _TWO_WORKERS,
         watches=(kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.JOB),
         rights=(
@@ -154,7 +154,7 @@ CONTROLLERS: Final = (
         name="jobtemplate-controller",
         reconciler=JobTemplateReconciler,
         queue=kinds.JOBTEMPLATE.token,
-        set_aside=(kinds.JOBTEMPLATE.token, "reconcile"),
+        quarantined_as=(kinds.JOBTEMPLATE.token, "reconcile"),
         workers=lambda _: _TWO_WORKERS,
         watches=(kinds.JOBTEMPLATE, kinds.JOB),
         rights=_rights(kinds.JOBTEMPLATE, "get", status=True),
@@ -163,7 +163,7 @@ CONTROLLERS: Final = (
         name="hyperNode-controller",
         reconciler=HyperNodeReconciler,
         queue="network",
-        set_aside=("controllers", "network"),
+        quarantined_as=("controllers", "network"),
         watches=(kinds.HYPERNODE, kinds.NODE),
         rights=(
             *_rights(kinds.HYPERNODE, *_READ_WRITE, status=True),
@@ -174,7 +174,7 @@ CONTROLLERS: Final = (
         name=SHARDING,
         reconciler=ShardingReconciler,
         queue="shards",
-        set_aside=("controllers", "shards"),
+        quarantined_as=("controllers", "shards"),
         watches=(kinds.NODESHARD, kinds.NODE, kinds.POD),
         rights=(
             *_rights(kinds.NODESHARD, *_READ_WRITE, status=True),

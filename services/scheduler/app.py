@@ -35,7 +35,7 @@ from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import InstallationLeadership
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
-from shared.runtime.contain import Containment
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -111,7 +111,7 @@ class _Wiring:
         context, needed = self._context, self._streams
         reloads = ConfigurationReloads(
             context.metrics,
-            context.set_aside,
+            context.quarantined,
             instance=context.instance,
             clock=context.clock,
             announcer=self._announcer,
@@ -237,13 +237,13 @@ class _Wiring:
         self, *, conf: ConfFile, state: StateFeed, outcomes: OutcomeFeed, dumper: Dumper
     ) -> Scheduler:
         context, settings = self._context, self._settings
-        contain = Containment(context.set_aside, clock=context.clock, log=context.log)
+        quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
         publisher = PlanPublisher(
             self._bus,
             streams=self._streams,
             subjects=self._subjects,
             partitions=settings.partitions,
-            contain=contain,
+            quarantine=quarantine,
             log=context.log,
         )
         report = Report(
@@ -271,7 +271,7 @@ class _Wiring:
             report=report,
             explained=self._explained,
             dumper=dumper,
-            contain=contain,
+            quarantine=quarantine,
             backoff=Backoff(first_s=0.2, rng=context.rng),
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
             faults=context.faults,

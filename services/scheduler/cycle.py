@@ -27,10 +27,10 @@ from shared.election.installation import InstallationLeadership
 from shared.election.leader_elector import LeaderElector, LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.tasks import TaskGroup, in_thread, sleep_or_event
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Scheduler:
         explained: WaitPublisher,
         dumper: Dumper,
         executor: Executor,
-        contain: Containment,
+        quarantine: Quarantine,
         backoff: Backoff,
         faults: Faults,
         clock: Clock,
@@ -96,7 +96,7 @@ class Scheduler:
         self._explained = explained
         self._dumper = dumper
         self._executor = executor
-        self._contain = contain
+        self._quarantine = quarantine
         self._backoff = backoff
         self._failed_facts: set[tuple[str, str]] = set()
         """Kind and key of the objects that cannot be folded as they are."""
@@ -165,7 +165,7 @@ class Scheduler:
         again; COMMAND and OUTCOME are read again in any case.
         """
         name = self._settings.scheduler_name[0]
-        with self._contain.isolate("cycles", name, stage="cycle") as isolated:
+        with self._quarantine.isolate("cycles", name, stage="cycle") as isolated:
             await work()
         if isolated.error is None and self._scheduler_state.is_consistent:
             return ""
@@ -257,11 +257,11 @@ class Scheduler:
             now=now,
             cycle=cycle,
             token=token,
-            quarantined=self._watchdog.left_out(),
+            quarantined=self._watchdog.quarantined(),
         )
         decision = await self._in_thread(lambda: self._watchdog.watch(decide))
         self._deciding = False
-        self._set_aside(decision.exclusions)
+        self._quarantine_excluded(decision.exclusions)
         if memory is not None:
             self._dumper.take(config, memory, now=now, plan=decision.whole)
         decided = self._clock.monotonic()
@@ -313,27 +313,27 @@ class Scheduler:
         )
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
-        """Set aside what could not be folded, and take back what could."""
+        """Quarantine the objects that could not be folded, and release those that could."""
         if gathered.forget:
-            self._contain.begin_anew(stage=_FOLD)
+            self._quarantine.begin_anew(stage=_FOLD)
             self._failed_facts.clear()
         if self._failed_facts:
             bad = {(failure.kind, failure.key) for failure in failures}
             for at in (
                 self._failed_facts.intersection((f.kind, f.key) for f in gathered.facts) - bad
             ):
-                self._contain.handled(*at, stage=_FOLD)
+                self._quarantine.handled(*at, stage=_FOLD)
                 self._failed_facts.discard(at)
         for failure in failures:
-            self._contain.failed(
+            self._quarantine.failed(
                 failure.kind, failure.key, stage=_FOLD, error=failure.reason, uid=failure.uid
             )
             self._failed_facts.add((failure.kind, failure.key))
 
-    def _set_aside(self, exclusions: Sequence[Exclusion]) -> None:
-        """Set aside what the cycle left out, and take back what it did not."""
+    def _quarantine_excluded(self, exclusions: Sequence[Exclusion]) -> None:
+        """Quarantine the objects that the cycle excluded, and release the others."""
         for exclusion in exclusions:
-            self._contain.failed(
+            self._quarantine.failed(
                 exclusion.kind,
                 exclusion.key,
                 stage=_DECIDE,
@@ -342,7 +342,7 @@ class Scheduler:
             )
         for kind in _DECIDED:
             keys = {exclusion.key for exclusion in exclusions if exclusion.kind == kind}
-            self._contain.keep_only(kind, keys, stage=_DECIDE)
+            self._quarantine.keep_only(kind, keys, stage=_DECIDE)
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         """Fold in the worker thread."""

@@ -174,7 +174,7 @@ class OwnShard:
             cluster_state.shards.assume_status(self.sharding.name, self._offered)
 
 
-class LeftOutConditions:
+class QuarantineConditions:
     """Conditions of pods and PodGroups that could not be folded; they go out with the next plan."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class LeftOutConditions:
         waiting, self._waiting = self._waiting, {}
         pods = tuple(
             PodConditionWanted(
-                key=key, uid=uid, condition=Condition("PodScheduled", "False", "SetAside", text)
+                key=key, uid=uid, condition=Condition("PodScheduled", "False", "Quarantined", text)
             )
             for (kind, key), (uid, text) in waiting.items()
             if kind == POD.token
@@ -207,7 +207,7 @@ class LeftOutConditions:
                 running=0,
                 succeeded=0,
                 failed=0,
-                conditions=(Condition("Unschedulable", "True", "SetAside", text),),
+                conditions=(Condition("Unschedulable", "True", "Quarantined", text),),
             )
             for (kind, key), (uid, text) in waiting.items()
             if kind == PODGROUP.token

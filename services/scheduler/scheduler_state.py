@@ -96,7 +96,7 @@ class SchedulerState:
 
         An aborted session costs a cycle and a resync. The job is skipped until this PodGroup is
         deleted."""
-        self._left_out_conditions = desired.LeftOutConditions()
+        self._quarantine_conditions = desired.QuarantineConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
             for kind in sorted(self._cluster_state.kinds)
@@ -146,7 +146,7 @@ class SchedulerState:
             if (failure := self._try_to_fold(fact)) is not None:
                 failures[fact.kind, fact.key] = failure
         for failure in failures.values():
-            self._left_out_conditions.add(failure.kind, failure.key, failure.uid, failure.reason)
+            self._quarantine_conditions.add(failure.kind, failure.key, failure.uid, failure.reason)
         return list(failures.values())
 
     def _try_to_fold(self, fact: m.Fact) -> FoldFailure | None:
@@ -300,7 +300,7 @@ class SchedulerState:
             at_once=self._cluster_state.jobs.unschedulable.refreshed,
             group_of=self._group_of,
         )
-        plan = self._left_out_conditions.added(due)
+        plan = self._quarantine_conditions.added(due)
         self._unpublished = {group.key for group in whole.podgroups} - {
             g.key for g in plan.podgroups
         }

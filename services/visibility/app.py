@@ -49,7 +49,7 @@ from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
-from shared.runtime.contain import Containment
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -128,7 +128,7 @@ class _Following:
         note = PluginFailures(metrics=context.metrics, log=context.log)
         self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
         reloads = ConfigurationReloads(
-            context.metrics, context.set_aside, instance=context.instance, clock=context.clock
+            context.metrics, context.quarantined, instance=context.instance, clock=context.clock
         )
         self._conf = ConfFile(
             settings.scheduler_conf,
@@ -164,7 +164,7 @@ class _Following:
             state=state,
             pace=self._pace,
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="mirror"),
-            contain=self._contain(),
+            quarantine=self._quarantine(),
             clock=clock,
             log=log,
         )
@@ -176,7 +176,7 @@ class _Following:
             subjects=self._subjects,
             scheduler_name=self._settings.scheduler_name[0],
             activity=self._activity,
-            contain=self._contain(),
+            quarantine=self._quarantine(),
             clock=clock,
         )
         decisions = Decisions(clock.monotonic)
@@ -227,9 +227,9 @@ class _Following:
             pace=self._pace,
         )
 
-    def _contain(self) -> Containment:
+    def _quarantine(self) -> Quarantine:
         context = self._context
-        return Containment(context.set_aside, clock=context.clock, log=context.log)
+        return Quarantine(context.quarantined, clock=context.clock, log=context.log)
 
 
 async def serving(
@@ -267,7 +267,7 @@ async def serving(
         sources=sources,
         watching=Watching(sources, clock=clock, metrics=metrics),
         changes=Changes(live),
-        contain=Containment(context.set_aside, clock=clock, log=log, forget_after_s=_SHOWN_S),
+        quarantine=Quarantine(context.quarantined, clock=clock, log=log, forget_after_s=_SHOWN_S),
         clock=clock,
         metrics=metrics,
     )

@@ -189,7 +189,7 @@ class DequeueStrategy(enum.StrEnum):
 
 
 class Guarantee(View, frozen=True, kw_only=True):
-    """Resources set aside for a queue."""
+    """Resources reserved for a queue."""
 
     resource: Annotated[CrResourceList, doc("Resources that only this queue may use.")] = field(
         default_factory=dict
@@ -230,7 +230,7 @@ class QueueSpec(View, frozen=True, kw_only=True):
     deserved: Annotated[
         CrResourceList, doc("Resources beyond which others may reclaim what it uses.")
     ] = field(default_factory=dict)
-    guarantee: Annotated[Guarantee, doc("Resources that are set aside for it.")] = Guarantee()
+    guarantee: Annotated[Guarantee, doc("Resources reserved for it.")] = Guarantee()
     reclaimable: (
         Annotated[bool, doc("Whether others may reclaim what it uses; true unless set.")] | None
     ) = None

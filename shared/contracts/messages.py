@@ -388,7 +388,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Poison(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that could not be read and was set aside with its reason."""
+    """A command that could not be read and was quarantined with its reason."""
 
     v: int = CURRENT
     subject: str

@@ -108,7 +108,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def poison(self) -> str:
-        """Return the subject of commands that were set aside (on the OUTCOME stream)."""
+        """Return the subject of commands that were quarantined (on the OUTCOME stream)."""
         return f"{self.prefix}.outcome.poison"
 
     def lease(self, name: str) -> str:

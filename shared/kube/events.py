@@ -18,9 +18,9 @@ from shared.api.time import format_seconds
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import PumiceError
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _WAITING_MAX: Final = 10_000
@@ -73,7 +73,7 @@ class EventWriter:
         instance: str,
         clock: Clock,
         results: Counter,
-        contain: Containment,
+        quarantine: Quarantine,
         log: Logger,
     ) -> None:
         """`results` counts Events by what became of them."""
@@ -82,7 +82,7 @@ class EventWriter:
         self._instance = instance
         self._clock = clock
         self._results = results
-        self._contain = contain
+        self._quarantine = quarantine
         self._log = log
         self._waiting: dict[str, tuple[Note, int]] = {}
         self._filled = asyncio.Event()
@@ -114,7 +114,7 @@ class EventWriter:
             note, times = self._waiting.pop(name)
             result = "failed"
             try:
-                with self._contain.isolate(EVENT.token, f"{note.place}/{name}", stage="tell"):
+                with self._quarantine.isolate(EVENT.token, f"{note.place}/{name}", stage="tell"):
                     result = await self.write(name, note, times)
             except AlreadyExists:
                 result = "known"

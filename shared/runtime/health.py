@@ -6,7 +6,7 @@ of the process: it is what a kubelet should ask for. `/readyz` answers 503 with 
 shut and why; a gate is anything a service needs before others may count on it (streams, first
 sync, leadership). Behind them it lists what the service goes on without, which is no reason
 for 503.
-`/set-aside` lists what the service has left out because handling it failed; it goes on without.
+`/quarantine` lists what the service has left out because handling it failed; it goes on without.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ import msgspec
 from aiohttp import web
 
 from shared.runtime.clock import Clock
-from shared.runtime.contain import SetAside
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import CONTENT_TYPE, Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 
 _LAG_EVERY_S: Final = 0.25
 _SHUTDOWN_S: Final = 1.0
@@ -132,7 +132,7 @@ class HealthServer:
         readiness: Readiness,
         liveness: Liveness,
         metrics: Metrics | None,
-        set_aside: SetAside,
+        quarantined: QuarantineRegistry,
         healthz: bool = True,
         clock: Clock,
         flag: str = "listen-address",
@@ -142,7 +142,7 @@ class HealthServer:
         self._readiness = readiness
         self._liveness = liveness
         self._metrics = metrics
-        self._set_aside = set_aside
+        self._quarantined = quarantined
         self._clock = clock
         self._flag = flag
         application = web.Application()
@@ -150,7 +150,7 @@ class HealthServer:
             application.router.add_get("/healthz", self._healthz)
             application.router.add_get("/livez", self._livez)
             application.router.add_get("/readyz", self._readyz)
-            application.router.add_get("/set-aside", self._set_aside_page)
+            application.router.add_get("/quarantine", self._quarantine_page)
         if metrics is not None:
             application.router.add_get("/metrics", self._metrics_page)
             self._lag = metrics.gauge(
@@ -206,9 +206,9 @@ class HealthServer:
             content_type="application/json",
         )
 
-    async def _set_aside_page(self, _request: web.Request) -> web.Response:
+    async def _quarantine_page(self, _request: web.Request) -> web.Response:
         return web.Response(
-            body=msgspec.json.encode(self._set_aside.items()), content_type="application/json"
+            body=msgspec.json.encode(self._quarantined.items()), content_type="application/json"
         )
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:

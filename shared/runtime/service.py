@@ -23,12 +23,12 @@ import msgspec
 
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
-from shared.runtime.contain import SetAside
 from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Liveness, Readiness
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.settings import WRONG_SETTINGS, service_links
 from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
 from shared.runtime.supervise import Part, PartFailed, supervise
@@ -56,7 +56,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     liveness: Liveness
     metrics: Metrics
     work_queues: WorkQueueMetrics
-    set_aside: SetAside
+    quarantined: QuarantineRegistry
     faults: Faults
     spans: Spans
 
@@ -192,8 +192,8 @@ def _context(
     spans: Spans,
 ) -> Context:
     metrics = Metrics()
-    set_aside = SetAside()
-    metrics.registry.register(set_aside)
+    quarantined = QuarantineRegistry()
+    metrics.registry.register(quarantined)
     return Context(
         service=service,
         instance=instance,
@@ -204,7 +204,7 @@ def _context(
         liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        set_aside=set_aside,
+        quarantined=quarantined,
         faults=Faults(settings.fault, settings.fault_dir),
         spans=spans,
     )
@@ -231,7 +231,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
         readiness=context.readiness,
         liveness=context.liveness,
         metrics=context.metrics if settings.enable_metrics else None,
-        set_aside=context.set_aside,
+        quarantined=context.quarantined,
         healthz=settings.enable_healthz,
         clock=context.clock,
     )
@@ -242,7 +242,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
         readiness=context.readiness,
         liveness=context.liveness,
         metrics=None,
-        set_aside=context.set_aside,
+        quarantined=context.quarantined,
         healthz=True,
         clock=context.clock,
         flag="healthz-address",

@@ -6,9 +6,9 @@ served in the order in which they came (`shared.runtime.turns`): a tenant with m
 hold up the others. A key added while its handler runs is served once more after it.
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
-asked), any other exception sets the key aside (`shared.runtime.contain`) and is counted and backed
-off the same way, so that one broken object neither stops the others nor spins. Success resets the
-ladder.
+asked), any other exception sets the key aside (`shared.runtime.quarantine`) and is counted and
+backed off the same way, so that one broken object neither stops the others nor spins. Success
+resets the ladder.
 
 Adding never waits, so that a handler may add any key. A key is held once, hence the queue is
 bounded by the number of objects; new keys beyond `capacity` are counted as overflows.
@@ -21,10 +21,10 @@ from typing import Generic, TypeVar
 
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import PumiceError, Retryable
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 from shared.runtime.turns import Turns
 
@@ -57,7 +57,7 @@ class WorkQueueMetrics:
 class WorkQueue(Generic[K]):
     """Keys of one controller. `backoff` is only read (`delay_s`); attempts are counted per key.
 
-    A key that fails is set aside as one of `kind`, at `stage`.
+    A key that fails is quarantined as one of `kind`, at `stage`.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class WorkQueue(Generic[K]):
         capacity: int,
         clock: Clock,
         backoff: Backoff,
-        contain: Containment,
+        quarantine: Quarantine,
         log: Logger,
         metrics: WorkQueueMetrics,
     ) -> None:
         self._name = name
         self._kind = kind
         self._stage = stage
-        self._contain = contain
+        self._quarantine = quarantine
         self._capacity = capacity
         self._clock = clock
         self._backoff = backoff
@@ -182,14 +182,14 @@ class WorkQueue(Generic[K]):
     async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
         kind, stage = self._kind, self._stage
         try:
-            with self._contain.isolate(kind, str(key), stage=stage) as isolated:
+            with self._quarantine.isolate(kind, str(key), stage=stage) as isolated:
                 await handler(key)
         except Retryable as error:
             self._log.info("key_requeued", work_queue=self._name, key=str(key), reason=str(error))
             self._retry(key, error.retry_after_s)
             return
         except PumiceError as error:
-            self._contain.failed(kind, str(key), stage=stage, error=error)
+            self._quarantine.failed(kind, str(key), stage=stage, error=error)
             failed = True
         else:
             failed = isolated.error is not None

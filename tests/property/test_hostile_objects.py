@@ -1,7 +1,7 @@
 """Laws: no object ends or blocks the scheduler, or meets an error of ours; a healthy gang runs.
 
 Objects of every kind that scheduling reads are drawn from their views, full of nonsense, and folded
-beside a healthy gang in a queue of its own. Containment is the last line: the law refuses whatever
+beside a healthy gang in a queue of its own. Quarantine is the last line: the law refuses whatever
 it would have caught.
 """
 

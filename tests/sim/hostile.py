@@ -2,7 +2,7 @@
 
 What tenants may write is created first, then what administrators may, each with a status where one
 can be given, and each is changed again and again. Gangs with a queue and nodes of their own must
-complete meanwhile; then all that is hostile goes, and nothing may be left set aside. What an
+complete meanwhile; then all that is hostile goes, and nothing may be left quarantined. What an
 admission review of each object would say is asked as well.
 """
 
@@ -32,7 +32,7 @@ COUNT: Final = 60
 CHANGES: Final = 20
 IN_TIME_S: Final = 60.0
 SHOWN_S: Final = 75.0
-"""Longer than a service that is not told of deletions shows what it set aside."""
+"""Longer than a service that is not told of deletions shows what it quarantined."""
 
 
 ANY: Final = re.compile("")
@@ -142,37 +142,37 @@ async def hostile(sim: "Simulation") -> None:
     if len(attack.made) < COUNT // 2:
         sim.judge.broken(NAMESPACE, "the server refuses nearly all: nothing is tried")
     await asyncio.sleep(10.0)
-    shown = what_is_set_aside(sim)
-    ours = what_is_set_aside(sim, only=OURS)
+    shown = what_is_quarantined(sim)
+    ours = what_is_quarantined(sim, only=OURS)
     for _ in range(3):  # what was made of them meanwhile goes, too
         attack.delete()
         await asyncio.sleep(5.0)
     await healthy_gang(sim, "after")
     await nothing_is_left(sim)
-    sim.tell("set aside", what=shown)
+    sim.tell("quarantined", what=shown)
     for line in ours:
-        sim.judge.broken(NAMESPACE, f"set aside: {line}")
+        sim.judge.broken(NAMESPACE, f"quarantined: {line}")
 
 
-def what_is_set_aside(sim: "Simulation", only: re.Pattern[str] = ANY) -> list[str]:
-    """Return a line for each key that a service has set aside for such a reason."""
+def what_is_quarantined(sim: "Simulation", only: re.Pattern[str] = ANY) -> list[str]:
+    """Return a line for each key that a service has quarantined for such a reason."""
     return [
         f"{machine.instance}: {item.kind} {item.key} {item.stage}: {item.reason}"
         for machine in sim.machines
-        for item in machine.set_aside.items()
+        for item in machine.quarantined.items()
         if only.match(item.reason)
     ]
 
 
 async def nothing_is_left(sim: "Simulation") -> None:
-    """Wait until nothing is set aside any more."""
+    """Wait until nothing is quarantined any more."""
     end = asyncio.get_running_loop().time() + SHOWN_S
     while asyncio.get_running_loop().time() < end:
-        if not what_is_set_aside(sim):
+        if not what_is_quarantined(sim):
             return
         await asyncio.sleep(1.0)
-    for line in what_is_set_aside(sim):
-        sim.judge.broken(NAMESPACE, f"still set aside: {line}")
+    for line in what_is_quarantined(sim):
+        sim.judge.broken(NAMESPACE, f"still quarantined: {line}")
 
 
 def create_queue_and_nodes(sim: "Simulation") -> None:

@@ -26,10 +26,10 @@ from shared.bus.connection import Credentials, Options
 from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams
 from shared.kube.client import Kube
-from shared.runtime.contain import SetAside
 from shared.runtime.faults import POINTS
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part, PartFailed, supervise
@@ -102,8 +102,8 @@ class Machine:
         self.skew_s = 0.0
         self.alive: list[bool] = [False]
         self.transport: CoreTransport | None = None
-        self.set_aside = SetAside()
-        """What the process that runs last has set aside."""
+        self.quarantined = QuarantineRegistry()
+        """What the process that runs last has quarantined."""
         self.faults = SimFaults(self._die)
 
     @property
@@ -121,7 +121,7 @@ class Machine:
         self._clients = []
         self.faults = SimFaults(self._die)
         metrics = Metrics()
-        self.set_aside = SetAside()
+        self.quarantined = QuarantineRegistry()
         context = Context(
             service=self.service,
             instance=self.instance,
@@ -132,7 +132,7 @@ class Machine:
             liveness=Liveness(),
             metrics=metrics,
             work_queues=WorkQueueMetrics(metrics),
-            set_aside=self.set_aside,
+            quarantined=self.quarantined,
             faults=self.faults,
             spans=NO_SPANS,
         )

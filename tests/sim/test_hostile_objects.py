@@ -17,7 +17,7 @@ from services.controller.job import reconciler as jobs
 from services.controller.jobflow import reconciler as jobflows
 from services.controller.queue import reconciler as queues
 from tests.sim import hostile, simulation
-from tests.sim.hostile import healthy_gang, nothing_is_left, what_is_set_aside
+from tests.sim.hostile import healthy_gang, nothing_is_left, what_is_quarantined
 from tests.sim.simulation import Simulation, simulate
 from tests.support import world
 
@@ -74,7 +74,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "binder: podgroups hostile/planted status": (statuses, "as_decided"),
     "binder: pods hostile/planted execute": (Executor, "_bind"),
 }
-"""What is set aside, and whose fault it is."""
+"""What is quarantined, and whose fault it is."""
 
 
 def only_priority_classes(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,7 +129,7 @@ async def planted(sim: Simulation) -> None:
         sim.cluster.create(plural, body, namespace)
     await healthy_gang(sim, "beside")
     await asyncio.sleep(5.0)
-    shown = [line.replace("-a:", ":").replace("-b:", ":") for line in what_is_set_aside(sim)]
+    shown = [line.replace("-a:", ":").replace("-b:", ":") for line in what_is_quarantined(sim)]
     sim.tell("shown", lines=shown)
     for place in PLACES:
         if not any(line.startswith(place) and "PlantedError: planted" in line for line in shown):
@@ -138,7 +138,7 @@ async def planted(sim: Simulation) -> None:
         event["involvedObject"]["kind"]
         for namespace in ("hostile", "default")
         for event in sim.cluster.items("events", namespace)
-        if event["reason"] == "SetAside" and event["involvedObject"]["name"] == "planted"
+        if event["reason"] == "Quarantined" and event["involvedObject"]["name"] == "planted"
     }
     if missing := {"Job", "CronJob", "JobFlow", "Queue", "PodGroup", "Pod"} - events:
         sim.judge.broken("hostile/planted", f"no Event on {missing}, only on {events}")

@@ -59,7 +59,7 @@ BACKLOG = 'pumice_binder_backlog{pod="binder-%d", stream="%s", partition="%d"}'
 ITEMS = 'pumice_binder_items_total{pod="binder-1", intent="bind", result="done"}'
 STATUSES = 'pumice_binder_statuses_total{pod="binder-1", kind="podgroups", result="written"}'
 INTENTS = "pumice_binder_intent_seconds_bucket"
-ASIDE = 'pumice_set_aside{job="pumice-controller", pod="controller-1", kind="jobs"}'
+ASIDE = 'pumice_quarantined_objects{job="pumice-controller", pod="controller-1", kind="jobs"}'
 REVIEWS = 'pumice_admission_requests_total{hook="/jobs/validate", outcome="%s"}'
 ANSWERS = "pumice_admission_seconds_bucket"
 EXPIRY = 'pumice_admission_certificate_expiry_timestamp_seconds{pod="admission-1"}'
@@ -180,11 +180,11 @@ HISTORIES: Final = (
         "16m",
     ),
     History(
-        *("PumiceObjectsSetAside", "two jobs are set aside", {ASIDE: f"2x{LONG}"}, "20m"),
+        *("PumiceObjectsQuarantined", "two jobs are quarantined", {ASIDE: f"2x{LONG}"}, "20m"),
         {"pumice-controller has set 2 keys of jobs aside.": "job=pumice-controller kind=jobs"},
     ),
     History(
-        *("PumiceObjectsSetAside", "two jobs are set aside for ten minutes now"),
+        *("PumiceObjectsQuarantined", "two jobs are quarantined for ten minutes now"),
         {ASIDE: f"2x{LONG}"},
         "10m",
     ),

@@ -39,10 +39,10 @@ from shared.kube.client import Kube
 from shared.kube.errors import Status, read_status, refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.backoff import Backoff
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
@@ -161,7 +161,7 @@ class Process:
         """Requests that another webhook refuses, such as `PATCH queues/a/status`."""
         self.denied = 0
         """How often it did."""
-        self.set_aside = SetAside()
+        self.quarantined = QuarantineRegistry()
         self._left = dies_at
         self.is_dead = False
         self._wire(trusted)
@@ -246,7 +246,7 @@ class Process:
     def _wire(self, trusted: Sequence[str]) -> None:
         kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
         metrics = ControllerMetrics(Metrics())
-        contain = Containment(self.set_aside, clock=clock, log=log)
+        quarantine = Quarantine(self.quarantined, clock=clock, log=log)
         settings = ControllerSettings(
             queue_commands_from=tuple(trusted),
             topology_config_map=f"{NAMESPACE}/topology",
@@ -260,12 +260,12 @@ class Process:
             informers=self.informers,
             writer=Writer(kube, self.informers, queue=WriteQueue(4), metrics=metrics),
             recorder=Recorder(
-                kube, instance="p", clock=clock, contain=contain, metrics=metrics, log=log
+                kube, instance="p", clock=clock, quarantine=quarantine, metrics=metrics, log=log
             ),
             events=_Silence(),
             ownership=_Everything(clock=clock),
             is_synced=lambda: True,
-            contain=contain,
+            quarantine=quarantine,
             clock=clock,
             faults=Faults("", ""),
             metrics=metrics,
@@ -279,12 +279,12 @@ class Process:
 
     def start(self, row: Controller) -> Reconciler:
         """Add a controller to those of the process."""
-        kind, stage = row.set_aside
+        kind, stage = row.quarantined_as
         queue: WorkQueue[str] = WorkQueue(
             row.queue,
             kind=kind,
             stage=stage,
-            contain=self.manager.contain,
+            quarantine=self.manager.quarantine,
             capacity=10_000,
             clock=self.stage.clock,
             backoff=Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1)),

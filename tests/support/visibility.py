@@ -40,10 +40,10 @@ from shared.api.whatifs import WhatIfSpec
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.workqueue import WorkQueueMetrics
@@ -197,7 +197,7 @@ def context_of_a_test() -> Context:
         liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        set_aside=SetAside(),
+        quarantined=QuarantineRegistry(),
         faults=Faults("", ""),
         spans=NO_SPANS,
     )

@@ -20,7 +20,12 @@ ORDER = ("declarer", "cache", "binder", "controller", "scheduler")
 other way round."""
 SLOW_S = 180.0
 """For a start: nothing hangs on how fast the machine is."""
-SET_ASIDE = ("command_set_aside", "desired_set_aside", "fact_unreadable", "marker_unreadable")
+SET_ASIDE = (
+    "command_quarantined",
+    "desired_status_quarantined",
+    "fact_unreadable",
+    "marker_unreadable",
+)
 """Events in the logs that say that a message was not understood."""
 
 

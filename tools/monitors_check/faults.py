@@ -254,11 +254,11 @@ FAULTS: Final = (
         shows="pumice_binder_retries_total",
     ),
     Fault(
-        "PumiceObjectsSetAside",
+        "PumiceObjectsQuarantined",
         "a PodGroup has an amount that is none",
         object_that_cannot_be_read,
         ({"job": "pumice-scheduler"},),
-        shows="pumice_set_aside",
+        shows="pumice_quarantined_objects",
     ),
     Fault("PumiceAdmissionFails", "admission is cut off from the API server", admission_cut_off),
     Fault("PumiceAdmissionSlow", "the API server answers admission late", admission_waits),

@@ -24,10 +24,10 @@ from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.spans import Spans
 from shared.serving.connections import Limits
 from shared.serving.server import BODY_MAX, HttpsServer
@@ -53,7 +53,7 @@ class WebhookServer:
         context: Callable[[], ssl.SSLContext],
         limits: Limits,
         gate: Gate,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         metrics: AdmissionMetrics,
         spans: Spans,
@@ -62,7 +62,7 @@ class WebhookServer:
         self._lookup = lookup
         self._terms = terms
         self._schemas = schemas
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._metrics = metrics
         self._spans = spans
@@ -115,7 +115,7 @@ class WebhookServer:
             return web.Response(status=_BAD_REQUEST, text=str(error)), "malformed"
         answered = b""
         try:
-            with self._contain.isolate(hook.resource, _key(asked), stage="review") as isolated:
+            with self._quarantine.isolate(hook.resource, _key(asked), stage="review") as isolated:
                 begun = self._clock.now()
                 verdict = await self.review(hook, asked)
                 answered = answer(uid, verdict)

@@ -2,7 +2,7 @@
 
 The order is the promise: writes, then OUTCOME stored, then the ack. A crash in between leads to a
 redelivery, which finds the outcome (`Finished`) or a world that already is as wanted. What cannot
-be read never blocks the others: it is set aside with its reason.
+be read never blocks the others: it is quarantined with its reason.
 
 Nothing is begun before it is known that this installation is in charge of the cluster. An intent
 from before another installation was in charge fails, so that scheduling decides anew.
@@ -34,11 +34,11 @@ from shared.contracts.messages import (
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup
 
@@ -104,7 +104,7 @@ class Commands:
         installation: InstallationLeadership,
         slots: IntentSlots,
         acks: AckExtender,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -124,7 +124,7 @@ class Commands:
         self._installation = installation
         self._slots = slots
         self._acks = acks
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -152,12 +152,12 @@ class Commands:
         key = f"{self._partition}/{delivery.message.sequence}"
         try:
             async with self._acks.extended(group, delivery):
-                with self._contain.isolate("intent", key, stage=_STAGE) as isolated:
+                with self._quarantine.isolate("intent", key, stage=_STAGE) as isolated:
                     await self._handle(delivery, epoch)
                 if isolated.error is not None:
                     await redeliver_later(delivery, NEWER_DELAY_S, self._log)
         except Rejected as error:
-            self._contain.failed("intent", key, stage=_STAGE, error=str(error))
+            self._quarantine.failed("intent", key, stage=_STAGE, error=str(error))
             await redeliver_later(delivery, NEWER_DELAY_S, self._log)
         finally:
             self._slots.held.release()
@@ -240,9 +240,9 @@ class Commands:
 
     async def _poison(self, delivery: Delivery, reason: str) -> None:
         message = delivery.message
-        self._metrics.set_aside.labels(self._stream).inc()
-        self._log.error("command_set_aside", sequence=message.sequence, reason=reason)
-        await self._outcomes.set_aside(
+        self._metrics.quarantined.labels(self._stream).inc()
+        self._log.error("command_quarantined", sequence=message.sequence, reason=reason)
+        await self._outcomes.quarantined(
             self._stream,
             Poison(
                 subject=message.subject,

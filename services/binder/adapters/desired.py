@@ -32,10 +32,10 @@ from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "status"
@@ -100,7 +100,7 @@ class DesiredStatuses:
         installation: InstallationLeadership,
         acks: AckExtender,
         slots: asyncio.Semaphore,
-        contain: Containment,
+        quarantine: Quarantine,
         backoff: Backoff,
         deferrals: Deferrals,
         metrics: BinderMetrics,
@@ -116,7 +116,7 @@ class DesiredStatuses:
         self._installation = installation
         self._acks = acks
         self._slots = slots
-        self._contain = contain
+        self._quarantine = quarantine
         self._backoff = backoff
         self._deferrals = deferrals
         self._metrics = metrics
@@ -165,11 +165,13 @@ class DesiredStatuses:
             if wanted is None:
                 return
             kind = KIND_OF[type(wanted)].token
-            with self._contain.isolate(kind, wanted.key, stage=_STAGE, uid=wanted.uid) as isolated:
+            with self._quarantine.isolate(
+                kind, wanted.key, stage=_STAGE, uid=wanted.uid
+            ) as isolated:
                 message = await self._apply(message, wanted)
             if isolated.error is not None:
                 if await self._statuses.is_gone(wanted):
-                    self._contain.gone(kind, wanted.key)
+                    self._quarantine.gone(kind, wanted.key)
                     break
                 await self._retry_later(delivery, str(isolated.error), None)
                 return
@@ -218,7 +220,7 @@ class DesiredStatuses:
         self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
 
     async def _read(self, message: Message, delivery: Delivery) -> Desired | None:
-        """Return what is wanted; None when it is set aside or left: the delivery is answered."""
+        """Return what is wanted; None when it is quarantined or left: the delivery is answered."""
         try:
             wanted = decode_desired(message.payload)
         except UnknownVersion as error:
@@ -233,9 +235,9 @@ class DesiredStatuses:
             reason = breach_of_desired(wanted)
             if not reason:
                 return wanted
-        self._metrics.set_aside.labels(self._stream).inc()
+        self._metrics.quarantined.labels(self._stream).inc()
         self._log.error(
-            "desired_set_aside",
+            "desired_status_quarantined",
             subject=message.subject,
             sequence=message.sequence,
             reason=reason,

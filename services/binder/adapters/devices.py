@@ -25,9 +25,9 @@ from shared.contracts.messages import Bind, BindGang, DeviceUse, ItemOutcome, Re
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
+from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.tasks import TaskGroup
 
 _RETRIES: Final = RetryDelays(first_s=0.05, factor=2.0, cap_s=2.0)
@@ -57,7 +57,7 @@ class DeviceBinder:
         cluster: Cluster,
         *,
         throttle: Throttle,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         faults: Faults,
         times: DeviceTimeouts,
@@ -67,7 +67,7 @@ class DeviceBinder:
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._faults = faults
         self._times = times
@@ -99,7 +99,9 @@ class DeviceBinder:
 
         async def one(index: int, item: Bind) -> None:
             message = ""
-            with self._contain.isolate(POD.token, item.pod, stage="devices", uid=item.uid) as kept:
+            with self._quarantine.isolate(
+                POD.token, item.pod, stage="devices", uid=item.uid
+            ) as kept:
                 message = await work(item)
             if kept.error is not None:
                 message = describe(kept.error)
@@ -171,7 +173,7 @@ class DeviceBinder:
         Kubernetes' own controller gives claims back whose pods have gone.
         """
         for use in item.devices:
-            with self._contain.isolate(POD.token, item.pod, stage="devices", uid=item.uid):
+            with self._quarantine.isolate(POD.token, item.pod, stage="devices", uid=item.uid):
                 await self._advance(use, partial(self._release_step, item, use))
 
     def _release_step(self, item: Bind, use: DeviceUse, claim: ResourceClaim) -> steps.Step:

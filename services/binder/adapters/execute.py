@@ -25,8 +25,8 @@ from shared.contracts.messages import (
     Victim,
 )
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.faults import Faults
+from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.tasks import TaskGroup
 
 _VICTIMS_AT_ONCE: Final = 8
@@ -54,7 +54,7 @@ class Executor:
         cluster: Cluster,
         *,
         listeners: Sequence[Listener],
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
@@ -65,7 +65,7 @@ class Executor:
     ) -> None:
         self._cluster = cluster
         self._listeners = tuple(listeners)
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
@@ -124,7 +124,9 @@ class Executor:
 
     async def _isolated(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
         """Return how one pod ended; an error of ours fails this pod and not its gang."""
-        with self._contain.isolate(POD.token, item.pod, stage="execute", uid=item.uid) as isolated:
+        with self._quarantine.isolate(
+            POD.token, item.pod, stage="execute", uid=item.uid
+        ) as isolated:
             return await work
         return _failed(item, describe(isolated.error or Exception()))
 
@@ -140,7 +142,7 @@ class Executor:
             ended = await self._isolated(item, self._bind(item))
             await self._clean_up(item, ended)
             if ended.result is Result.BOUND:
-                with self._contain.isolate(POD.token, item.pod, stage="tell"):
+                with self._quarantine.isolate(POD.token, item.pod, stage="tell"):
                     for listener in self._listeners:
                         listener.bound(gang, item)
             progress.record(index, ended)
@@ -185,7 +187,7 @@ class Executor:
         async def one(index: int, victim: Victim) -> None:
             ended = await self._isolated(victim, self._evict(intent, victim))
             if ended.result is Result.EVICTED:
-                with self._contain.isolate(POD.token, victim.pod, stage="tell"):
+                with self._quarantine.isolate(POD.token, victim.pod, stage="tell"):
                     for listener in self._listeners:
                         listener.evicted(intent, victim)
             progress.record(index, ended)

@@ -44,7 +44,7 @@ _ENDED: Final = frozenset({Result.BOUND, Result.EVICTED, Result.CONFLICT, Result
 
 
 class Outcomes:
-    """Publishes outcomes, and messages that were set aside, until the server has them."""
+    """Publishes outcomes, and messages that were quarantined, until the server has them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Outcomes:
         identity = f"outcome-{outcome.intent}"
         await self._send_one_of(self._subjects.outcome(partition), shorter(outcome), identity)
 
-    async def set_aside(self, stream: str, poison: Poison) -> None:
+    async def quarantined(self, stream: str, poison: Poison) -> None:
         """Store an unreadable message where a person can inspect it; or that there was one."""
         identity = f"poison-{stream}-{poison.sequence}-{poison.time:.0f}"
         wholly = (poison, msgspec.structs.replace(poison, payload=b""))

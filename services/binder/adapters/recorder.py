@@ -21,9 +21,9 @@ from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
-from shared.runtime.contain import REASON, Containment
 from shared.runtime.errors import Gone
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import REASON, Quarantine
 
 _KINDS: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
 _KNOWN_MAX: Final = 4096
@@ -56,7 +56,7 @@ class Recorder(EventWriter):
         instance: str,
         throttle: Throttle,
         clock: Clock,
-        contain: Containment,
+        quarantine: Quarantine,
         metrics: BinderMetrics,
         log: Logger,
     ) -> None:
@@ -66,7 +66,7 @@ class Recorder(EventWriter):
             instance=instance,
             clock=clock,
             results=metrics.events,
-            contain=contain,
+            quarantine=quarantine,
             log=log,
         )
         self._throttle = throttle
@@ -104,8 +104,8 @@ class Recorder(EventWriter):
         warning = condition.type == "Unschedulable"
         self._event(PODGROUP, key, uid, condition.type, message, warning=warning)
 
-    def left_out(self, token: str, key: str, uid: str, message: str) -> None:
-        """Record that an object was set aside; a `Containment` calls it."""
+    def quarantined(self, token: str, key: str, uid: str, message: str) -> None:
+        """Record that an object was quarantined; a `Quarantine` calls it."""
         if token in _KINDS:
             self._event(_KINDS[token], key, uid, REASON, message, warning=True)
 

@@ -19,8 +19,8 @@ from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Res
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
+from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ class VolumeBinder:
         cluster: Cluster,
         *,
         throttle: Throttle,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         timeout_s: float,
     ) -> None:
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._timeout_s = timeout_s
 
@@ -60,7 +60,7 @@ class VolumeBinder:
 
         async def one(index: int, item: Bind) -> None:
             ended: ItemOutcome | None = None
-            with self._contain.isolate(
+            with self._quarantine.isolate(
                 POD.token, item.pod, stage="volumes", uid=item.uid
             ) as isolated:
                 ended = await self._ready(item)

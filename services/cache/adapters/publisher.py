@@ -28,10 +28,10 @@ from shared.contracts.subjects import Subjects
 from shared.election.installation_elector import InstallationElector
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
@@ -68,7 +68,7 @@ class StatePublisher:
         instance: str,
         clock: Clock,
         faults: Faults,
-        contain: Containment,
+        quarantine: Quarantine,
         seal: Seal,
         metrics: CacheMetrics,
         spans: Spans,
@@ -86,7 +86,7 @@ class StatePublisher:
         self._instance = instance
         self._clock = clock
         self._faults = faults
-        self._contain = contain
+        self._quarantine = quarantine
         self._seal = seal
         self._metrics = metrics
         self._spans = spans
@@ -143,7 +143,7 @@ class StatePublisher:
             self._queue.end()
             self._published.resume()
             for stage in (_STAGE, _SUBMIT):
-                self._contain.begin_anew(stage=stage)
+                self._quarantine.begin_anew(stage=stage)
             self._complete = ()
             self.leads = False
             self._metrics.leads.set(0)
@@ -166,7 +166,7 @@ class StatePublisher:
             started = self._clock.monotonic()
             kind, key = publication.slot
             try:
-                with self._contain.isolate(kind, key, stage=_SUBMIT) as isolated:
+                with self._quarantine.isolate(kind, key, stage=_SUBMIT) as isolated:
                     publication, answer = await self._submit(publication, token)
             except Retryable as exc:
                 self._submit_failed(publication, exc)
@@ -176,7 +176,7 @@ class StatePublisher:
                 self._park(publication, exc)
                 continue
             if isolated.error is not None:
-                self._queue.parked(publication)
+                self._queue.quarantine(publication)
                 continue
             await answers.put((publication, answer, started))
             sent += 1
@@ -200,7 +200,9 @@ class StatePublisher:
         except TooLarge as exc:
             self._metrics.oversized.labels(kind).inc()
             self._log.error("object_oversized", kind=kind, key=key, reason=str(exc))
-            self._contain.failed(kind, key, stage=_STAGE, error=str(exc), uid=publication.fact.uid)
+            self._quarantine.failed(
+                kind, key, stage=_STAGE, error=str(exc), uid=publication.fact.uid
+            )
             publication = publication.without_body()
             answer = await self._publisher.submit(
                 subject, codec.encode(publication.fact), fence=token, ttl_s=ttl_s
@@ -223,7 +225,7 @@ class StatePublisher:
             self._failing = ""
             kind, op = publication.slot[0], publication.fact.op
             if op is not Op.OVERSIZED:
-                self._contain.handled(kind, publication.slot[1], stage=_STAGE)
+                self._quarantine.handled(kind, publication.slot[1], stage=_STAGE)
             self._counter(kind, op).inc()
             took_s = self._clock.monotonic() - started
             self._metrics.latency.observe(took_s)
@@ -242,8 +244,8 @@ class StatePublisher:
     def _park(self, publication: Publication, exc: Rejected) -> None:
         """Leave out a fact that the server refuses in any form, so that the others go on."""
         kind, key = publication.slot
-        self._contain.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
-        self._queue.parked(publication)
+        self._quarantine.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
+        self._queue.quarantine(publication)
         self.changed()
 
     def _submit_failed(self, publication: Publication, exc: Retryable) -> None:

@@ -30,10 +30,10 @@ from shared.kube.listwatch import (
     Malformed,
     Unavailable,
 )
-from shared.runtime.contain import Containment
 from shared.runtime.errors import PumiceError
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "read"
@@ -61,7 +61,7 @@ class Watcher:
         queue: PublishQueue,
         changed: Callable[[], None],
         gate: Gate,
-        contain: Containment,
+        quarantine: Quarantine,
         metrics: CacheMetrics,
         rng: random.Random,
         log: Logger,
@@ -73,7 +73,7 @@ class Watcher:
         self._queue = queue
         self._changed = changed
         self._gate = gate
-        self._contain = contain
+        self._quarantine = quarantine
         self._metrics = metrics
         self._rng = rng
         self._log = log.bind(kind=self.kind)
@@ -180,7 +180,7 @@ class Watcher:
         shown: dict[str, Held] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
-            with self._contain.isolate(self.kind, view.metadata.key, stage=_STAGE) as isolated:
+            with self._quarantine.isolate(self.kind, view.metadata.key, stage=_STAGE) as isolated:
                 if self._row.keep(view):
                     key, what = held(view)
                     shown[key] = what
@@ -190,7 +190,7 @@ class Watcher:
                 await asyncio.sleep(0)
         for odd in item.malformed:
             self._malformed(odd)
-        self._contain.keep_only(self.kind, unreadable, stage=_STAGE)
+        self._quarantine.keep_only(self.kind, unreadable, stage=_STAGE)
         self._queue.listed(
             self.kind, shown, unreadable, item.resource_version, is_current=not self._unproven
         )
@@ -204,7 +204,7 @@ class Watcher:
         if op is ChangeOp.DELETED:
             self._deleted(metadata)
             return
-        with self._contain.isolate(
+        with self._quarantine.isolate(
             self.kind, metadata.key, stage=_STAGE, uid=metadata.uid
         ) as isolated:
             if self._row.keep(view):
@@ -215,7 +215,7 @@ class Watcher:
             self._queue.unreadable(self.kind, metadata.key)
 
     def _deleted(self, metadata: ObjectMeta) -> None:
-        self._contain.gone(self.kind, metadata.key)
+        self._quarantine.gone(self.kind, metadata.key)
         self._queue.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
 
     def _malformed(self, odd: Malformed) -> None:
@@ -228,7 +228,7 @@ class Watcher:
         self._metrics.unreadable.labels(self.kind).inc()
         self._log.error("object_unreadable", key=metadata.key, uid=metadata.uid, error=odd.error)
         why = f"cannot be read: {odd.error}"
-        self._contain.failed(self.kind, metadata.key, stage=_STAGE, error=why, uid=metadata.uid)
+        self._quarantine.failed(self.kind, metadata.key, stage=_STAGE, error=why, uid=metadata.uid)
 
     def _unavailable(self, item: Unavailable) -> None:
         self._metrics.cut_off.labels(self.kind, str(item.status)).inc()

@@ -59,7 +59,7 @@ class _KindState:
         self.published: dict[str, Published] = {}
         self.uids = UidIndex()
         """Of what is published."""
-        self.left_out: set[str] = set()
+        self.quarantined: set[str] = set()
         """Keys of objects that the server refuses in any form."""
         self.gone: dict[str, str] = {}
         """Keys known to be gone, with the version as of which: they may get tombstones."""
@@ -210,7 +210,7 @@ class PublishQueue:
         for state in self._kinds.values():
             state.published.clear()
             state.uids.clear()
-            state.left_out.clear()
+            state.quarantined.clear()
             state.gone.clear()
             state.initial.clear()
             state.outstanding = 0
@@ -234,7 +234,7 @@ class PublishQueue:
         """Take in that a fact is in the stream."""
         slot, fact = publication.slot, publication.fact
         state = self._kinds[slot[0]]
-        state.left_out.discard(slot[1])
+        state.quarantined.discard(slot[1])
         if publication.is_tombstone:
             state.publish(slot[1], None)
             self._ended.pop(fact.uid, None)
@@ -254,10 +254,10 @@ class PublishQueue:
             state.gone.setdefault(slot[1], fact.rv)
         self._answered(slot, state)
 
-    def parked(self, publication: Publication) -> None:
+    def quarantine(self, publication: Publication) -> None:
         """Take in that a fact cannot be published: it is left out until its object changes."""
         self.confirmed(publication)
-        self._kinds[publication.slot[0]].left_out.add(publication.slot[1])
+        self._kinds[publication.slot[0]].quarantined.add(publication.slot[1])
 
     def complete(self) -> tuple[str, ...]:
         """Return the kinds that are current in this term and wholly published; sorted."""
@@ -277,7 +277,7 @@ class PublishQueue:
         return {
             kind: state.uids.digest
             for kind, state in self._sorted
-            if not state.outstanding and not state.left_out
+            if not state.outstanding and not state.quarantined
         }
 
     def published_uids(self) -> dict[str, dict[str, str]]:
@@ -287,7 +287,7 @@ class PublishQueue:
         out.
         """
         return {
-            kind: {key: uid for key, uid in state.uids.uids.items() if key not in state.left_out}
+            kind: {key: uid for key, uid in state.uids.uids.items() if key not in state.quarantined}
             for kind, state in self._sorted
         }
 

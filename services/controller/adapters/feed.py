@@ -19,9 +19,9 @@ from shared.bus.port import Listening, Reset
 from shared.bus.state import Facts, Stale, StateItem, Synced
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
-from shared.runtime.contain import Containment
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 
 _STAGE: Final = "fold"
 
@@ -58,7 +58,7 @@ class Feed:
         on_marker: Callable[[Marker], None],
         on_synced: Callable[[], None],
         gate: Gate,
-        contain: Containment,
+        quarantine: Quarantine,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
@@ -67,7 +67,7 @@ class Feed:
         self._on_marker = on_marker
         self._on_synced = on_synced
         self._gate = gate
-        self._contain = contain
+        self._quarantine = quarantine
         self._metrics = metrics
         self._log = log
         self._synced = False
@@ -104,17 +104,17 @@ class Feed:
                 self._unsynced(reason)
             case Reset(reason=reason):
                 self._informers.begin_resync()
-                self._contain.begin_anew(stage=_STAGE)
+                self._quarantine.begin_anew(stage=_STAGE)
                 self._unsynced(reason)
 
     def _fold(self, fact: Fact) -> None:
-        with self._contain.isolate(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as isolated:
+        with self._quarantine.isolate(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as isolated:
             self._informers.fold([fact])
         if isolated.error is not None:
-            self._informers.left_out[ObjectRef(fact.kind, fact.key)] = fact.uid
+            self._informers.quarantined[ObjectRef(fact.kind, fact.key)] = fact.uid
             self._metrics.unreadable.labels(fact.kind).inc()
         elif fact.op is Op.DELETE:
-            self._contain.gone(fact.kind, fact.key)
+            self._quarantine.gone(fact.kind, fact.key)
 
     def _unsynced(self, reason: str) -> None:
         if self._synced:

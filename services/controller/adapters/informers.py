@@ -115,7 +115,7 @@ class Informers(Stores):
             if fact.op is Op.PUT:
                 self._put_fact(fact, touched)
             elif fact.op is Op.OVERSIZED:
-                self.left_out[ref] = fact.uid
+                self.quarantined[ref] = fact.uid
                 if fact.kind == kinds.JOB.token:
                     self.oversized[fact.key] = fact.uid
                     touched.add(kinds.JOB, fact.key)
@@ -124,7 +124,7 @@ class Informers(Stores):
                     self._pod_ended(fact, touched)
                 self._drop(fact.kind, fact.key, fact.uid, touched, as_of=whole(fact.rv))
                 self._gone.pop(fact.uid, None)
-                self.left_out.pop(ref, None)
+                self.quarantined.pop(ref, None)
         return self._notify(touched)
 
     def written(self, kind: Kind, answer: bytes) -> Touched:
@@ -162,7 +162,7 @@ class Informers(Stores):
 
     def begin_resync(self) -> None:
         """Note that STATE is read anew: objects that it has not named by `complete` are gone."""
-        self.left_out.clear()
+        self.quarantined.clear()
         self._unseen = {
             ObjectRef(token, key): uid
             for token, store in self.by_kind.items()
@@ -216,10 +216,10 @@ class Informers(Stores):
         if not store.has(identity):
             held = self._held(found, identity)
             if held is None:
-                change, self.left_out[ref] = store.drop(identity.key), identity.uid
+                change, self.quarantined[ref] = store.drop(identity.key), identity.uid
             else:
                 change = store.put(identity, held)
-                self.left_out.pop(ref, None)
+                self.quarantined.pop(ref, None)
             self._handle(token, change, touched)
 
     def _drop(

@@ -24,10 +24,10 @@ from services.controller.settings import ControllerSettings
 from shared.api.kinds import Kind
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.faults import Faults
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.spans import Spans
 from shared.runtime.workqueue import WorkQueue
 
@@ -46,7 +46,7 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
     events: ControllerEvents
     ownership: Ownership
     is_synced: Callable[[], bool]
-    contain: Containment
+    quarantine: Quarantine
     clock: Clock
     faults: Faults
     metrics: ControllerMetrics

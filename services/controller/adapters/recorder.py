@@ -22,8 +22,8 @@ from shared.jobs.durations import of_job, template_of
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.clock import Clock
-from shared.runtime.contain import REASON, Containment
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import REASON, Quarantine
 
 COMPONENT: Final = "vc-controller-manager"
 
@@ -37,7 +37,7 @@ class Recorder(EventWriter):
         *,
         instance: str,
         clock: Clock,
-        contain: Containment,
+        quarantine: Quarantine,
         metrics: ControllerMetrics,
         log: Logger,
     ) -> None:
@@ -47,7 +47,7 @@ class Recorder(EventWriter):
             instance=instance,
             clock=clock,
             results=metrics.events,
-            contain=contain,
+            quarantine=quarantine,
             log=log,
         )
 
@@ -94,8 +94,8 @@ class Recorder(EventWriter):
         self.take(note)
 
 
-class SetAsideEvents:
-    """Records an Event on each object that was set aside; a `Containment` calls it."""
+class QuarantineEvents:
+    """Records an Event on each object that was quarantined; a `Quarantine` calls it."""
 
     def __init__(self, informers: Informers, recorder: Recorder) -> None:
         self._informers = informers

@@ -229,7 +229,7 @@ class Stores:
         }
         self._gone: dict[str, ObjectRef] = {}
         """Uid → object whose deletion was confirmed, until STATE tells of it."""
-        self.left_out: dict[ObjectRef, str] = {}
+        self.quarantined: dict[ObjectRef, str] = {}
         """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
         read."""
         self._grouped: tuple[Store[Any], ...] = (self.pods, *self.owners.values())
@@ -238,7 +238,7 @@ class Stores:
     def held_uids(self) -> Mapping[str, Mapping[str, str]]:
         """Return the uid of each object by kind and key; of what is in no store as well."""
         found = {token: dict(store.uids()) for token, store in self.by_kind.items()}
-        for ref, uid in self.left_out.items():
+        for ref, uid in self.quarantined.items():
             found[ref.token][ref.key] = uid
         return found
 

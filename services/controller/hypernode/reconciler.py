@@ -47,7 +47,7 @@ class HyperNodeReconciler(SingletonReconciler):
     def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._kube = manager.kube
-        self._contain = manager.contain
+        self._quarantine = manager.quarantine
         named = manager.settings.topology_config_map
         at = named if "/" in named else f"{manager.namespace}/{named}"
         namespace, _ = split_key(at)
@@ -80,7 +80,7 @@ class HyperNodeReconciler(SingletonReconciler):
         await apply(writes, width=_WRITERS)
 
     async def _write(self, one: HyperNode, status: HyperNodeStatus) -> None:
-        with self._contain.isolate(kinds.HYPERNODE.token, one.metadata.name, stage=_STAGE):
+        with self._quarantine.isolate(kinds.HYPERNODE.token, one.metadata.name, stage=_STAGE):
             await self._writer.patch_status(kinds.HYPERNODE, one.metadata, one.status, status)
 
     def _labels(self) -> dict[str, dict[str, str]]:

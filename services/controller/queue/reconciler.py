@@ -108,7 +108,7 @@ class QueueReconciler(SingletonReconciler):
         trusted = (manager.namespace, *manager.settings.queue_commands_from)
         self._authorizer = CommandAuthorizer(manager.kube, namespaces=trusted)
         self._events = manager.events
-        self._contain = manager.contain
+        self._quarantine = manager.quarantine
         self._faults = manager.faults
         self._misdirected: set[str] = set()
         """Uids of the Commands that have an Event which says that their target takes none."""
@@ -154,7 +154,7 @@ class QueueReconciler(SingletonReconciler):
         queue = self._informers.queues.get(name)
         if queue is None:
             return
-        with self._contain.isolate(kinds.QUEUE.token, name, stage=_STAGE):
+        with self._quarantine.isolate(kinds.QUEUE.token, name, stage=_STAGE):
             try:
                 await self._sync(queue, groups)
             except Rejected as error:
@@ -176,7 +176,7 @@ class QueueReconciler(SingletonReconciler):
     # Commands
 
     async def _execute(self, command: Command) -> None:
-        with self._contain.isolate(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
+        with self._quarantine.isolate(kinds.COMMAND.token, command.metadata.key, stage=_STAGE):
             await self._carry_out(command)
 
     async def _carry_out(self, command: Command) -> None:

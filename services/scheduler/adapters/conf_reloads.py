@@ -1,12 +1,12 @@
-"""Tells of reloads of the configuration: metric, `/set-aside`, and an event of what is refused."""
+"""Tells of reloads of the configuration: metric, `/quarantine`, and an event of what is refused."""
 
 from typing import Final
 
 from pumice.events import ConfigurationRefused
 from shared.bus.announcer import Announcer
 from shared.runtime.clock import Clock
-from shared.runtime.contain import SetAside
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 
 _KIND: Final = "configuration"
 _STAGE: Final = "reload"
@@ -18,14 +18,14 @@ class ConfigurationReloads:
     def __init__(
         self,
         metrics: Metrics,
-        set_aside: SetAside,
+        quarantined: QuarantineRegistry,
         *,
         instance: str,
         clock: Clock,
         announcer: Announcer | None = None,
     ) -> None:
         """Make it; without `announcer` no event is sent (of several processes one is enough)."""
-        self._set_aside = set_aside
+        self._quarantined = quarantined
         self._instance = instance
         self._clock = clock
         self._announcer = announcer
@@ -42,11 +42,11 @@ class ConfigurationReloads:
         self._refused.set(1 if reason else 0)
         self._reloads.labels("refused" if reason else "applied").inc()
         if not reason:
-            self._set_aside.drop(_KIND, file)
+            self._quarantined.drop(_KIND, file)
             return
         now = self._clock.now()
         line = " ".join(reason.split())
-        self._set_aside.put(_KIND, file, stage=_STAGE, reason=line, now=now)
+        self._quarantined.put(_KIND, file, stage=_STAGE, reason=line, now=now)
         if self._announcer is not None:
             event = ConfigurationRefused(
                 service="scheduler", instance=self._instance, file=file, reason=line

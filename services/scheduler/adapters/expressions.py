@@ -33,8 +33,8 @@ from services.scheduler.policy.devices.selectors import (
     shown,
 )
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import describe
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import describe
 
 KNOWN_MAX: Final = 200_000
 """Verdicts that are kept, and letters of their expressions (`LETTERS`); beyond, those of the

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from services.scheduler.engine.progress import IDLE, Step
-from services.scheduler.quarantine import Entry, decode, encode
+from services.scheduler.overruns import OverrunEntry, decode, encode
 from shared.runtime.errors import Rejected
 
 _SIZE: Final = 4096
@@ -30,7 +30,7 @@ class Marker:
         self._directory = Path(directory) if directory else None
         self.died_at, self.was_slow = IDLE, False
         """The step that the predecessor did not end, and whether it was slow already."""
-        self.found: list[Entry] = []
+        self.found: list[OverrunEntry] = []
         self._map: mmap.mmap | None = None
         if self._directory is None:
             return
@@ -71,7 +71,7 @@ class Marker:
         if self._map is not None:
             self._map[:_HEAD] = _SLOW
 
-    def store(self, entries: list[Entry]) -> None:
+    def store(self, entries: list[OverrunEntry]) -> None:
         """Replace the list of quarantined objects. Raises OSError."""
         if self._directory is not None:
             fresh = self._directory / "quarantine.json.new"

@@ -2,7 +2,7 @@
 
 An intent that was sent and not answered is sent again under its own id until it is (the server
 drops duplicates); one that the server refuses for lack of room is withdrawn, so that the next
-cycle decides anew. What can never be sent, because it is too large, is set aside by itself: the
+cycle decides anew. What can never be sent, because it is too large, is quarantined by itself: the
 pods of such an intent are held back, such a status waits until another one is wanted.
 
 No cycle waits for explanations (`WaitPublisher`). A newer one of a gang takes the place of one that
@@ -30,9 +30,9 @@ from shared.election.installation import term_headers
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, bounded
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine, bounded
 
 _STAGE: Final = "publish"
 _BATCH: Final = 200
@@ -64,14 +64,14 @@ class PlanPublisher:
         streams: Streams,
         subjects: Subjects,
         partitions: int,
-        contain: Containment,
+        quarantine: Quarantine,
         log: Logger,
     ) -> None:
         self._bus = bus
         self._streams = streams
         self._subjects = subjects
         self._partitions = partitions
-        self._contain = contain
+        self._quarantine = quarantine
         self._log = log
         self._unsent: set[tuple[str, str]] = set()
         """Kind and key of the objects that something could not be sent about."""
@@ -103,13 +103,13 @@ class PlanPublisher:
         return (await self._bus.info(self._streams.outcome.name)).last_seq
 
     def folded(self, facts: Sequence[Fact]) -> None:
-        """Take back what was set aside of objects that are gone."""
+        """Release the objects that are gone."""
         if not self._unsent:
             return
         gone = {(fact.kind, fact.key) for fact in facts if fact.op is Op.DELETE}
         for kind, key in sorted(self._unsent & gone):
             self._unsent.discard((kind, key))
-            self._contain.gone(kind, key)
+            self._quarantine.gone(kind, key)
 
     async def publish(
         self, decision: Decision, term: LeadershipTerm, installation_term: str
@@ -167,7 +167,7 @@ class PlanPublisher:
         if not isinstance(error, Rejected):
             return UnstoredIntent(command)
         kind, key, uid = _about(command)
-        self._set_aside(kind, key, uid, error)
+        self._quarantine_object(kind, key, uid, error)
         return UnstoredIntent(command, why=bounded(str(error)))
 
     async def _all_stored(self, sent: Sequence[tuple[DesiredStatus, _Sent]]) -> bool:
@@ -176,7 +176,7 @@ class PlanPublisher:
             try:
                 await _answer(awaited)
             except Rejected as error:
-                self._set_aside(status.kind, status.wanted.key, status.wanted.uid, error)
+                self._quarantine_object(status.kind, status.wanted.key, status.wanted.uid, error)
             except PumiceError as error:
                 stored = False
                 self._log.warning("status_not_stored", reason=str(error))
@@ -184,14 +184,14 @@ class PlanPublisher:
                 self._handled(status.kind, status.wanted.key)
         return stored
 
-    def _set_aside(self, kind: str, key: str, uid: str, error: Rejected) -> None:
+    def _quarantine_object(self, kind: str, key: str, uid: str, error: Rejected) -> None:
         self._unsent.add((kind, key))
-        self._contain.failed(kind, key, stage=_STAGE, error=str(error), uid=uid)
+        self._quarantine.failed(kind, key, stage=_STAGE, error=str(error), uid=uid)
 
     def _handled(self, kind: str, key: str) -> None:
         if (kind, key) in self._unsent:
             self._unsent.discard((kind, key))
-            self._contain.handled(kind, key, stage=_STAGE)
+            self._quarantine.handled(kind, key, stage=_STAGE)
 
 
 def _about(command: Command) -> tuple[str, str, str]:

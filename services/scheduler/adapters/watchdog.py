@@ -25,7 +25,7 @@ from pumice.events import GangUnschedulable
 from services.scheduler.adapters.marker import Marker
 from services.scheduler.engine.progress import IDLE, Progress, Step
 from services.scheduler.engine.session.session import QUARANTINE
-from services.scheduler.quarantine import LONGEST_S, Entry, Quarantine, decode, encode
+from services.scheduler.overruns import LONGEST_S, OverrunEntry, OverrunQuarantine, decode, encode
 from shared.api.kinds import PODGROUP
 from shared.bus.announcer import Announcer
 from shared.bus.port import Publishing, Reading
@@ -87,7 +87,7 @@ class Watchdog:
         self._clock = context.clock
         self._log = context.log
         self.progress: Final = Progress(marker)
-        self.quarantine: Final = Quarantine(marker.found)
+        self.quarantine: Final = OverrunQuarantine(marker.found)
         self.leads = False
         """Whether this process decides: a standby may know less than what is on the bus."""
         self._stored = -1
@@ -141,7 +141,7 @@ class Watchdog:
         if found is not None:
             self.quarantine.merge(decode(found.payload))
 
-    def left_out(self) -> dict[str, str]:
+    def quarantined(self) -> dict[str, str]:
         """Return the jobs that are to be left out of the next decision, with reasons."""
         now = self._clock.now()
         self.quarantine.review(now)
@@ -215,7 +215,7 @@ class Watchdog:
         entry = self.quarantine.put(step, plugin=plugin, why=why, now=self._clock.now())
         self._tell(entry)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: OverrunEntry) -> None:
         self._quarantines.labels(entry.stage).inc()
         self._log.error(
             "object_quarantined",

@@ -34,8 +34,8 @@ from shared.bus.pace import Activity, Pace
 from shared.bus.port import Batch, FromSequence, StoredReading
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 EVERY_S: Final = 2.0
@@ -73,7 +73,7 @@ class Forecasting:
         subjects: Subjects,
         scheduler_name: str,
         activity: Activity,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
     ) -> None:
         self._owner = owner
@@ -82,7 +82,7 @@ class Forecasting:
         self._stream = stream
         self._subjects = subjects
         self._scheduler_name = scheduler_name
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MAX)
         self._activity = activity
@@ -152,7 +152,7 @@ class Forecasting:
 
     async def _isolated(self, work: Callable[[ClusterMirror], None], stage: str) -> None:
         """Do `work` in the mirror's thread; what was expected is void when it fails."""
-        with self._contain.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
+        with self._quarantine.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
             try:
                 await self._owner.look(work)
             except Retryable:

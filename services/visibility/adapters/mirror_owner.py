@@ -20,9 +20,9 @@ from services.scheduler.engine.state.held import held_uids
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
+from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import in_thread
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class MirrorOwner:
         state: StateFeed,
         pace: Pace,
         executor: Executor,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -56,7 +56,7 @@ class MirrorOwner:
         self._state = state
         self.pace: Final = pace
         self._executor = executor
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._log = log
         self._turn = asyncio.Lock()
@@ -152,13 +152,13 @@ class MirrorOwner:
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:
         if gathered.forget:
-            self._contain.begin_anew(stage=_STAGE)
+            self._quarantine.begin_anew(stage=_STAGE)
         bad = {(failure.kind, failure.key) for failure in failures}
         for fact in gathered.facts:
             if (fact.kind, fact.key) not in bad:
-                self._contain.handled(fact.kind, fact.key, stage=_STAGE)
+                self._quarantine.handled(fact.kind, fact.key, stage=_STAGE)
         for failure in failures:
-            self._contain.failed(
+            self._quarantine.failed(
                 failure.kind, failure.key, stage=_STAGE, error=failure.reason, uid=failure.uid
             )
 

@@ -38,8 +38,8 @@ from services.visibility.interface import LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.visibility import Change
 from shared.runtime.clock import Clock
-from shared.runtime.contain import Containment, describe
 from shared.runtime.errors import PumiceError, Rejected, Retryable
+from shared.runtime.quarantine import Quarantine, describe
 from shared.serving.server import BODY_MAX, HttpsServer
 
 _ANSWER_S: Final = 50.0
@@ -115,7 +115,7 @@ class VisibilityServer:
         sources: Sources,
         watching: Watching,
         changes: Changes,
-        contain: Containment,
+        quarantine: Quarantine,
         clock: Clock,
         metrics: VisibilityMetrics,
     ) -> None:
@@ -125,7 +125,7 @@ class VisibilityServer:
         self._sources = sources
         self._watching = watching
         self._changes = changes
-        self._contain = contain
+        self._quarantine = quarantine
         self._clock = clock
         self._metrics = metrics
         https.router.add_route("*", _ANY_PATH, self._handle)
@@ -165,7 +165,7 @@ class VisibilityServer:
         """Answer a request about objects; an error of ours about it is a refusal of it alone."""
         key = f"{target.namespace}/{target.name}"
         outcome: web.StreamResponse | Failure | None = None
-        with self._contain.isolate(target.resource.plural, key, stage="answer") as isolated:
+        with self._quarantine.isolate(target.resource.plural, key, stage="answer") as isolated:
             try:
                 outcome = await self._objects(request, user, target)
             except Failure as failure:

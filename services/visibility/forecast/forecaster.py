@@ -55,8 +55,8 @@ class _Draw(NamedTuple):
     start: float
     """Infinity where the simulation ended before."""
     least_s: float
-    left_out_s: float
-    """After how many seconds jobs to come were left out; infinity if it had started by then."""
+    arrivals_end_s: float
+    """Seconds after which no more arrivals were simulated; infinity if it had started by then."""
 
 
 class Forecaster:
@@ -126,8 +126,8 @@ class Forecaster:
             start = outcome.starts.get(key, math.inf)
             found = self._draws_of[key]
             least_s = min(start - now, outcome.simulated_s)
-            whole = least_s <= outcome.left_out_s
-            found.append(_Draw(start, least_s, math.inf if whole else outcome.left_out_s))
+            whole = least_s <= outcome.arrivals_end_s
+            found.append(_Draw(start, least_s, math.inf if whole else outcome.arrivals_end_s))
             if len(found) == self._draws:
                 self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
@@ -196,16 +196,16 @@ class Forecaster:
         return ExpectedStart(
             median=_shown(found.median),
             latest=_shown(found.latest),
-            basis=self._basis + self._left_out(key),
+            basis=self._basis + self._arrivals_note(key),
             unknown=unknown,
         )
 
-    def _left_out(self, key: str) -> str:
+    def _arrivals_note(self, key: str) -> str:
         """Return which jobs to come most of a job's draws leave out, in words."""
-        left_out_s = _quantile(sorted(draw.left_out_s for draw in self._draws_of[key]), 0.5)
-        if left_out_s == math.inf:
+        arrivals_end_s = _quantile(sorted(draw.arrivals_end_s for draw in self._draws_of[key]), 0.5)
+        if arrivals_end_s == math.inf:
             return ""
-        return f"; without jobs that come after {_span(left_out_s)}"
+        return f"; without jobs that come after {_span(arrivals_end_s)}"
 
 
 def forecast(

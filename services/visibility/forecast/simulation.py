@@ -104,8 +104,8 @@ class Outcome(NamedTuple):
     """How many seconds were simulated: what has not started would start later."""
     bases: dict[Basis, int]
     """Where the durations of jobs that ended came from."""
-    left_out_s: float = math.inf
-    """After how many seconds jobs to come were left out; infinity where none was."""
+    arrivals_end_s: float = math.inf
+    """Seconds after which no more arrivals were simulated; infinity where none was."""
 
 
 def waits(job: Job) -> bool:
@@ -152,7 +152,7 @@ class Simulation:
         self._future_arrivals = arrivals.future(now, uniform)
         self._came = 0
         self._together = bounds.together
-        self._left_out_s = math.inf
+        self._arrivals_end_s = math.inf
         self._ends: list[tuple[float, int, str, Callable[[Job], None]]] = []
         self._run_of: dict[str, int] = {}
         """Job → number of its end that counts; a job that was stopped has another."""
@@ -196,7 +196,7 @@ class Simulation:
             settled=settled,
             simulated_s=simulated_s,
             bases=self._bases,
-            left_out_s=self._left_out_s,
+            arrivals_end_s=self._arrivals_end_s,
         )
 
     # --- time --------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class Simulation:
         arrival = self._future_arrivals.take()
         self._came += 1
         if self._came >= self._bounds.arrivals:
-            self._leave_out()
+            self._end_arrivals()
         key = f"{arrival.subject.namespace}/~{self._came}"
         self._imagined.fold(PODGROUP, shapes.group(key, arrival, now=self._now))
         self._subjects[key] = arrival.subject
@@ -289,11 +289,11 @@ class Simulation:
     def _hurry(self) -> None:
         """Go on with longer moments, and without more jobs to come."""
         self._together = max(self._together, self._bounds.hurried)
-        self._leave_out()
+        self._end_arrivals()
 
-    def _leave_out(self) -> None:
+    def _end_arrivals(self) -> None:
         if self._future_arrivals.at < math.inf:
-            self._left_out_s = self._now - self._begun
+            self._arrivals_end_s = self._now - self._begun
             self._future_arrivals.at = math.inf
 
     # --- decisions ---------------------------------------------------------------------------

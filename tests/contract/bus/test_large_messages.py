@@ -22,7 +22,7 @@ from shared.contracts.subjects import Subjects
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment, SetAside
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.facts import bind_of, gone
 
 RNG = random.Random(1)
@@ -34,19 +34,19 @@ def noise(letters: int) -> str:
 
 
 @pytest.fixture
-def set_aside() -> SetAside:
-    return SetAside()
+def quarantined() -> QuarantineRegistry:
+    return QuarantineRegistry()
 
 
 @pytest.fixture
-def plans(bus: NatsBus, declared: Streams, subjects: Subjects, set_aside: SetAside):
+def plans(bus: NatsBus, declared: Streams, subjects: Subjects, quarantined: QuarantineRegistry):
     log = structlog.get_logger()
     return PlanPublisher(
         bus,
         streams=declared,
         subjects=subjects,
         partitions=4,
-        contain=Containment(set_aside, clock=SystemClock(), log=log),
+        quarantine=Quarantine(quarantined, clock=SystemClock(), log=log),
         log=log,
     )
 
@@ -86,7 +86,7 @@ def decision(*commands: m.Command, statuses: list[DesiredStatus] | None = None) 
 
 
 async def test_an_intent_that_is_too_large_is_refused_by_itself(
-    bus, declared, subjects, plans, set_aside
+    bus, declared, subjects, plans, quarantined
 ):
     term = await led(bus, declared, subjects)
     large = gang("large", noise=noise(2_000_000))
@@ -95,33 +95,33 @@ async def test_an_intent_that_is_too_large_is_refused_by_itself(
     assert "the server takes" in sent.refused[0].why
     assert sent.usurped is None
     assert {command.job for command in await plans.unfinished()} == {"ns/a", "ns/b"}
-    assert "the server takes" in set_aside.get("podgroups", "ns/large").reason
+    assert "the server takes" in quarantined.get("podgroups", "ns/large").reason
 
 
 async def test_a_status_that_is_too_large_is_left_out_until_another_is_wanted(
-    bus, declared, subjects, plans, set_aside
+    bus, declared, subjects, plans, quarantined
 ):
     term = await led(bus, declared, subjects)
     statuses = [desired("a"), desired("large", noise(2_000_000)), desired("b")]
     sent = await plans.publish(decision(statuses=statuses), term, "")
     assert sent.statuses, "or all three are wanted anew in each cycle"
     assert (await bus.info(declared.desired.name)).messages == 2
-    assert set_aside.get("podgroups", "ns/large") is not None
+    assert quarantined.get("podgroups", "ns/large") is not None
     await plans.publish(decision(statuses=[desired("large")]), term, "")
     assert (await bus.info(declared.desired.name)).messages == 3
-    assert len(set_aside) == 0
+    assert len(quarantined) == 0
 
 
-async def test_what_was_set_aside_of_an_object_ends_with_it(
-    bus, declared, subjects, plans, set_aside
+async def test_what_was_quarantined_of_an_object_ends_with_it(
+    bus, declared, subjects, plans, quarantined
 ):
     term = await led(bus, declared, subjects)
     await plans.publish(decision(statuses=[desired("large", noise(2_000_000))]), term, "")
     tombstone = gone("podgroups", "ns/large", "large")
     plans.folded([msgspec.structs.replace(tombstone, key="ns/other")])
-    assert len(set_aside) == 1
+    assert len(quarantined) == 1
     plans.folded([tombstone])
-    assert len(set_aside) == 0
+    assert len(quarantined) == 0
 
 
 async def test_an_outcome_that_is_too_large_is_told_without_its_messages(

@@ -135,7 +135,7 @@ async def test_a_delivery_that_was_put_off_comes_no_more_when_its_message_has_ex
         assert len(reader.of(NatsDelivery)) == 3
 
 
-async def test_a_message_delivered_too_often_is_marked_and_can_be_set_aside(
+async def test_a_message_delivered_too_often_is_marked_and_can_be_quarantined(
     bus, declared, subjects
 ):
     stream = declared.command.name

@@ -37,11 +37,11 @@ async def test_a_bug_that_one_pod_brings_out_half_way_costs_that_pod_alone(stage
     (command,) = await stage.until_commands(1)
     assert isinstance(command, m.BindGang)
     assert set(nodes_of(command)) == {"ns/g-0", "ns/g-1", "ns/g-2"}
-    assert await service.metric('pumice_set_aside{kind="pods"}') == 1
+    assert await service.metric('pumice_quarantined_objects{kind="pods"}') == 1
 
     async def told() -> bool:
         wanted = await stage.desired("pods", "ns/bad-0")
-        return isinstance(wanted, m.DesiredPod) and wanted.conditions[0].reason == "SetAside"
+        return isinstance(wanted, m.DesiredPod) and wanted.conditions[0].reason == "Quarantined"
 
     await until(told, describe="the pod says that it was left out")
 
@@ -54,4 +54,4 @@ async def test_cycles_that_fail_are_skipped_and_tried_again(stage: Stage) -> Non
     assert command.job == "ns/g"
     await service.ready()
     assert await service.metric("pumice_scheduler_cycles_skipped_total") == 2
-    assert await service.metric('pumice_set_aside{kind="cycles"}') == 0
+    assert await service.metric('pumice_quarantined_objects{kind="cycles"}') == 0

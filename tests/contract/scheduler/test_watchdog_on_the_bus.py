@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from pumice.events import decode
-from services.scheduler.quarantine import decode as entries_of
+from services.scheduler.overruns import decode as entries_of
 from shared.contracts import messages as m
 from tests.support.fleet import Service
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
@@ -73,7 +73,7 @@ async def test_a_slow_job_is_named_ends_its_process_and_keeps_the_next_one_from_
     async def told() -> bool:
         wanted = await stage.desired("podgroups", "ns/slow")
         return isinstance(wanted, m.DesiredPodGroup) and any(
-            c.reason == "SetAside" and "quarantined" in c.message for c in wanted.conditions
+            c.reason == "Quarantined" and "quarantined" in c.message for c in wanted.conditions
         )
 
     await until(told, describe="the PodGroup says that it is quarantined")

@@ -86,7 +86,7 @@ async def test_two_binders_share_the_work(desk) -> None:
     assert all(shares), f"one of the two did nothing: {shares}"
 
 
-async def test_unreadable_commands_are_set_aside_with_their_reason_and_block_nobody(desk) -> None:
+async def test_unreadable_commands_are_quarantined_with_their_reason_and_block_nobody(desk) -> None:
     binder = await desk.binder()
     (pod,) = await desk.pods(1)
     broken = desk.intent_id()
@@ -101,7 +101,7 @@ async def test_unreadable_commands_are_set_aside_with_their_reason_and_block_nob
         async for message in desk.bus.scan(desk.streams.outcome.name, desk.subjects.poison)
     ]
     assert any(b'"sequence":%d,' % garbage in payload for payload in aside)
-    assert await binder.metric("pumice_binder_messages_set_aside_total") == 2
+    assert await binder.metric("pumice_binder_messages_quarantined_total") == 2
 
 
 async def test_a_newer_version_is_delayed_and_counted_not_dropped(desk) -> None:
@@ -127,7 +127,7 @@ async def test_an_unbound_namesake_is_never_touched(desk) -> None:
     assert "nodeName" not in (await desk.read("p-0"))["spec"]
 
 
-async def test_an_intent_out_of_its_bounds_is_set_aside_and_touches_no_pod(desk) -> None:
+async def test_an_intent_out_of_its_bounds_is_quarantined_and_touches_no_pod(desk) -> None:
     await desk.binder()
     (pod,) = await desk.pods(1)
     marked = desk.gang([pod], annotations={"scheduling.k8s.io/group-name": "another"})

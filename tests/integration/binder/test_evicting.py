@@ -143,7 +143,7 @@ async def test_a_pod_of_another_scheduler_is_not_touched_whoever_asks(desk) -> N
     assert after["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
 
 
-async def test_an_intent_without_the_token_of_a_leader_is_set_aside(desk) -> None:
+async def test_an_intent_without_the_token_of_a_leader_is_quarantined(desk) -> None:
     await desk.binder()
     pod = await desk.pod("kept")
     intent = desk.eviction([pod])

@@ -282,7 +282,7 @@ async def test_an_unreadable_wish_blocks_nobody(desk, payload) -> None:
     await reached(desk, "gang", "Running")
 
     async def counted() -> bool:
-        return await binder.metric("pumice_binder_messages_set_aside_total") >= 1
+        return await binder.metric("pumice_binder_messages_quarantined_total") >= 1
 
     await until(counted, describe="the unreadable wish is counted")
 
@@ -295,9 +295,9 @@ async def test_a_condition_of_a_pod_that_is_not_schedulings_is_never_written(des
         DesiredPod(key=key(pod), uid=pod["metadata"]["uid"], conditions=(ready,)), "pod"
     )
 
-    async def set_aside() -> bool:
-        return await binder.metric("pumice_binder_messages_set_aside_total") == 1
+    async def quarantined() -> bool:
+        return await binder.metric("pumice_binder_messages_quarantined_total") == 1
 
-    await until(set_aside, describe=desk.services.logs)
+    await until(quarantined, describe=desk.services.logs)
     after = await desk.read("p-0")
     assert after["metadata"]["resourceVersion"] == pod["metadata"]["resourceVersion"]

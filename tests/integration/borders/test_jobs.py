@@ -387,7 +387,9 @@ async def test_amounts_that_only_the_schema_can_read_cost_no_other_job(borders: 
     group = kind_of("podgroups", minMember=1, minResources={"cpu": "1e5.5"})
     await borders.api.create("podgroups", group, borders.namespace)
     for plural, body in (("queues", queue), ("podgroups", group)):
-        await borders.said("scheduler", '"set_aside"', plural, body["metadata"]["name"], "1e5.5")
+        await borders.said(
+            "scheduler", '"object_quarantined"', plural, body["metadata"]["name"], "1e5.5"
+        )
     await borders.a_good_job_runs()
     await borders.api.delete("queues", "", queue["metadata"]["name"])
 

@@ -1,4 +1,4 @@
-"""Messages that nobody can read: set aside or left out with their reason, and the work goes on."""
+"""Messages that cannot be decoded are quarantined with their reason, and the work goes on."""
 
 import json
 import secrets
@@ -39,18 +39,18 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("case", COMMANDS)
-async def test_a_command_that_cannot_be_read_is_set_aside(case: str, borders: Borders) -> None:
+async def test_a_command_that_cannot_be_read_is_quarantined(case: str, borders: Borders) -> None:
     binder = borders.services["binder"]
-    before = await binder.metric("pumice_binder_messages_set_aside_total")
+    before = await binder.metric("pumice_binder_messages_quarantined_total")
     async with admin_bus(borders.place.nats) as bus:
         publisher = bus.publisher(STREAMS.command.name)
         sent = await publisher.publish(SUBJECTS.command(0), COMMANDS[case])
 
-        async def set_aside() -> bool:
-            return await binder.metric("pumice_binder_messages_set_aside_total") == before + 1
+        async def quarantined() -> bool:
+            return await binder.metric("pumice_binder_messages_quarantined_total") == before + 1
 
-        await until(set_aside, describe=borders.fleet.logs)
-        await borders.said("binder", "command_set_aside", f'"sequence": {sent.sequence}')
+        await until(quarantined, describe=borders.fleet.logs)
+        await borders.said("binder", "command_quarantined", f'"sequence": {sent.sequence}')
 
         async def kept() -> dict[str, object] | None:
             message = await bus.last(STREAMS.outcome.name, SUBJECTS.poison)
@@ -71,7 +71,7 @@ FACTS = {
     "fields-missing": (b'{"v":1}', "fact_unreadable"),
     "unknown-op": (fact(op="explode"), "fact_unreadable"),
     "unknown-kind": (fact(kind="unicorns"), "fact_unreadable"),
-    "a-body-that-is-no-job": (fact(body={"spec": 3}), "set_aside"),
+    "a-body-that-is-no-job": (fact(body={"spec": 3}), "object_quarantined"),
 }
 
 
@@ -94,7 +94,12 @@ async def test_a_fact_that_cannot_be_read_is_left_out(case: str, borders: Border
     [
         (STREAMS.state.name, SUBJECTS.marker, "controller", "marker_unreadable"),
         (STREAMS.outcome.name, SUBJECTS.outcome(0), "scheduler", "outcome_unreadable"),
-        (STREAMS.desired.name, SUBJECTS.desired(0, "pods", "ns/a"), "binder", "desired_set_aside"),
+        (
+            STREAMS.desired.name,
+            SUBJECTS.desired(0, "pods", "ns/a"),
+            "binder",
+            "desired_status_quarantined",
+        ),
     ],
 )
 async def test_other_messages_that_cannot_be_read_are_named_in_the_log(

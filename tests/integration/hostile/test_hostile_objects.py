@@ -40,11 +40,11 @@ class Ground:
         listening = (re.search(r"(\S+) listens on (\S+) \(pid", line) for line in run.lines)
         self.services = {found[1]: found[2] for found in listening if found}
 
-    async def set_aside(self) -> list[str]:
-        """Return a line for each key that a service has set aside; all of them must answer."""
+    async def quarantined(self) -> list[str]:
+        """Return a line for each key that a service has quarantined; all of them must answer."""
         lines: list[str] = []
         for name, place in self.services.items():
-            async with self.http.get(f"http://{place}/set-aside") as answer:
+            async with self.http.get(f"http://{place}/quarantine") as answer:
                 lines += [
                     f"{name}: {item['kind']} {item['key'][:60]}: {item['reason']}"
                     for item in await answer.json()
@@ -164,7 +164,7 @@ async def test_five_hundred_hostile_objects_end_no_service_and_stop_no_gang(grou
     assert planted > COUNT // 5, "the server refuses nearly all: nothing is tried"
     await beside
     await ground.gang("among")
-    shown = await ground.set_aside()
+    shown = await ground.quarantined()
     for _ in range(2):
         await ground.uproot()
     await ground.gang("after")
@@ -173,7 +173,7 @@ async def test_five_hundred_hostile_objects_end_no_service_and_stop_no_gang(grou
     async def nothing_left() -> bool:
         nonlocal left
         await ground.uproot()
-        left = await ground.set_aside()
+        left = await ground.quarantined()
         return not left
 
     await until(nothing_left, deadline_s=100, describe=lambda: "\n".join(left))

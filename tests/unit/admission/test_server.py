@@ -20,9 +20,9 @@ from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import Terms
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
 from shared.serving.connections import Limits
 from shared.serving.server import BODY_MAX
@@ -91,7 +91,9 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
                 context=lambda: context,
                 limits=Limits(),
                 gate=Readiness().gate("webhooks"),
-                contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
+                quarantine=Quarantine(
+                    QuarantineRegistry(), clock=clock, log=structlog.get_logger()
+                ),
                 clock=clock,
                 metrics=AdmissionMetrics(Metrics()),
                 spans=NO_SPANS,

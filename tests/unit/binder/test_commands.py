@@ -34,10 +34,10 @@ from shared.contracts.subjects import Subjects
 from shared.election.installation import InstallationLeadership
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
 from tests.support.facts import bind_of
@@ -96,7 +96,9 @@ class Server:
         return Ack(sequence=1)
 
 
-def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) -> Commands:
+def commands(
+    deliveries: list[Delivery], server: Server, quarantined: QuarantineRegistry
+) -> Commands:
     async def items() -> AsyncGenerator[Delivery, None]:
         for delivery in deliveries:
             yield delivery
@@ -124,7 +126,7 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
         installation=InstallationLeadership(SCHEDULING, required=False, clock=CLOCK, log=LOG),
         slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
         acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
-        contain=Containment(set_aside, clock=CLOCK, log=LOG),
+        quarantine=Quarantine(quarantined, clock=CLOCK, log=LOG),
         clock=CLOCK,
         faults=Faults("", ""),
         metrics=BinderMetrics(Metrics()),
@@ -137,22 +139,24 @@ def commands(deliveries: list[Delivery], server: Server, set_aside: SetAside) ->
 
 async def test_an_outcome_that_the_server_refuses_ends_no_partition() -> None:
     first, second = (Delivery(i, codec.encode(gang(f"1-1-{i}"))) for i in (1, 2))
-    server, set_aside = Server(refused="1-1-1"), SetAside()
+    server, quarantined = Server(refused="1-1-1"), QuarantineRegistry()
     async with TaskGroup() as group:
-        part = group.create_task(commands([first, second], server, set_aside).run(), name="part")
+        part = group.create_task(commands([first, second], server, quarantined).run(), name="part")
         await until(lambda: first.answers and second.answers)
         assert not part.done()
         part.cancel()
     assert (first.answers, second.answers) == (["nak"], ["ack"])
     assert server.told == ["outcome-1-1-2"]
-    assert set_aside.get("intent", "0/1").stage == "execute"
+    assert quarantined.get("intent", "0/1").stage == "execute"
 
 
 async def test_an_intent_whose_id_no_header_carries_is_poison() -> None:
     hostile = Delivery(1, codec.encode(gang("1\r\nNats-Rollup: all\r\n")))
     server = Server(refused="")
     async with TaskGroup() as group:
-        part = group.create_task(commands([hostile], server, SetAside()).run(), name="part")
+        part = group.create_task(
+            commands([hostile], server, QuarantineRegistry()).run(), name="part"
+        )
         await until(lambda: hostile.answers)
         part.cancel()
     assert hostile.answers == ["term"]

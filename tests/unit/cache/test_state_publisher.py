@@ -21,10 +21,10 @@ from shared.contracts.messages import Fact, LeaderRecord
 from shared.contracts.subjects import Subjects
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Rejected
 from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
 from tests.support.wait import until
@@ -105,7 +105,7 @@ async def publishing(
         instance="c",
         clock=SystemClock(),
         faults=Faults("", ""),
-        contain=Containment(SetAside(), clock=SystemClock(), log=LOG),
+        quarantine=Quarantine(QuarantineRegistry(), clock=SystemClock(), log=LOG),
         seal=Seal(""),
         metrics=CacheMetrics(metrics or Metrics()),
         spans=NO_SPANS,

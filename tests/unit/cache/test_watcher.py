@@ -18,9 +18,9 @@ from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.health import Gate, Readiness
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.scripted_api import (
     Answer,
     ScriptedApi,
@@ -43,7 +43,7 @@ class Watched:
         self.metrics = metrics
         self.said: list[str] = []
         self.stream: dict[str, Published] = {}
-        self.set_aside = SetAside()
+        self.quarantined = QuarantineRegistry()
         self.watcher: Watcher
 
     def lead(self) -> None:
@@ -87,7 +87,9 @@ async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
             queue=queue,
             changed=watched.publish,
             gate=gate,
-            contain=Containment(watched.set_aside, clock=SystemClock(), log=structlog.get_logger()),
+            quarantine=Quarantine(
+                watched.quarantined, clock=SystemClock(), log=structlog.get_logger()
+            ),
             metrics=CacheMetrics(metrics),
             rng=random.Random(1),
             log=structlog.get_logger(),

@@ -89,7 +89,7 @@ def test_a_field_that_is_not_known_is_tolerated():
     ],
     ids=["no-json", "wrong-type", "no-time"],
 )
-def test_what_breaks_its_type_is_refused_and_set_aside_with_its_reason(payload, problem):
+def test_what_breaks_its_type_is_refused_and_quarantined_with_its_reason(payload, problem):
     with pytest.raises(EventsError, match=problem):
         decode(payload)
     aside = decode_any(payload).data

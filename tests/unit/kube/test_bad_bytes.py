@@ -1,4 +1,4 @@
-"""An object with bytes that no decoder takes is set aside by itself and hides no other."""
+"""An object with bytes that no decoder takes is quarantined by itself and hides no other."""
 
 import pytest
 

@@ -6,8 +6,8 @@ import pytest
 from pumice.local import readiness
 from pumice.local.ports import free_port
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import SetAside
 from shared.runtime.health import HealthServer, Liveness, Readiness
+from shared.runtime.quarantine import QuarantineRegistry
 
 
 def page(**gates):
@@ -47,7 +47,7 @@ async def test_a_service_is_asked_over_http():
         readiness=gates,
         liveness=Liveness(),
         metrics=None,
-        set_aside=SetAside(),
+        quarantined=QuarantineRegistry(),
         clock=SystemClock(),
     )
     port = free_port()

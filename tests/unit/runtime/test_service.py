@@ -43,7 +43,7 @@ class Part:
         if self.settings.mode == "bug":
             raise ZeroDivisionError("by zero")
         if self.settings.mode == "aside":
-            self.context.set_aside.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
+            self.context.quarantined.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
         if self.settings.mode == "fault":
             self.context.faults.point("binder.after-write")
             self.context.faults.point("binder.after-write")
@@ -142,16 +142,16 @@ async def test_a_service_starts_beside_links_of_kubernetes_and_names_them(tmp_pa
         assert running.events()["service_links_ignored"]["variables"] == link
 
 
-async def test_what_is_set_aside_is_on_a_page_and_in_the_status_of_the_cluster(
+async def test_what_is_quarantined_is_on_a_page_and_in_the_status_of_the_cluster(
     tmp_path, capsys
 ) -> None:
     async with service(tmp_path, "--mode=aside") as running, aiohttp.ClientSession() as session:
         address = await running.address()
-        async with session.get(f"http://{address}/set-aside") as answer:
+        async with session.get(f"http://{address}/quarantine") as answer:
             (item,) = await answer.json()
         assert (item["kind"], item["key"], item["reason"]) == ("pods", "a/b", "boom")
         async with session.get(f"http://{address}/metrics") as answer:
-            assert 'pumice_set_aside{kind="pods"} 1.0' in await answer.text()
+            assert 'pumice_quarantined_objects{kind="pods"} 1.0' in await answer.text()
         directory = tmp_path / "cluster"
         with state.held(directory):
             program = state.Program(
@@ -159,7 +159,7 @@ async def test_what_is_set_aside_is_on_a_page_and_in_the_status_of_the_cluster(
             )
             state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
             assert await status.run(argparse.Namespace(data_dir=directory)) == 0
-    assert "set aside: pods a/b (fold): boom" in capsys.readouterr().out
+    assert "quarantined: pods a/b (fold): boom" in capsys.readouterr().out
 
 
 async def test_a_shut_gate_is_told_with_its_reason(tmp_path) -> None:

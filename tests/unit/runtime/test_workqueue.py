@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.runtime.backoff import Backoff
-from shared.runtime.contain import Containment, SetAside
 from shared.runtime.errors import Retryable
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.clock import VirtualClock, settle
 
@@ -23,7 +23,7 @@ class Bench:
     def __init__(self, *, capacity: int = 100, workers: int = 1) -> None:
         self.clock = VirtualClock()
         self.metrics = Metrics()
-        self.set_aside = SetAside()
+        self.quarantined = QuarantineRegistry()
         self.handled: list[tuple[str, float]] = []
         self.running: list[str] = []
         self.hold: dict[str, asyncio.Event] = {}
@@ -32,7 +32,7 @@ class Bench:
         self.queue: WorkQueue[str] = WorkQueue(
             "test",
             kind="things",
-            contain=Containment(self.set_aside, clock=self.clock, log=structlog.get_logger()),
+            quarantine=Quarantine(self.quarantined, clock=self.clock, log=structlog.get_logger()),
             capacity=capacity,
             clock=self.clock,
             backoff=Backoff(first_s=1, cap_s=8, jitter=0, rng=random.Random(1)),

@@ -11,8 +11,8 @@ import structlog
 from pumice.events import ConfigurationRefused, Event
 from services.scheduler.adapters.conf_file import POLL_S, ConfFile
 from services.scheduler.adapters.conf_reloads import ConfigurationReloads
-from shared.runtime.contain import SetAside
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import QuarantineRegistry
 from tests.support.clock import VirtualClock, settle
 
 GOOD = "actions: allocate\n"
@@ -36,12 +36,12 @@ class Stage:
         self.path = path
         self.clock = VirtualClock()
         self.metrics = Metrics()
-        self.set_aside = SetAside()
+        self.quarantined = QuarantineRegistry()
         self.announced = Announced()
         path.write_text(GOOD)
         reloads = ConfigurationReloads(
             self.metrics,
-            self.set_aside,
+            self.quarantined,
             instance="scheduler-1",
             clock=self.clock,
             announcer=self.announced,  # type: ignore[arg-type]  # it has all that is asked for
@@ -83,12 +83,12 @@ async def test_a_refused_reload_is_an_event_a_metric_and_a_line_of_the_status(
         assert isinstance(event, ConfigurationRefused)
         assert event.file == str(stage.path)
         assert "did you mean 'allocate'?" in event.reason
-        (item,) = stage.set_aside.items()
+        (item,) = stage.quarantined.items()
         assert (item.kind, item.key, item.reason) == ("configuration", event.file, event.reason)
         assert stage.metric("pumice_configuration_refused 1.0")
         await stage.writes("actions: backfill\n")
         assert stage.conf.config.actions == ("backfill",)
-        assert not len(stage.set_aside)
+        assert not len(stage.quarantined)
         assert stage.metric("pumice_configuration_refused 0.0")
         assert stage.metric('pumice_configuration_reloads_total{result="refused"} 1.0')
         assert stage.metric('pumice_configuration_reloads_total{result="applied"} 1.0')

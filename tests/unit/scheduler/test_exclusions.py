@@ -113,7 +113,7 @@ def test_the_podgroup_of_a_job_that_is_left_out_says_so() -> None:
         made.publish(plan)
     conditions = {g.key: g.conditions for g in plan.podgroups}["ns/bad"]
     said = {c.type: c for c in conditions}["Unschedulable"]
-    assert said.reason == "SetAside"
+    assert said.reason == "Quarantined"
     assert "ZeroDivisionError: in predicate" in said.message
 
 
@@ -167,7 +167,7 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
     decision = scheduler.decide(configure(), now=0.0, cycle=1, token=1)
     assert set(binds_of(decision.whole)) == {"good"}
     (told,) = [wanted for wanted in decision.plan.pods if wanted.key == "ns/bad"]
-    assert told.condition.reason == "SetAside"
+    assert told.condition.reason == "Quarantined"
     assert "ZeroDivisionError" in told.condition.message
 
 

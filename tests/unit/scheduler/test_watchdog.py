@@ -12,7 +12,7 @@ import msgspec
 from services.scheduler.adapters.marker import Marker
 from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
 from services.scheduler.engine.progress import Step
-from services.scheduler.quarantine import decode
+from services.scheduler.overruns import decode
 from shared.bus.port import Message
 from tests.support import facts
 from tests.support.clock import VirtualClock
@@ -80,7 +80,7 @@ class Decisions:
 
     @property
     def quarantined(self) -> set[str]:
-        return set(self.watchdog.left_out())
+        return set(self.watchdog.quarantined())
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from services.visibility.forecast.durations import Subject
 from shared.bus.pace import Activity
 from shared.bus.port import Batch, Message
 from shared.contracts.subjects import Subjects
-from shared.runtime.contain import Containment, SetAside
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.clock import VirtualClock
 
 EVENTS = 20_000
@@ -83,7 +83,7 @@ def forecasting(thread, clock):
         subjects=Subjects(cluster="local"),
         scheduler_name="volcano",
         activity=Activity(clock, active_s=ACTIVE_S),
-        contain=Containment(SetAside(), clock=clock, log=structlog.get_logger()),
+        quarantine=Quarantine(QuarantineRegistry(), clock=clock, log=structlog.get_logger()),
         clock=clock,
     )
 

@@ -80,7 +80,7 @@ class ClusterState:
         self._consistent = True
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
-        self.left_out: dict[str, dict[str, str]] = {}
+        self.quarantined: dict[str, dict[str, str]] = {}
         """Kind → key → uid of objects that are there and do not count, or cannot be read."""
         self.assumptions = Assumptions()
         self.nominations = Nominations()
@@ -139,22 +139,22 @@ class ClusterState:
         folds = self._folds.get(kind)
         if folds is None:
             return
-        left_out = self.left_out.setdefault(kind, {})
-        left_out.pop(key, None)
+        quarantined = self.quarantined.setdefault(kind, {})
+        quarantined.pop(key, None)
         if op != "put":
             self._delete(kind, key, uid)
             if op == "leave out":
-                left_out[key] = uid
+                quarantined[key] = uid
             return
         try:
             for fold in folds:
                 fold.put(key, obj)
         except (BadQuantity, TooManyTerms) as error:
             self._remove(kind, key)
-            left_out[key] = uid
+            quarantined[key] = uid
             raise BadFact(f"{kind} {key} (uid {uid}): {error}") from error
         if kind == kinds.POD.token and key not in self._uid_by_key:
-            left_out[key] = uid
+            quarantined[key] = uid
 
     def _delete(self, kind: str, key: str, uid: str) -> None:
         """Forget whatever has that key: facts in between may have been skipped, so uids may differ.

@@ -18,5 +18,5 @@ def held_uids(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
         kinds.QUEUE.token: {name: queue.uid for name, queue in state.jobs.queues.items()},
     }
     for kind, objects in found.items():
-        objects.update(state.left_out.get(kind, {}))
+        objects.update(state.quarantined.get(kind, {}))
     return found

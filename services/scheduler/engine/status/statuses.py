@@ -288,7 +288,7 @@ def with_exclusions(
         exclusion = session.exclusions.job(job) if job is not None else None
         if job is None or exclusion is None:
             continue
-        condition = Condition("Unschedulable", "True", "SetAside", exclusion.reason)
+        condition = Condition("Unschedulable", "True", "Quarantined", exclusion.reason)
         group = by_key.get(key) or _as_last(job)
         conditions = _merged(group.conditions, [condition])
         if key in by_key or conditions != job.last_status.conditions:

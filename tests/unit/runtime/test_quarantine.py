@@ -1,4 +1,4 @@
-"""Containment: what fails about one key stays with it, is shown, and is taken back."""
+"""Quarantine: what fails about one key stays with it, is shown, and is taken back."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import pytest
 import structlog
 
 from shared.runtime.clock import SystemClock
-from shared.runtime.contain import MAX_ITEMS, Containment, SetAside
 from shared.runtime.errors import Retryable
+from shared.runtime.quarantine import MAX_ITEMS, Quarantine, QuarantineRegistry
 from tests.support.wait import until
 
 
@@ -15,18 +15,18 @@ class Kept:
     """A containment and what it tells."""
 
     def __init__(self, forget_after_s: float | None = None) -> None:
-        self.aside = SetAside()
+        self.aside = QuarantineRegistry()
         self.told: list[tuple[str, str, str, str]] = []
-        self.contain = Containment(
+        self.quarantine = Quarantine(
             self.aside,
             clock=SystemClock(),
             log=structlog.get_logger(),
             forget_after_s=forget_after_s,
         )
-        self.contain.on_news(lambda *news: self.told.append(news))
+        self.quarantine.on_quarantined(lambda *news: self.told.append(news))
 
     def fail(self, key: str, error: BaseException) -> None:
-        with self.contain.isolate("jobs", key, stage="reconcile", uid="u"):
+        with self.quarantine.isolate("jobs", key, stage="reconcile", uid="u"):
             raise error
 
 
@@ -37,7 +37,7 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
     (item,) = kept.aside.items()
     assert (item.kind, item.key, item.stage, item.failures) == ("jobs", "ns/a", "reconcile", 3)
     assert item.reason == "ZeroDivisionError: no half"
-    message = "Left out until it changes: reconcile: ZeroDivisionError: no half"
+    message = "Quarantined until it changes: reconcile: ZeroDivisionError: no half"
     assert kept.told == [("jobs", "ns/a", "u", message)]
     kept.fail("ns/a", ValueError("another"))
     assert len(kept.told) == 2, "a new reason is news"
@@ -45,10 +45,10 @@ def test_an_error_about_one_key_ends_there_and_is_told_once() -> None:
 
 def test_who_asks_is_told_how_it_ended() -> None:
     kept = Kept()
-    with kept.contain.isolate("jobs", "ns/a", stage="reconcile") as isolated:
+    with kept.quarantine.isolate("jobs", "ns/a", stage="reconcile") as isolated:
         raise RecursionError("too deep")
     assert isinstance(isolated.error, RecursionError)
-    with kept.contain.isolate("jobs", "ns/a", stage="reconcile") as isolated:
+    with kept.quarantine.isolate("jobs", "ns/a", stage="reconcile") as isolated:
         pass
     assert isolated.error is None
 
@@ -68,21 +68,21 @@ def test_a_key_is_taken_back_by_the_stage_that_failed_or_when_it_is_gone() -> No
     kept = Kept()
     for key in ("ns/a", "ns/b"):
         kept.fail(key, ValueError("x"))
-    kept.contain.handled("jobs", "ns/a", stage="fold")
+    kept.quarantine.handled("jobs", "ns/a", stage="fold")
     assert len(kept.aside) == 2, "another stage says nothing about a look"
-    kept.contain.handled("jobs", "ns/a", stage="reconcile")
-    kept.contain.gone("jobs", "ns/b")
+    kept.quarantine.handled("jobs", "ns/a", stage="reconcile")
+    kept.quarantine.gone("jobs", "ns/b")
     assert kept.aside.items() == []
 
 
 def test_a_list_takes_back_what_it_does_not_name() -> None:
     kept = Kept()
     for key in ("ns/a", "ns/b"):
-        kept.contain.failed("pods", key, stage="read", error="cannot be read")
-    kept.contain.failed("pods", "ns/c", stage="publish", error="too large")
-    kept.contain.keep_only("pods", {"ns/b"}, stage="read")
+        kept.quarantine.failed("pods", key, stage="read", error="cannot be read")
+    kept.quarantine.failed("pods", "ns/c", stage="publish", error="too large")
+    kept.quarantine.keep_only("pods", {"ns/b"}, stage="read")
     assert [item.key for item in kept.aside.items()] == ["ns/b", "ns/c"]
-    kept.contain.begin_anew(stage="publish")
+    kept.quarantine.begin_anew(stage="publish")
     assert [item.key for item in kept.aside.items()] == ["ns/b"]
 
 

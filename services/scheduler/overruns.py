@@ -28,7 +28,7 @@ ENTRIES_MAX: Final = 200
 _PODGROUPS: Final = "podgroups"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class OverrunEntry(Struct, frozen=True, kw_only=True):
     """One object, and until when it is left out."""
 
     kind: str
@@ -46,22 +46,22 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Digest of what the object asks for, once a fact of it was read in quarantine."""
 
 
-class Quarantine:
+class OverrunQuarantine:
     """The entries of one process; used from one thread."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._entries: dict[tuple[str, str], Entry] = {}
+    def __init__(self, entries: Iterable[OverrunEntry] = ()) -> None:
+        self._entries: dict[tuple[str, str], OverrunEntry] = {}
         self.changes = 0
         """How often something changed: whoever stores the entries compares it."""
         self.merge(entries)
 
-    def put(self, step: Step, *, plugin: str, why: str, now: float) -> Entry:
+    def put(self, step: Step, *, plugin: str, why: str, now: float) -> OverrunEntry:
         """Quarantine the object of a step for one more offence, and return its entry."""
         before = self._before(step)
         offences = before.offences + 1 if before is not None else 1
         wait_s = _wait_s(offences)
         by = f"plugin {plugin} in " if plugin else ""
-        entry = Entry(
+        entry = OverrunEntry(
             kind=step.kind,
             key=step.key,
             uid=step.uid,
@@ -74,14 +74,14 @@ class Quarantine:
         self._set(entry)
         return entry
 
-    def note_death(self, step: Step, *, now: float) -> Entry:
+    def note_death(self, step: Step, *, now: float) -> OverrunEntry:
         """Note that a process died while it handled an object; return the entry of the object.
 
         It is a suspicion at first, and a quarantine when it is suspected already.
         """
         if self._before(step) is not None:
             return self.put(step, plugin="", why="was under way when a process died", now=now)
-        entry = Entry(
+        entry = OverrunEntry(
             kind=step.kind,
             key=step.key,
             uid=step.uid,
@@ -93,7 +93,7 @@ class Quarantine:
         self._set(entry)
         return entry
 
-    def merge(self, entries: Iterable[Entry]) -> None:
+    def merge(self, entries: Iterable[OverrunEntry]) -> None:
         """Take over what another process has found; the later end of a quarantine counts."""
         for entry in entries:
             mine = self._entries.get((entry.kind, entry.key))
@@ -107,7 +107,7 @@ class Quarantine:
             if entry is not None:
                 self._observe(entry, fact, now)
 
-    def _observe(self, entry: Entry, fact: m.Fact, now: float) -> None:
+    def _observe(self, entry: OverrunEntry, fact: m.Fact, now: float) -> None:
         if fact.op is m.Op.DELETE or (entry.uid and fact.uid and fact.uid != entry.uid):
             del self._entries[entry.kind, entry.key]
             self.changes += 1
@@ -142,15 +142,15 @@ class Quarantine:
             elif entry.until > latest:
                 self._set(replace(entry, until=latest))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[OverrunEntry]:
         """Return everything, by kind and key."""
         return [entry for _, entry in sorted(self._entries.items())]
 
-    def _before(self, step: Step) -> Entry | None:
+    def _before(self, step: Step) -> OverrunEntry | None:
         found = self._entries.get((step.kind, step.key))
         return found if found is not None and found.uid in ("", step.uid) else None
 
-    def _set(self, entry: Entry) -> None:
+    def _set(self, entry: OverrunEntry) -> None:
         self._entries[entry.kind, entry.key] = entry
         self.changes += 1
         if len(self._entries) > ENTRIES_MAX:
@@ -158,15 +158,15 @@ class Quarantine:
             del self._entries[first.kind, first.key]
 
 
-def encode(entries: Iterable[Entry]) -> bytes:
+def encode(entries: Iterable[OverrunEntry]) -> bytes:
     """Return entries as they are stored on the bus and in a file."""
     return msgspec.json.encode(list(entries))
 
 
-def decode(payload: bytes) -> list[Entry]:
+def decode(payload: bytes) -> list[OverrunEntry]:
     """Return stored entries; none if they are unreadable, as of another release."""
     try:
-        return msgspec.json.decode(payload, type=list[Entry])
+        return msgspec.json.decode(payload, type=list[OverrunEntry])
     except ValueError:  # a `DecodeError`, or one about bytes that are not UTF-8
         return []
 

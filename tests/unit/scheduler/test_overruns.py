@@ -15,13 +15,13 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.adapters.marker import Marker
 from services.scheduler.decide import decide
 from services.scheduler.engine.progress import IDLE, Progress, Step
-from services.scheduler.quarantine import (
+from services.scheduler.overruns import (
     ENTRIES_MAX,
     FIRST_S,
     FORGIVEN,
     LONGEST_S,
-    Entry,
-    Quarantine,
+    OverrunEntry,
+    OverrunQuarantine,
     decode,
     encode,
 )
@@ -38,12 +38,12 @@ def group(uid: str = "u1", *, members: int = 1, phase: str = "Pending") -> m.Fac
     )
 
 
-def slow(to: Quarantine, now: float) -> Entry:
+def slow(to: OverrunQuarantine, now: float) -> OverrunEntry:
     return to.put(STEP, plugin="numaaware", why="took 5 s and longer", now=now)
 
 
 def test_each_offence_doubles_the_time_up_to_the_longest() -> None:
-    under, now, lasted = Quarantine(), 0.0, []
+    under, now, lasted = OverrunQuarantine(), 0.0, []
     for _ in range(8):
         until = slow(under, now).until
         lasted.append(until - now)
@@ -54,14 +54,14 @@ def test_each_offence_doubles_the_time_up_to_the_longest() -> None:
 
 
 def test_the_reason_names_plugin_and_action() -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     slow(under, 0.0)
     (reason,) = under.jobs(1.0).values()
     assert "plugin numaaware in allocate took 5 s" in reason
 
 
 def test_a_job_is_let_go_when_what_it_asks_for_changes_and_not_for_our_own_status() -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     slow(under, 0.0)
     under.observe([group()], now=1.0)
     under.observe([group(phase="Inqueue")], now=2.0)
@@ -73,7 +73,7 @@ def test_a_job_is_let_go_when_what_it_asks_for_changes_and_not_for_our_own_statu
 
 @pytest.mark.parametrize("fact", [group("u2"), facts.gone("podgroups", "ns/slow")])
 def test_a_job_that_is_deleted_or_made_anew_starts_without_a_past(fact) -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     slow(under, 0.0)
     under.observe([fact], now=1.0)
     assert under.entries() == []
@@ -81,7 +81,7 @@ def test_a_job_that_is_deleted_or_made_anew_starts_without_a_past(fact) -> None:
 
 def test_a_job_that_keeps_offending_is_not_let_go_by_changes() -> None:
     """Else its owner stops scheduling again with each change."""
-    under = Quarantine()
+    under = OverrunQuarantine()
     for now in range(FORGIVEN):
         slow(under, float(now))
     under.observe([group()], now=9.0)
@@ -90,16 +90,16 @@ def test_a_job_that_keeps_offending_is_not_let_go_by_changes() -> None:
 
 
 def test_a_death_is_a_suspicion_and_the_second_in_a_row_a_quarantine() -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     under.note_death(STEP, now=0.0)
     assert not under.jobs(0.0)
-    again = Quarantine(decode(encode(under.entries())))
+    again = OverrunQuarantine(decode(encode(under.entries())))
     again.note_death(STEP, now=1.0)
     assert again.jobs(2.0)
 
 
 def test_offences_are_forgotten_in_the_end() -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     slow(under, 0.0)
     under.review(FIRST_S + LONGEST_S - 1)
     assert under.entries()
@@ -109,7 +109,7 @@ def test_offences_are_forgotten_in_the_end() -> None:
 
 @pytest.mark.parametrize("offences", [1, 2, 20])
 def test_no_quarantine_outlasts_a_clock_that_was_wrong_when_it_began(offences: int) -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     for _ in range(offences):
         slow(under, 1e9)
     now = 1e6
@@ -121,7 +121,7 @@ def test_no_quarantine_outlasts_a_clock_that_was_wrong_when_it_began(offences: i
 
 ENTRIES = st.lists(
     st.builds(
-        lambda key, offences, until: Entry(
+        lambda key, offences, until: OverrunEntry(
             kind="podgroups", key=f"ns/{key}", uid=str(key), stage="allocate", reason="slow",
             offences=offences, until=until,
         ),
@@ -133,7 +133,7 @@ ENTRIES = st.lists(
 
 @given(ENTRIES, ENTRIES)
 def test_processes_agree_in_whatever_order_they_learn_of_each_other(one, other) -> None:
-    first, second = Quarantine(one), Quarantine(other)
+    first, second = OverrunQuarantine(one), OverrunQuarantine(other)
     first.merge(other)
     second.merge(one)
     assert first.entries() == second.entries()
@@ -143,7 +143,7 @@ def test_processes_agree_in_whatever_order_they_learn_of_each_other(one, other) 
 
 
 def test_there_is_a_bound_on_how_many_are_kept() -> None:
-    under = Quarantine()
+    under = OverrunQuarantine()
     for n in range(2 * ENTRIES_MAX):
         under.put(Step("allocate", "podgroups", f"ns/{n}", str(n)), plugin="", why="", now=float(n))
     assert len(under.entries()) == ENTRIES_MAX
@@ -171,7 +171,7 @@ def test_a_quarantined_job_is_not_visited_says_why_and_keeps_nobody_waiting() ->
     assert "ns/bad" not in {step.key for step in steps}
     conditions = {g.key: g.conditions for g in plan.podgroups}["ns/bad"]
     said = {c.type: c for c in conditions}["Unschedulable"]
-    assert (said.reason, said.message) == ("SetAside", "quarantined for 60 s: it is slow")
+    assert (said.reason, said.message) == ("Quarantined", "quarantined for 60 s: it is slow")
     (why,) = [why for why in plan.explanations if why.job == "ns/bad"]
     assert (why.gate, why.message) == ("quarantine", "quarantined for 60 s: it is slow")
 

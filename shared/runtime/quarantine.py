@@ -1,15 +1,15 @@
-"""Keeps what fails about one object with that object (ADR 14).
+"""Quarantine of objects whose handling failed, so that one object cannot stop the others (ADR 14).
 
-Each place where a service handles one object of many runs inside `isolate`. An error that is none
-of `Retryable`, `Conflict` and `Rejected` ends that handling and nothing else: the key is set aside
-with its reason, logged once (with a traceback where it is new), counted, and told to those that
-write Kubernetes Events. The key is taken back when the same stage handles it well, or when the
-object is gone. The caller decides when it is tried again: when the object changes, or after a long
-delay.
+A service that handles many objects handles each one inside `Quarantine.isolate`. An error other
+than `Retryable`, `Conflict` and `Rejected` ends the handling of that object only. The object is
+quarantined: its reason is logged once (with a traceback the first time), counted, and passed to the
+listeners that write Kubernetes Events. It is released when the same stage handles it without an
+error, or when the object is deleted. The caller decides when it tries again: after a change of the
+object, or after a long delay.
 
-What is set aside is in the registry `SetAside`, which `/set-aside` of the health pages and the
-metrics show. It informs people; no service may decide by it, since it is bounded. A service that is
-not told of deletions takes a key back when nothing about it has failed for `forget_after_s`.
+`QuarantineRegistry` holds the quarantined objects for the health page `/quarantine` and the
+metrics. It is bounded, so no service decides by it. A service that is not told of deletions passes
+`forget_after_s`; an object is then released when it has not failed for that long.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from shared.runtime.errors import Conflict, Rejected, Retryable
 from shared.runtime.logs import Logger
 
 MAX_ITEMS: Final = 1_000
-"""Keys that are held; the one that has been here longest makes room for a new one."""
+"""Most objects in the registry; a new one replaces the oldest."""
 _MAX_LETTERS: Final = 500
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One key that was set aside."""
+class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One quarantined object."""
 
     kind: str
     """Token of `shared.api.kinds`, or another closed word such as `plugin`; a label of metrics."""
@@ -61,18 +61,18 @@ def bounded(text: str) -> str:
     return line if len(line) <= _MAX_LETTERS else f"{line[: _MAX_LETTERS - 3]}..."
 
 
-class SetAside(Collector):
-    """The keys that one process has set aside; any thread may use it."""
+class QuarantineRegistry(Collector):
+    """The quarantined objects of one process, as a page and as metrics; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._items: dict[tuple[str, str], Item] = {}
+        self._items: dict[tuple[str, str], QuarantinedObject] = {}
         self._failures: Counter[tuple[str, str]] = Counter()
 
     def put(self, kind: str, key: str, *, stage: str, reason: str, now: float) -> bool:
-        """Set a key aside; return whether that is news (a new key, stage or reason).
+        """Quarantine an object; return whether its key, stage or reason is new.
 
-        `now` is unix seconds. News are worth a line in the log and an Event on the object.
+        `now` is Unix seconds. A new one is worth a line in the log and an Event on the object.
         """
         at, reason = (kind, key), bounded(reason)
         with self._lock:
@@ -80,7 +80,7 @@ class SetAside(Collector):
             before = self._items.get(at)
             if before is None and len(self._items) >= MAX_ITEMS:
                 del self._items[next(iter(self._items))]
-            self._items[at] = Item(
+            self._items[at] = QuarantinedObject(
                 kind=kind,
                 key=key,
                 stage=stage,
@@ -91,9 +91,9 @@ class SetAside(Collector):
         return before is None or (before.stage, before.reason) != (stage, reason)
 
     def drop(self, kind: str, key: str, *, stage: str = "") -> bool:
-        """Take a key back that is handled well again or gone; return whether it was held.
+        """Release an object; return whether it was quarantined.
 
-        With `stage` only if it is that stage which had failed.
+        With `stage`, only if that stage had failed.
         """
         with self._lock:
             held = self._items.get((kind, key))
@@ -103,7 +103,7 @@ class SetAside(Collector):
         return True
 
     def clear(self, *, stage: str = "") -> None:
-        """Take everything back, or everything of one stage: the service begins anew."""
+        """Release all objects, or all of one stage, because the service starts again."""
         with self._lock:
             self._items = {
                 at: item for at, item in self._items.items() if stage and item.stage != stage
@@ -112,29 +112,31 @@ class SetAside(Collector):
     def __len__(self) -> int:
         return len(self._items)
 
-    def get(self, kind: str, key: str) -> Item | None:
-        """Return what is held of a key."""
+    def get(self, kind: str, key: str) -> QuarantinedObject | None:
+        """Return the quarantined object of a key, or None."""
         return self._items.get((kind, key))
 
-    def items(self) -> list[Item]:
-        """Return what is held, by kind and key."""
+    def items(self) -> list[QuarantinedObject]:
+        """Return the quarantined objects, by kind and key."""
         with self._lock:
             found = list(self._items.values())
         return sorted(found, key=lambda item: (item.kind, item.key))
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics: keys held per kind, and failures per kind and stage."""
+        """Yield the metrics: objects per kind, and failures per kind and stage."""
         with self._lock:
             held = Counter(item.kind for item in self._items.values())
             failures = dict(self._failures)
-        now = GaugeMetricFamily("pumice_set_aside", "Keys that are set aside", labels=["kind"])
+        now = GaugeMetricFamily(
+            "pumice_quarantined_objects", "Quarantined objects", labels=["kind"]
+        )
         for kind in sorted({kind for kind, _ in failures}):
             now.add_metric([kind], held[kind])
         yield now
         ever = CounterMetricFamily(
-            "pumice_set_aside_failures",
-            "Failures for which a key was set aside",
+            "pumice_quarantine_failures",
+            "Failures for which an object was quarantined",
             labels=["kind", "stage"],
         )
         for labels, count in sorted(failures.items()):
@@ -142,56 +144,65 @@ class SetAside(Collector):
         yield ever
 
 
-REASON: Final = "SetAside"
-"""Reason of the Kubernetes Event on an object that was set aside."""
+REASON: Final = "Quarantined"
+"""Reason of the Kubernetes Event on a quarantined object."""
 
 _HANDLED_BY_CALLER: Final = (Retryable, Conflict, Rejected)
-"""Errors that the handling of an object raises to its caller, who knows what to do about them."""
+"""Errors that pass through `isolate`: the caller knows what to do about them."""
 
-OnSetAside = Callable[[str, str, str, str], None]
+OnQuarantined = Callable[[str, str, str, str], None]
 """Takes the token of a kind, a key, the uid if it is known, and one line for a person."""
 
 
-class Containment:
-    """Sets keys aside for one process; made once, by the composition root."""
+class Quarantine:
+    """Quarantines the objects of one process; made once, by the composition root."""
 
     def __init__(
-        self, set_aside: SetAside, *, clock: Clock, log: Logger, forget_after_s: float | None = None
+        self,
+        registry: QuarantineRegistry,
+        *,
+        clock: Clock,
+        log: Logger,
+        forget_after_s: float | None = None,
     ) -> None:
-        self._set_aside = set_aside
+        self._registry = registry
         self._forget_after_s = forget_after_s
         self._ends: dict[tuple[str, str], float] = {}
         """With `forget_after_s`: keys in the order in which they end, and when, monotonic."""
         self._clock = clock
         self._log = log
-        self._tell: list[OnSetAside] = []
+        self._listeners: list[OnQuarantined] = []
         self._traced: set[tuple[str, type, str, int]] = set()
 
-    def on_news(self, tell: OnSetAside) -> None:
-        """Have `tell` called for each key that is set aside for a new reason."""
-        self._tell.append(tell)
+    def on_quarantined(self, tell: OnQuarantined) -> None:
+        """Add a listener that is called for each object quarantined for a new reason."""
+        self._listeners.append(tell)
 
     def isolate(self, kind: str, key: str, *, stage: str, uid: str = "") -> "Isolation":
-        """Return a context in which one key is handled: an unexpected error sets the key aside."""
+        """Return a context that handles one object: an unexpected error quarantines it."""
         return Isolation(self, kind, key, stage, uid)
 
     def failed(
         self, kind: str, key: str, *, stage: str, error: BaseException | str, uid: str = ""
     ) -> None:
-        """Set a key aside, for an error or for a reason that is known."""
+        """Quarantine an object, for an error or for a reason that is known."""
         reason = error if isinstance(error, str) else describe(error)
-        news = self._set_aside.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
+        news = self._registry.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
         self._forget_later(kind, key)
         if not news:
-            self._log.debug("set_aside_again", kind=kind, key=key, stage=stage, reason=reason)
+            self._log.debug(
+                "object_quarantined_again", kind=kind, key=key, stage=stage, reason=reason
+            )
             return
         trace = None if isinstance(error, str) or self._is_known(stage, error) else error
-        self._log.error("set_aside", kind=kind, key=key, stage=stage, reason=reason, exc_info=trace)
-        for tell in self._tell:
-            tell(kind, key, uid, f"Left out until it changes: {stage}: {reason}")
+        self._log.error(
+            "object_quarantined", kind=kind, key=key, stage=stage, reason=reason, exc_info=trace
+        )
+        for tell in self._listeners:
+            tell(kind, key, uid, f"Quarantined until it changes: {stage}: {reason}")
 
     def _is_known(self, stage: str, error: BaseException) -> bool:
-        """Tell whether the log has the traceback of such an error: thousands may fail the same."""
+        """Return whether the log has such a traceback: thousands of objects may fail equally."""
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next
@@ -214,7 +225,7 @@ class Containment:
             asyncio.get_running_loop().call_later(self._forget_after_s, self._forget_expired)
 
     def _forget_expired(self) -> None:
-        """Take back what has not failed for long enough, and come again for the next one."""
+        """Release the objects without a failure for `forget_after_s`; call again for the next."""
         now = self._clock.monotonic()
         while self._ends:
             (kind, key), ends = next(iter(self._ends.items()))
@@ -225,33 +236,33 @@ class Containment:
             self.gone(kind, key)
 
     def handled(self, kind: str, key: str, *, stage: str) -> None:
-        """Take a key back that `stage` has handled well."""
-        if len(self._set_aside) and self._set_aside.drop(kind, key, stage=stage):
-            self._log.info("taken_back", kind=kind, key=key, stage=stage)
+        """Release an object that `stage` has handled without an error."""
+        if len(self._registry) and self._registry.drop(kind, key, stage=stage):
+            self._log.info("object_released", kind=kind, key=key, stage=stage)
 
     def gone(self, kind: str, key: str) -> None:
-        """Take a key back whose object is no more."""
-        if len(self._set_aside):
-            self._set_aside.drop(kind, key)
+        """Release an object that was deleted."""
+        if len(self._registry):
+            self._registry.drop(kind, key)
 
     def keep_only(self, kind: str, keys: Container[str], *, stage: str) -> None:
-        """Take back what one stage has set aside of a kind, except these keys."""
-        for item in self._set_aside.items() if len(self._set_aside) else ():
+        """Release the objects of one stage and kind, except those with these keys."""
+        for item in self._registry.items() if len(self._registry) else ():
             if (item.kind, item.stage) == (kind, stage) and item.key not in keys:
-                self._set_aside.drop(kind, item.key)
+                self._registry.drop(kind, item.key)
 
     def begin_anew(self, *, stage: str) -> None:
-        """Take back what one stage has set aside: it handles everything once more."""
-        self._set_aside.clear(stage=stage)
+        """Release the objects of one stage: it handles all of them once more."""
+        self._registry.clear(stage=stage)
 
 
 class Isolation:
-    """The handling of one key; `error` says afterwards what it failed with, if it did."""
+    """The handling of one object; afterwards `error` is its unexpected error, or None."""
 
-    __slots__ = ("_containment", "_key", "_kind", "_stage", "_uid", "error")
+    __slots__ = ("_key", "_kind", "_quarantine", "_stage", "_uid", "error")
 
-    def __init__(self, containment: Containment, kind: str, key: str, stage: str, uid: str) -> None:
-        self._containment = containment
+    def __init__(self, quarantine: Quarantine, kind: str, key: str, stage: str, uid: str) -> None:
+        self._quarantine = quarantine
         self._kind = kind
         self._key = key
         self._stage = stage
@@ -268,12 +279,12 @@ class Isolation:
         _traceback: TracebackType | None,
     ) -> bool:
         if error is None:
-            self._containment.handled(self._kind, self._key, stage=self._stage)
+            self._quarantine.handled(self._kind, self._key, stage=self._stage)
             return False
         if isinstance(error, _HANDLED_BY_CALLER) or not isinstance(error, Exception):
             return False
         self.error = error
-        self._containment.failed(
+        self._quarantine.failed(
             self._kind, self._key, stage=self._stage, error=error, uid=self._uid
         )
         return True

@@ -1,22 +1,29 @@
 """The registry of what a service has left out: what it holds, tells and forgets."""
 
-from shared.runtime.contain import MAX_ITEMS, SetAside, describe
 from shared.runtime.metrics import Metrics
+from shared.runtime.quarantine import MAX_ITEMS, QuarantineRegistry, describe
 
 
-def put(aside: SetAside, key: str, *, reason: str = "boom", stage: str = "fold", now: float = 1.0):
+def put(
+    aside: QuarantineRegistry,
+    key: str,
+    *,
+    reason: str = "boom",
+    stage: str = "fold",
+    now: float = 1.0,
+):
     return aside.put("pods", key, stage=stage, reason=reason, now=now)
 
 
 def test_a_key_is_news_once_and_again_when_its_reason_or_stage_changes() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     told = [put(aside, "a/b"), put(aside, "a/b"), put(aside, "a/b", reason="bang")]
     assert told == [True, False, True]
     assert put(aside, "a/b", reason="bang", stage="status")
 
 
 def test_the_first_time_and_the_number_of_failures_are_kept() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     put(aside, "a/b", now=10.0)
     put(aside, "a/b", now=20.0)
     (item,) = aside.items()
@@ -24,7 +31,7 @@ def test_the_first_time_and_the_number_of_failures_are_kept() -> None:
 
 
 def test_a_key_that_is_handled_well_is_taken_back_by_the_stage_that_failed() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     put(aside, "a/b", stage="status")
     assert not aside.drop("pods", "a/b", stage="fold")
     assert aside.get("pods", "a/b") is not None
@@ -34,7 +41,7 @@ def test_a_key_that_is_handled_well_is_taken_back_by_the_stage_that_failed() -> 
 
 
 def test_beginning_anew_takes_back_one_stage_or_all() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     put(aside, "a/b", stage="fold")
     put(aside, "c/d", stage="status")
     aside.clear(stage="fold")
@@ -44,7 +51,7 @@ def test_beginning_anew_takes_back_one_stage_or_all() -> None:
 
 
 def test_however_many_fail_the_registry_stays_small_and_keeps_the_latest() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     for number in range(MAX_ITEMS + 5):
         put(aside, f"a/{number:05}")
     assert len(aside) == MAX_ITEMS
@@ -53,7 +60,7 @@ def test_however_many_fail_the_registry_stays_small_and_keeps_the_latest() -> No
 
 
 def test_a_reason_is_one_short_line_whatever_the_object_says() -> None:
-    aside = SetAside()
+    aside = QuarantineRegistry()
     put(aside, "a/b", reason=describe(ValueError("x\n" * 100_000)))
     (item,) = aside.items()
     assert item.reason.startswith("ValueError: x x")
@@ -62,11 +69,11 @@ def test_a_reason_is_one_short_line_whatever_the_object_says() -> None:
 
 
 def test_metrics_tell_what_is_held_now_and_what_ever_failed() -> None:
-    metrics, aside = Metrics(), SetAside()
+    metrics, aside = Metrics(), QuarantineRegistry()
     metrics.registry.register(aside)
     put(aside, "a/b")
     put(aside, "a/c")
     aside.drop("pods", "a/b")
     page = metrics.render().decode()
-    assert 'pumice_set_aside{kind="pods"} 1.0' in page
-    assert 'pumice_set_aside_failures_total{kind="pods",stage="fold"} 2.0' in page
+    assert 'pumice_quarantined_objects{kind="pods"} 1.0' in page
+    assert 'pumice_quarantine_failures_total{kind="pods",stage="fold"} 2.0' in page
