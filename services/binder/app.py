@@ -7,7 +7,7 @@ from typing import Final
 from pumice.events.tls import TlsClient
 from services.binder.adapters.cluster import Cluster
 from services.binder.adapters.commands import AckExtender, Commands, IntentSlots
-from services.binder.adapters.desired import Deferrals, DesiredStatuses
+from services.binder.adapters.desired import DeferredWrites, DesiredStatuses
 from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
 from services.binder.adapters.execute import Executor
 from services.binder.adapters.outcomes import Finished, Outcomes
@@ -253,7 +253,7 @@ class _Wiring:
         context = self._context
         statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
         slots = asyncio.Semaphore(self._settings.statuses_active)
-        deferrals = Deferrals(context.clock)
+        deferred = DeferredWrites(context.clock)
         return [
             DesiredStatuses(
                 puller,
@@ -267,7 +267,7 @@ class _Wiring:
                 slots=slots,
                 quarantine=self._quarantine,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
-                deferrals=deferrals,
+                deferred=deferred,
                 metrics=self._metrics,
                 gate=context.readiness.gate(f"desired-{partition}"),
                 log=context.log,

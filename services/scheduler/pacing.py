@@ -16,16 +16,16 @@ counts as waiting: then its conditions say what is missing.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Plan, PodGroupStatusWanted
+from shared.model.held_status import PATIENCE, HeldStatus, hold
 from shared.model.status import VALID, TaskStatus
 
-PATIENCE: Final = 10
 PODS: Final = 3
 
 PhaseOf = Callable[[str], str]
@@ -38,18 +38,12 @@ def _no_group(_: str) -> str:
     return ""
 
 
-class _Wanted(NamedTuple):
-    what: object
-    same_since: float
-    any_since: float
-
-
 class Pacing:
     """Remembers since when each object's status should be another one. Times are Unix seconds."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._wanted: dict[str, _Wanted] = {}
+        self._held: dict[str, HeldStatus] = {}
 
     def due(
         self,
@@ -67,18 +61,14 @@ class Pacing:
         `at_once` those of unschedulable PodGroups that this cycle visits to bring their status up
         to date.
         """
-        before, self._wanted = self._wanted, {}
+        before, self._held = self._held, {}
 
-        def stands(uid: str, what: object, *, times: int = 1) -> bool:
-            settle_s = self._settle_s * times
-            wanted = before.get(uid)
-            if wanted is None:
-                wanted = _Wanted(what, now, now)
-            elif wanted.what != what:
-                wanted = _Wanted(what, now, wanted.any_since)
-            if now - wanted.same_since >= settle_s or now - wanted.any_since >= PATIENCE * settle_s:
+        def stands(uid: str, status: object, *, times: int = 1) -> bool:
+            delay_s = self._settle_s * times
+            held = hold(before.get(uid), status, now=now)
+            if held.is_due(now=now, delay_s=delay_s, longest_s=PATIENCE * delay_s):
                 return True
-            self._wanted[uid] = wanted
+            self._held[uid] = held
             return False
 
         def moves_on(group: PodGroupStatusWanted) -> bool:
@@ -121,24 +111,17 @@ def _present(job: Job) -> int:
     return job.valid_count - job.gated
 
 
-class _Incomplete(NamedTuple):
-    uid: str
-    pods: int
-    binding: int
-    since: float
-    """When a pod last came or was bound, or when the gang was first seen (Unix seconds)."""
-
-
 class IncompleteGangs:
     """Remembers when gangs whose pods are being created or bound last got a pod or a node."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._waiting: dict[str, _Incomplete] = {}
+        self._held: dict[str, HeldStatus] = {}
+        """Uid, pods and binds of each gang."""
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
         """Return those of `keys` whose pods are being created or bound; forget all others."""
-        before, self._waiting = self._waiting, {}
+        before, self._held = self._held, {}
         in_progress = set()
         for key in keys:
             job = jobs.get(key)
@@ -147,10 +130,9 @@ class IncompleteGangs:
             binding = len(job.by_status[TaskStatus.BINDING])
             if not binding and not awaits_owner(job):
                 continue
-            seen, waiting = (job.uid, _present(job), binding), before.get(key)
-            if waiting is None or waiting[:3] != seen:
-                waiting = _Incomplete(*seen, since=now)
-            self._waiting[key] = waiting
-            if now - waiting.since < self._patience_s:
+            self._held[key] = held = hold(
+                before.get(key), (job.uid, _present(job), binding), now=now
+            )
+            if not held.is_due(now=now, delay_s=self._patience_s):
                 in_progress.add(key)
         return frozenset(in_progress)

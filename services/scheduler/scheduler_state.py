@@ -24,7 +24,7 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
-from services.scheduler.pacing import PATIENCE, IncompleteGangs, Pacing
+from services.scheduler.pacing import IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.devices.selectors import Evaluator
@@ -34,6 +34,7 @@ from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
+from shared.model.held_status import PATIENCE
 
 MIN_WAITING_FOR_POOL: Final = 20
 """The unschedulable pool stays empty while at most this many jobs wait: their status is current."""

@@ -27,9 +27,10 @@ from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.activation import UnschedulableJob
 from services.scheduler.engine.status.messages import settled
-from services.scheduler.pacing import PATIENCE, awaits_owner
+from services.scheduler.pacing import awaits_owner
 from shared.contracts import messages as m
 from shared.contracts.streams import WAITING_TTL_S
+from shared.model.held_status import PATIENCE, HeldStatus, hold
 
 FIGURES_S: Final = 10.0
 REPUBLISH_S: Final = WAITING_TTL_S / 2
@@ -71,9 +72,10 @@ class _WaitMemory(Generic[_W]):
 
 class _Wait(NamedTuple):
     text: str
-    cause: str
-    since: float
-    reported: frozenset[str]
+    held: HeldStatus
+    """Its status is the cause."""
+    reported: frozenset[object]
+    """Causes."""
 
 
 class Waits(_WaitMemory[_Wait]):
@@ -86,7 +88,7 @@ class Waits(_WaitMemory[_Wait]):
     def is_reported(self, key: str) -> bool:
         """Tell whether an event has reported a job's wait for its present cause."""
         wait = self._find(key)
-        return wait is not None and wait.cause in wait.reported
+        return wait is not None and wait.held.status in wait.reported
 
     def resume_all(self) -> None:
         """Go on with all waits: the next cycle visits every job."""
@@ -105,8 +107,9 @@ class Waits(_WaitMemory[_Wait]):
             if job is not None and not job.tasks and explanation.gate == "gang":
                 continue  # admitted, and without a pod yet
             wait = _updated(before.get(explanation.job), explanation, now)
-            if wait.cause not in wait.reported and now - wait.since >= self._settle_s:
-                wait = wait._replace(reported=wait.reported | {wait.cause})
+            is_due = wait.held.is_due(now=now, delay_s=self._settle_s)
+            if is_due and wait.held.status not in wait.reported:
+                wait = wait._replace(reported=wait.reported | {wait.held.status})
                 due.append(explanation)
             self._open[explanation.job] = wait
         return due
@@ -116,11 +119,8 @@ def _updated(before: _Wait | None, explanation: Explanation, now: float) -> _Wai
     text = f"{explanation.gate}: {explanation.message}"
     if before is not None and before.text == text:
         return before
-    cause = cause_of(explanation)
-    if before is None:
-        return _Wait(text, cause, now, frozenset())
-    since = before.since if before.cause == cause else now
-    return _Wait(text, cause, since, before.reported)
+    held = hold(before.held if before else None, cause_of(explanation), now=now)
+    return _Wait(text, held, before.reported if before else frozenset())
 
 
 def cause_of(explanation: Explanation) -> str:
@@ -134,14 +134,13 @@ class _Explained(Struct):
     """The explanation of one waiting gang, and which of it was published."""
 
     why: Explanation
-    cause: str
-    since: float
-    """When a cycle first found this cause (Unix seconds)."""
+    held: HeldStatus
+    """Its status is the cause."""
     at: float
     """When a cycle first gave this explanation, figures included (Unix seconds)."""
     cycle: int
     is_published: bool = False
-    published_cause: str = ""
+    published_cause: object = ""
     published_at: float = 0.0
     is_due: bool = True
     """Whether `why` differs from what was published by more than free amounts."""
@@ -183,12 +182,11 @@ class WaitExplanations(_WaitMemory[_Explained]):
         self, known: _Explained | None, why: Explanation, now: float, cycle: int
     ) -> _Explained:
         if known is None or known.why.job_uid != why.job_uid:
-            return _Explained(why, cause_of(why), now, now, cycle)
+            return _Explained(why, hold(None, cause_of(why), now=now), now, cycle)
         if known.why != why:
             if not _says_the_same(known.why, why):
-                known.is_due, cause = True, cause_of(why)
-                if cause != known.cause:
-                    known.cause, known.since = cause, now
+                known.is_due = True
+                known.held = hold(known.held, cause_of(why), now=now)
             known.why, known.at, known.cycle = why, now, cycle
         return known
 
@@ -211,13 +209,14 @@ class WaitExplanations(_WaitMemory[_Explained]):
                 yield self._publish(key, known, now, term)
 
     def _is_settled(self, known: _Explained, jobs: Jobs, now: float) -> bool:
-        if known.is_published and known.cause == known.published_cause:
+        if known.is_published and known.held.status == known.published_cause:
             return now - known.published_at >= FIGURES_S
-        stands_s = now - known.since
-        if stands_s < self._settle_s:
+        if not known.held.is_due(now=now, delay_s=self._settle_s):
             return False
         job = jobs.get(known.why.job)
-        return job is None or not awaits_owner(job) or stands_s >= PATIENCE * self._settle_s
+        if job is None or not awaits_owner(job):
+            return True
+        return known.held.is_due(now=now, delay_s=PATIENCE * self._settle_s)
 
     def _repeated(self, *, now: float, term: int) -> Iterator[m.WaitExplained]:
         while self._republish_at and self._republish_at[0][0] <= now:
@@ -232,7 +231,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
 
     def _publish(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
         known.is_due, known.is_published = False, True
-        known.published_cause, known.published_at = known.cause, now
+        known.published_cause, known.published_at = known.held.status, now
         self._republish_at.append((now + REPUBLISH_S, key))
         return _message(known, term)
 

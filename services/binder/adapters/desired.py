@@ -30,6 +30,7 @@ from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
+from shared.model.held_status import Delay
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
@@ -57,32 +58,31 @@ class PodsEnded(Protocol):
         ...
 
 
-class Deferrals:
-    """How long statuses that may wait are put off, over all partitions of this process.
+class DeferredWrites:
+    """How long first writes are held back that may wait, over all partitions of this process.
 
     One that may wait for `SHORT_S` at most, as a phase may, waits no longer because others wait.
     """
 
     SHORT_S: Final = 1
     DOUBLED_BY: Final = 25
-    """So many statuses that wait at a moment double the time of the next."""
     LONGEST_S: Final = 20.0
-    """How long a status is put off at most."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until: list[float] = []
 
-    def next_s(self, said_s: int) -> float:
-        """Return for how long a status is put off that says `said_s`, in seconds."""
-        if said_s <= self.SHORT_S:
-            return said_s
+    def delay_s(self, asked_s: int) -> float:
+        """Return the delay of a write whose message asks for `asked_s`, in seconds."""
+        if asked_s <= self.SHORT_S:
+            return asked_s
         now = self._clock.monotonic()
         while self._until and self._until[0] <= now:
             heapq.heappop(self._until)
-        wait_s = min(said_s * (1.0 + len(self._until) / self.DOUBLED_BY), self.LONGEST_S)
-        heapq.heappush(self._until, now + wait_s)
-        return wait_s
+        delay = Delay(first_s=asked_s, doubled_by=self.DOUBLED_BY, longest_s=self.LONGEST_S)
+        delay_s = delay.behind(len(self._until))
+        heapq.heappush(self._until, now + delay_s)
+        return delay_s
 
 
 class DesiredStatuses:
@@ -102,7 +102,7 @@ class DesiredStatuses:
         slots: asyncio.Semaphore,
         quarantine: Quarantine,
         backoff: Backoff,
-        deferrals: Deferrals,
+        deferred: DeferredWrites,
         metrics: BinderMetrics,
         gate: Gate,
         log: Logger,
@@ -118,7 +118,7 @@ class DesiredStatuses:
         self._slots = slots
         self._quarantine = quarantine
         self._backoff = backoff
-        self._deferrals = deferrals
+        self._deferred = deferred
         self._metrics = metrics
         self._gate = gate
         self._log = log.bind(partition=partition)
@@ -144,9 +144,8 @@ class DesiredStatuses:
                 if self._installation.refusal(mark):
                     await delivery.ack()
                     return
-                if said_s := _deferral_s(delivery):
-                    wait_s = self._deferrals.next_s(said_s)
-                    await redeliver_later(delivery, wait_s, self._log)
+                if deferral := _deferral_s(delivery):
+                    await redeliver_later(delivery, self._deferred.delay_s(deferral), self._log)
                     return
                 with self._installation.working(mark):
                     await self._handle(delivery)

@@ -132,7 +132,7 @@ class Executor:
             message = f"Failed to {doing} job status, err: {error}"
             self._recorder.event(record.job, "JobStatusError", message, warning=True)
             raise
-        record.counts_wait_since = float("inf")
+        record.held_counts = None
 
     async def _amend_job(self, record: JobRecord, effect: effects.AmendJob) -> None:
         try:

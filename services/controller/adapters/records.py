@@ -22,6 +22,7 @@ from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
+from shared.model.held_status import HeldStatus
 
 
 class KnownCompanion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -55,7 +56,7 @@ class JobRecord:
         self.seen_from_start = False
         """Whether this process has known the job since before it had any objects: what it does not
         remember is not there."""
-        self.counts_wait_since = float("inf")
+        self.held_counts: HeldStatus | None = None
         """Monotonic time since which a mere change of counts waits to be written."""
         self.reported_pending = ""  # reason for which its PodGroup waits, as the last event has it
         self.refused: defaultdict[str, list[str]] = defaultdict(list)

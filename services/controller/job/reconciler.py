@@ -30,33 +30,28 @@ from shared.api.batch import Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
+from shared.model.held_status import Delay, hold
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _WHOLE: Final = "the job"
 """What waits for a quota that forbids a job's PodGroup or its companions."""
-COALESCE_S: Final = 0.5
-"""A mere change of counts waits that long for the next, which is often the one that matters."""
-COALESCE_PER_JOB_S: Final = 0.01
-COALESCE_MAX_S: Final = 5.0
-"""The delay grows with each job in the work queue: pods come before their counts."""
-STARTING_PER_JOB_S: Final = 0.1
-STARTING_MAX_S: Final = 30.0
-"""The counts of a job that starts wait the longer, the more jobs start with it."""
+COUNTS: Final = Delay(first_s=0.5, doubled_by=50, longest_s=5.0)
+"""Delay of counts behind the jobs in the work queue: pods are created before counts."""
+STARTING_COUNTS: Final = Delay(first_s=5.0, doubled_by=50, longest_s=30.0)
+"""Delay of counts of a Pending job behind other such jobs: they are written with its next phase."""
+GONE_RETRY_S: Final = 0.5
 ENQUEUE_DELAY_PER_POD_S: Final = 1e-4
 """Delay per pod of a reconciliation that no policy waits for: its cost grows with the pods."""
 ENQUEUE_DELAY_MAX_S: Final = 0.25
 
 
 def counts_delay_s(backlog: int, *, starting: int = 0) -> float:
-    """Return how long counts may wait, in seconds, where `backlog` jobs wait in the work queue.
+    """Return how long counts are held back, in seconds, with `backlog` jobs in the work queue.
 
-    Those of a job that is Pending wait longest: its pods run soon, and they go with the phase.
-    `starting` is how many jobs there are like that, with it; 0 where it is not Pending.
+    `starting` is the number of Pending jobs whose counts wait, with this one; 0 if it is not one.
     """
-    if starting:
-        return min(COALESCE_MAX_S + STARTING_PER_JOB_S * (starting - 1), STARTING_MAX_S)
-    return min(COALESCE_S + COALESCE_PER_JOB_S * backlog, COALESCE_MAX_S)
+    return STARTING_COUNTS.behind(starting - 1) if starting else COUNTS.behind(backlog)
 
 
 class JobReconciler(Reconciler):
@@ -163,7 +158,7 @@ class JobReconciler(Reconciler):
             record.interrupted = True
             postponed = await self._carry_out(record, found)
         except Gone:
-            self.add(record.key, COALESCE_S)
+            self.add(record.key, GONE_RETRY_S)
             return
         except Conflict as error:
             self._log.info("job_changed_meanwhile", job=record.key, reason=str(error))
@@ -227,13 +222,12 @@ class JobReconciler(Reconciler):
     def _requeue(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
         if found.requeue:
             self.add(record.key)
-        if not postponed:
+        if not postponed or record.held_counts is None:
             self._waiting.discard(record.key)
         else:
             self._waiting.add(record.key)
-            waited_s = self._clock.monotonic() - record.counts_wait_since
-            left_s = self._counts_delay_s(record) - waited_s
-            self.add(record.key, max(0.0, left_s))
+            now, delay_s = self._clock.monotonic(), self._counts_delay_s(record)
+            self.add(record.key, record.held_counts.left_s(now=now, delay_s=delay_s))
         if found.reconcile_at is not None:
             self.add(record.key, max(0.0, found.reconcile_at - self._clock.now()))
         if found.delayed:
@@ -244,7 +238,7 @@ class JobReconciler(Reconciler):
         """Carry out all stages; returns whether a write of counts was put off."""
         postponed = False
         if not any(isinstance(e, effects.WriteStatus) for stage in found.stages for e in stage):
-            record.counts_wait_since = float("inf")
+            record.held_counts = None
         for stage in found.stages:
             kept = []
             for effect in stage:
@@ -274,8 +268,8 @@ class JobReconciler(Reconciler):
         if not isinstance(effect, effects.WriteStatus) or effect.urgent:
             return False
         now = self._clock.monotonic()
-        record.counts_wait_since = min(record.counts_wait_since, now)
-        return now - record.counts_wait_since < self._counts_delay_s(record)
+        record.held_counts = hold(record.held_counts, "counts", now=now)  # whatever they are
+        return not record.held_counts.is_due(now=now, delay_s=self._counts_delay_s(record))
 
     def _counts_delay_s(self, record: JobRecord) -> float:
         is_pending = record.job.status.state.phase == JobPhase.PENDING
