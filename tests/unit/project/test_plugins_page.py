@@ -31,7 +31,7 @@ def test_the_table_of_extension_points_is_that_of_the_code():
 
 
 def test_what_a_cluster_answers_is_listed():
-    (sentence,) = re.findall(r"^`cluster` answers (.*?)\. All", PAGE, re.MULTILINE)
+    (sentence,) = re.findall(r"^`cluster` answers (.*?)\.\sAll", PAGE, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"`(\w+)", sentence)) == public(Cluster)
 
 
