@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -51,8 +52,11 @@ def _tables() -> Iterator[tuple[str, list[str]]]:
     fields = {name: fields_of(settings_type(name)) for name in (*SERVICES, "declarer")}
     first = next(iter(fields.values()))
     yield "common flags", _flags(field for field in first if field.common)
+    several = _of_several(fields)
+    yield "flags of several services", _shared_flags(several)
     for service, known in fields.items():
-        yield f"{service} flags", _flags(field for field in known if not field.common)
+        own = (f for f in known if not f.common and (f.flag, f.description) not in several)
+        yield f"{service} flags", _flags(own)
     yield "actions", _table("action", ((n, _module_of(a), "") for n, a in ACTIONS.items()))
     plugins = ((n, _module_of(p), _arguments(p)) for n, p in PLUGINS.items())
     yield "plugins", _table("plugin", plugins, "arguments (default)")
@@ -71,6 +75,32 @@ def _flags(fields: Iterable[Field]) -> list[str]:
     if idle:
         text = f"Accepted for compatibility with Volcano, without effect: {', '.join(idle)}."
         lines += ["", *textwrap.wrap(text, 100, break_on_hyphens=False)]
+    return lines
+
+
+def _of_several(
+    fields: Mapping[str, Iterable[Field]],
+) -> dict[tuple[str, str], list[tuple[str, Field]]]:
+    """Return (flag, description) → services, of flags that two or more share in one meaning."""
+    users: dict[tuple[str, str], list[tuple[str, Field]]] = defaultdict(list)
+    for service, known in fields.items():
+        for field in known:
+            if not field.common and not field.description.startswith(_INERT):
+                users[field.flag, field.description].append((service, field))
+    return {key: found for key, found in users.items() if len(found) > 1}
+
+
+def _shared_flags(several: Mapping[tuple[str, str], list[tuple[str, Field]]]) -> list[str]:
+    lines = ["| flag | services (default) | meaning |", "|---|---|---|"]
+    for (flag, description), users in sorted(several.items()):
+        services: dict[str, list[str]] = defaultdict(list)
+        for service, field in users:
+            services[_default(field)].append(service)
+        of = "; ".join(
+            f"{', '.join(names)}{f' ({default})' if default else ''}"
+            for default, names in services.items()
+        )
+        lines.append(f"| `--{flag}` | {of} | {plain(description)} |")
     return lines
 
 

@@ -39,7 +39,7 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
 
     port: Annotated[int, Meta(description="port of the webhooks (HTTPS)", ge=0, le=65535)] = 8443
     bind_address: Annotated[
-        str, Meta(description="address that the webhooks listen at; empty: every interface")
+        str, Meta(description="address of the webhooks; empty: every interface")
     ] = ""
     enabled_admission: Annotated[
         tuple[str, ...],
@@ -47,12 +47,14 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     ] = tuple(path for path in PATHS if path != _OPTIONAL)
     scheduler_name: Annotated[
         tuple[str, ...],
-        Meta(description="schedulers whose pods are looked at; jobs without one get the first"),
+        Meta(description="schedulers whose pods are reviewed; jobs without one get the first"),
     ] = ("volcano",)
     admission_conf: Annotated[
         str, Meta(description="file with resource groups, reread when it changes")
     ] = ""
-    max_queue_depth: Annotated[int, Meta(description="most levels of queues", ge=1)] = 5
+    max_queue_depth: Annotated[
+        int, Meta(description="maximum depth of the queue hierarchy", ge=1)
+    ] = 5
     enable_queue_allocated_pods_check: Annotated[
         bool, Meta(description="refuse to delete a queue whose pods hold resources")
     ] = True
@@ -63,11 +65,15 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
         bool,
         Meta(
             description="refuse jobs with fields in pod templates or claims that the API server "
-            "does not know; else their authors are warned"
+            "does not know; otherwise warn"
         ),
     ] = False
     tls_cert_file: Annotated[
-        str, Meta(description="our certificate, reread when it changes; empty: we make our own")
+        str,
+        Meta(
+            description="certificate, reread when it changes; empty: created and renewed "
+            "automatically"
+        ),
     ] = ""
     tls_private_key_file: Annotated[
         str, Meta(description="key of the certificate in --tls-cert-file")
@@ -78,52 +84,55 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     client_ca_file: Annotated[
         str,
         Meta(
-            description="CA of the certificate that the API server must show (see "
-            "docs/deployment.md), reread when it changes; empty: every caller is answered"
+            description="CA of the client certificate that callers must have "
+            "(docs/deployment.md), reread when it changes; empty: none"
         ),
     ] = ""
     client_names: Annotated[
         tuple[str, ...],
-        Meta(description="common names of client certificates that are let in; empty: any"),
+        Meta(description="accepted common names of client certificates; empty: any"),
     ] = ()
     connections_most: Annotated[
         int,
-        Meta(description="most connections; beyond it the longest waiting one is ended", ge=8),
+        Meta(
+            description="maximum number of connections; above it, the longest idle one is closed",
+            ge=8,
+        ),
     ] = 256
     certificate_life: Annotated[
         Seconds,
-        Meta(description="life of certificates that we make; renewed after two thirds of it", gt=0),
+        Meta(description="lifetime of created certificates; renewed after two thirds", gt=0),
     ] = Seconds(90 * 86400.0)
     certificate_secret: Annotated[
-        str, Meta(description="Secret in --webhook-namespace where replicas share their CA")
+        str, Meta(description="Secret in --webhook-namespace with the CA that replicas share")
     ] = "pumice-admission-ca"  # noqa: S105 - its name
     webhook_namespace: Annotated[
-        str, Meta(description="namespace of our Service; its objects are never looked at")
+        str, Meta(description="namespace of the Service; its objects are not reviewed")
     ] = ""
-    webhook_service_name: Annotated[str, Meta(description="name of our Service")] = ""
+    webhook_service_name: Annotated[str, Meta(description="name of the Service")] = ""
     webhook_service_port: Annotated[
-        int, Meta(description="port of our Service", ge=1, le=65535)
+        int, Meta(description="port of the Service", ge=1, le=65535)
     ] = 443
     webhook_url: Annotated[
         str,
-        Meta(description="URL where the API server finds us when we run outside of its cluster"),
+        Meta(description="URL of the webhooks outside of the cluster"),
     ] = ""
     register: Annotated[
-        bool, Meta(description="create and keep the webhook configurations of the cluster")
+        bool, Meta(description="create and maintain the webhook configurations")
     ] = True
     registration_lease: RegistrationLease = "volcano-system/volcano"
     unregister: Annotated[
         bool, Meta(description="delete the webhook configurations at an orderly end")
     ] = False
     configuration_name: Annotated[
-        str, Meta(description="name of our webhook configurations", min_length=1)
+        str, Meta(description="name of the webhook configurations", min_length=1)
     ] = "pumice-admission"
     failure_policy: Annotated[
         Literal["Ignore", "Fail"],
-        Meta(description="what the API server does when we do not answer; Ignore: it admits"),
+        Meta(description="what the API server does without an answer; Ignore: it admits"),
     ] = "Ignore"
     webhook_timeout: Annotated[
-        Seconds, Meta(description="how long the API server waits for us", ge=1, le=30)
+        Seconds, Meta(description="how long the API server waits for an answer", ge=1, le=30)
     ] = Seconds(5.0)
     kube_api_qps: ApiQps = 200.0
     kube_api_burst: ApiBurst = 200

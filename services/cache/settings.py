@@ -18,14 +18,14 @@ class CacheSettings(CommonSettings, frozen=True, kw_only=True):
 
     scheduler_name: Annotated[
         tuple[str, ...],
-        Meta(description="schedulerName of the pods that are ours before they have a node (K10)"),
+        Meta(description="schedulerName of pods that are published before they have a node (K10)"),
     ] = ("volcano",)
     state_key: StateKey = Secret()
     mindcluster_npus: Annotated[
         bool,
         Meta(
-            description="publish what MindCluster tells of NPUs; needs rights on the ConfigMaps of "
-            "the namespace mindx-dl"
+            description="publish MindCluster's data about NPUs; needs rights on ConfigMaps in "
+            "namespace mindx-dl"
         ),
     ] = False
     kube_api_qps: ApiQps = 2000.0
@@ -34,33 +34,33 @@ class CacheSettings(CommonSettings, frozen=True, kw_only=True):
     leader_elect: Annotated[
         bool,
         Meta(
-            description="hold the Leases in the cluster under which an installation acts; without, "
-            "nothing keeps two apart"
+            description="hold the Leases of the active installation; without, two installations "
+            "may act at once"
         ),
     ] = True
     leader_elect_lease_duration: Annotated[
         Seconds,
-        Meta(description="time for which others respect a Lease that is not renewed", ge=1),
+        Meta(description="duration of a Lease", ge=1),
     ] = Seconds(15.0)
     leader_elect_renew_deadline: Annotated[
         Seconds,
-        Meta(description="time without a renewal after which nothing is written any more", gt=0),
+        Meta(description="time without a renewal after which nothing is written", gt=0),
     ] = Seconds(10.0)
     leader_elect_retry_period: Annotated[
-        Seconds, Meta(description="how often a Lease that another holds is looked at", gt=0)
+        Seconds, Meta(description="how often a Lease held by another is checked", gt=0)
     ] = Seconds(2.0)
     leader_elect_resource_lock: Annotated[str, inert("Leases and nothing else")] = "leases"
     leader_elect_resource_name: Annotated[
-        str, Meta(description="the Lease that scheduler and binder need to act", min_length=1)
+        str, Meta(description="Lease of scheduler and binder", min_length=1)
     ] = "volcano"
     leader_elect_controller_resource_name: Annotated[
-        str, Meta(description="the Lease that the controller needs to act", min_length=1)
+        str, Meta(description="Lease of the controller", min_length=1)
     ] = "vc-controller-manager"
     leader_elect_resource_namespace: Annotated[
-        str, Meta(description="namespace of both Leases; made if it is missing", min_length=1)
+        str, Meta(description="namespace of both Leases; created if missing", min_length=1)
     ] = "volcano-system"
     lock_object_namespace: Annotated[
-        str, Meta(description="older name of --leader-elect-resource-namespace; wins if given")
+        str, Meta(description="old name of --leader-elect-resource-namespace; takes precedence")
     ] = ""
 
 

@@ -13,19 +13,19 @@ class DeclarerSettings(CommonSettings, frozen=True, kw_only=True):
 
     state_storage: Annotated[
         Literal["memory", "file"],
-        Meta(description="where the STATE stream lives; it can be built again at any time"),
+        Meta(description="storage of the STATE stream; it can be rebuilt at any time"),
     ] = "memory"
-    state_bytes: Annotated[int, Meta(description="bound of the STATE stream in bytes", ge=MIB)] = (
-        2048 * MIB
-    )
+    state_bytes: Annotated[
+        int, Meta(description="maximum size of the STATE stream in bytes", ge=MIB)
+    ] = 2048 * MIB
     event_namespaces: Annotated[
         tuple[str, ...],
-        Meta(description="namespaces whose events have subscribers of their own"),
+        Meta(description="namespaces with an event stream and user of their own"),
     ] = ()
     stream_replicas: Annotated[
         int,
         Meta(
-            description="servers that hold a copy of each stream: 3 on a NATS cluster of three",
+            description="replicas of each stream: 3 on a NATS cluster of three",
             ge=1,
             le=5,
         ),
@@ -33,7 +33,7 @@ class DeclarerSettings(CommonSettings, frozen=True, kw_only=True):
     state_replicas: Annotated[
         int,
         Meta(
-            description="servers that hold a copy of STATE; 0: as many as of the other streams",
+            description="replicas of STATE; 0: as for the other streams",
             ge=0,
             le=5,
         ),

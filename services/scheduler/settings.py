@@ -21,94 +21,95 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     gate_removal_worker_num: Annotated[int, inert("the binder lifts gates as it binds")] = 5
     scheduler_conf: Annotated[
         str,
-        Meta(description="configuration file of Volcano's form; reread at once when replaced"),
+        Meta(description="configuration file in Volcano's format; reread when replaced"),
     ] = ""
     disable_default_scheduler_config: Annotated[
         bool,
-        Meta(description="start with a configuration file only; a bad one always ends the start"),
+        Meta(description="do not start without a valid configuration file"),
     ] = False
     schedule_period: Annotated[
-        Seconds, Meta(description="upper bound between two cycles; changes are acted on at once")
+        Seconds, Meta(description="maximum time between two cycles; a change starts one at once")
     ] = Seconds(1.0)
     min_period: Annotated[
-        Seconds, Meta(description="lower bound between the starts of two cycles", ge=0)
+        Seconds, Meta(description="minimum time between the starts of two cycles", ge=0)
     ] = Seconds(0.02)
     debounce: Annotated[
-        Seconds, Meta(description="how long to gather changes before a cycle starts", ge=0)
+        Seconds, Meta(description="how long to collect changes before a cycle starts", ge=0)
     ] = Seconds(0.005)
     status_settle: Annotated[
         Seconds,
         Meta(
-            description="how long a condition or counter must stand before it is written; "
-            "a new phase is written at once",
+            description="how long a condition or counter must be stable before it is written; a "
+            "new phase is written at once",
             ge=0,
         ),
     ] = Seconds(1.0)
     decision_budget: Annotated[
         Seconds,
         Meta(
-            description="time for one decision; a job that takes all of it is named and left out "
-            "of the next ones, for a minute at first; 0: no bound",
+            description="time for one decision; a job that uses all of it is quarantined, for a "
+            "minute at first; 0: no limit",
             ge=0,
         ),
     ] = Seconds(5.0)
     decision_limit: Annotated[
         Seconds,
         Meta(
-            description="time for one decision after which /livez fails; the process ends by "
-            "itself after half as much again; 0: never",
+            description="time for one decision after which /livez fails; after 1.5 times as long "
+            "the process ends; 0: never",
             ge=0,
         ),
     ] = Seconds(60.0)
     watchdog_dir: Annotated[
         str,
         Meta(
-            description="directory that outlives the process, where it notes which job it handles "
-            "and which are left out; empty: none, as the bus has the latter"
+            description="directory that survives the process, for the current job and the "
+            "quarantine; empty: none, the bus stores the quarantine"
         ),
     ] = ""
     seed: Annotated[
-        int, Meta(description="chooses among nodes of equal score; 0: the first in order")
+        int, Meta(description="selects among nodes of equal score; 0: the first in order")
     ] = 0
     partitions: Annotated[
         int, Meta(description="partitions of COMMAND and DESIRED", ge=1, le=PARTITIONS)
     ] = PARTITIONS
     gang_message: Annotated[
-        int, Meta(description="most binds in one message; a larger gang is split", ge=1)
+        int,
+        Meta(description="maximum number of binds in one message; a larger gang is split", ge=1),
     ] = 500
     node_selector: Annotated[
         tuple[str, ...],
-        Meta(description="labels name:value; only nodes with one of them are worked with"),
+        Meta(description="labels name:value; only nodes with one of them are used"),
     ] = ()
     ignored_provisioners: Annotated[
         tuple[str, ...], inert("volumes are no part of what a pod asks for; limits are per node")
     ] = ()
     csi_storage: Annotated[
-        bool, Meta(description="heed the capacity for new volumes that CSI drivers publish")
+        bool, Meta(description="consider the capacity for new volumes that CSI drivers publish")
     ] = True
     mindcluster_npus: Annotated[
-        bool, Meta(description="read what MindCluster tells of NPUs; the cache's flag goes first")
+        bool, Meta(description="read MindCluster's data about NPUs; set the cache's flag first")
     ] = False
     single_pods: Annotated[
         bool,
         Meta(
-            description="place each pod by itself, without PodGroup and queue; such a scheduler "
-            "runs beside one for groups, on the same bus"
+            description="place single pods, without PodGroup and queue, beside a scheduler for "
+            "gangs on the same bus"
         ),
     ] = False
     scheduler_sharding_mode: Annotated[
         Literal["none", "hard", "soft"],
-        Meta(description="whether this scheduler keeps to the nodes of a NodeShard"),
+        Meta(description="whether this scheduler is restricted to the nodes of a NodeShard"),
     ] = "none"
     scheduler_sharding_name: Annotated[
         str, Meta(description="name of this scheduler's NodeShard")
     ] = "volcano"
     cache_dumper: Annotated[
-        bool, Meta(description="write the next cycle to a file on SIGUSR1; see `replay`")
+        bool, Meta(description="write the next cycle to a file on SIGUSR1; see docs/replay.md")
     ] = True
-    cache_dump_dir: Annotated[str, Meta(description="directory of such files")] = _TMP
+    cache_dump_dir: Annotated[str, Meta(description="directory of these files")] = _TMP
     cache_dump_limit: Annotated[
-        int, Meta(description="largest such file, in MiB before it is compressed", ge=1)
+        int, Meta(description="maximum size of such a file in MiB, uncompressed", ge=1)
     ] = 1024
     default_queue: Annotated[str, inert("the API server fills in the queue")] = "default"
     priority_class: Annotated[bool, inert("priority classes always count")] = True

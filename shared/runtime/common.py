@@ -21,20 +21,25 @@ from shared.runtime.values import Seconds, Secret
 NO_EFFECT: Final = "accepted, no effect:"
 """How the description of a flag begins that is taken for Volcano's sake only."""
 
-ApiQps = Annotated[float, Meta(description="most API requests per second (K10); 0: no bound", ge=0)]
-ApiBurst = Annotated[int, Meta(description="API requests that may go out at once (K10)", ge=1)]
-ApiTimeout = Annotated[Seconds, Meta(description="time for one answer of the API server", gt=0)]
+ApiQps = Annotated[
+    float, Meta(description="maximum rate of API requests per second (K10); 0: no limit", ge=0)
+]
+ApiBurst = Annotated[int, Meta(description="maximum burst of API requests (K10)", ge=1)]
+ApiTimeout = Annotated[Seconds, Meta(description="timeout of one API request", gt=0)]
 
 StateKey = Annotated[
     Secret,
-    Meta(description="seals jobs and templates on STATE; the cache and the controller share it"),
+    Meta(
+        description="key that encrypts jobs and templates on STATE; the same for cache and "
+        "controller"
+    ),
 ]
 
 LeaderElect = Annotated[
     bool,
     Meta(
-        description="act only while the cache says that the Leases in the cluster are ours; the "
-        "cache's own flag switches it off for all"
+        description="act only while the installation holds its Leases; the cache's flag "
+        "switches this off for all"
     ),
 ]
 
@@ -42,7 +47,7 @@ LeaderElect = Annotated[
 RegistrationLease = Annotated[
     str,
     Meta(
-        description="NAMESPACE/NAME of the Lease whose holder registers; see --installation",
+        description="NAMESPACE/NAME of the Lease whose holder registers itself; see --installation",
         min_length=1,
     ),
 ]
@@ -52,87 +57,92 @@ class CommonSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Fields common to all services; each is also read from `PUMICE_<FIELD>`."""
 
     kubeconfig: Annotated[
-        str, Meta(description="kubeconfig file; empty: $KUBECONFIG, then the pod's own account")
+        str, Meta(description="kubeconfig file; empty: $KUBECONFIG, then the pod's account")
     ] = ""
     master: Annotated[
         str,
-        Meta(description="address of the API server, before that of the kubeconfig; empty: its"),
+        Meta(description="address of the API server; empty: that of the kubeconfig"),
     ] = ""
     nats: Annotated[
         str, Meta(description="URL of the NATS server, or several separated by commas")
     ] = "nats://127.0.0.1:4222"
-    nats_user: Annotated[str, Meta(description="user name at the NATS server")] = ""
-    nats_password: Annotated[Secret, Meta(description="password at the NATS server")] = Secret()
-    nats_ca: Annotated[
-        str, Meta(description="file with the CA of the NATS server; turns TLS on")
-    ] = ""
-    nats_cert: Annotated[str, Meta(description="file with our certificate for NATS")] = ""
-    nats_key: Annotated[str, Meta(description="file with the key of our certificate")] = ""
+    nats_user: Annotated[str, Meta(description="user of NATS")] = ""
+    nats_password: Annotated[Secret, Meta(description="password of the NATS user")] = Secret()
+    nats_ca: Annotated[str, Meta(description="CA of the NATS server; switches TLS on")] = ""
+    nats_cert: Annotated[str, Meta(description="client certificate for NATS")] = ""
+    nats_key: Annotated[str, Meta(description="key of the client certificate")] = ""
     cluster: Annotated[
         str,
         Meta(
-            description="name of the cluster, a part of each subject: clusters may share a NATS",
+            description="name of the cluster, part of each subject, so that clusters can share a "
+            "NATS",
             min_length=1,
         ),
     ] = "local"
     installation: Annotated[
         str,
         Meta(
-            description="name of this installation, which the cache writes on the Leases in the "
-            "cluster: webhooks and the aggregated API are registered while no other installation "
-            "holds them; empty: always"
+            description="name of this installation on its Leases; webhooks and the aggregated API"
+            " are registered unless another installation holds them; empty: always"
         ),
     ] = ""
     lease_renew: Annotated[
-        Seconds, Meta(description="how often the holder of a lease on the bus renews it", gt=0)
+        Seconds, Meta(description="how often a leader renews its lease on the bus", gt=0)
     ] = Seconds(0.4)
     lease_stop: Annotated[
         Seconds,
-        Meta(description="time without a renewal after which a holder stops its work", gt=0),
+        Meta(description="time without a renewal after which a leader stops", gt=0),
     ] = Seconds(2.0)
     lease_takeover: Annotated[
         Seconds,
         Meta(
-            description="time without a renewal after which another takes a lease over; a killed "
-            "holder is followed much sooner",
+            description="time without a renewal after which another takes the lease; a killed "
+            "leader is replaced much sooner",
             gt=0,
         ),
     ] = Seconds(3.0)
     audit_interval: Annotated[
         Seconds,
         Meta(
-            description="how often a service compares what it holds with the stream STATE, to read "
-            "it anew where they differ; 0: never",
+            description="how often a service compares what it holds with STATE and reads it again"
+            " where they differ; 0: never",
             ge=0,
         ),
     ] = Seconds(300.0)
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="least level that is logged")
+        Literal["debug", "info", "warning", "error"], Meta(description="minimum log level")
     ] = "info"
     log_format: Annotated[
         Literal["auto", "json", "console"],
-        Meta(description="form of the log on stderr; auto: console on a terminal, else json"),
+        Meta(description="log format on stderr; auto: console on a terminal, else json"),
     ] = "auto"
     listen_address: Annotated[
         str,
-        Meta(description="serves /livez, /healthz, /readyz and /metrics; port 0 picks a free one"),
+        Meta(
+            description="address of /livez, /healthz, /readyz and /metrics; port 0: any free port"
+        ),
     ] = "127.0.0.1:0"
     healthz_address: Annotated[
-        str, Meta(description="a second address for /livez, /healthz and /readyz; empty: none")
+        str, Meta(description="second address of /livez, /healthz and /readyz; empty: none")
     ] = ""
     enable_healthz: Annotated[bool, Meta(description="serve /livez, /healthz and /readyz")] = True
     enable_metrics: Annotated[bool, Meta(description="serve /metrics")] = True
     grace: Annotated[
-        Seconds, Meta(description="time to stop after a signal before what is stuck is named", ge=0)
+        Seconds,
+        Meta(
+            description="time to stop after a signal; then the process ends and names what is "
+            "stuck",
+            ge=0,
+        ),
     ] = Seconds(10.0)
     instance: Annotated[
-        str, Meta(description="name of this replica in logs, leases and events; empty: made up")
+        str, Meta(description="name of this replica in logs, leases and events; empty: generated")
     ] = ""
     fault: Annotated[
-        str, Meta(description="for tests: fault point at which to die, name or name@Nth-passage")
+        str, Meta(description="for tests: fault point at which to die, name or name@N")
     ] = ""
     fault_dir: Annotated[
-        str, Meta(description="for tests: directory where a reached fault point leaves its mark")
+        str, Meta(description="for tests: directory in which a reached fault point creates a file")
     ] = ""
 
 
@@ -196,8 +206,8 @@ QUEUE_ADMISSION: Final = "SchedulingGatesQueueAdmission"
 _ALL_ALPHA: Final = "AllAlpha"
 
 FEATURE_GATES: Final = (
-    f"Volcano's feature gates, Name=true,...; {QUEUE_ADMISSION} is heeded, "
-    "docs/compatibility.md says what of the others is there"
+    f"Volcano's feature gates, Name=true,...; {QUEUE_ADMISSION} is supported, "
+    "docs/compatibility.md (M05) tells of the others"
 )
 
 
