@@ -20,10 +20,9 @@ import yaml
 from pumice.vcctl.flags import Failure, Value, text
 from shared.api.kinds import COMMAND, Kind
 from shared.kube.client import Kube, address, collection
-from shared.kube.credentials import Access, Loaded, Source
+from shared.kube.credentials import Access, Source
 from shared.kube.errors import UNAUTHORIZED, Refusal
-from shared.kube.kubeconfig import BadKubeconfigError
-from shared.kube.sources import InClusterSource, KubeconfigSource
+from shared.kube.sources import BadKubeconfigError, InClusterSource, KubeconfigSource
 from shared.kube.transport import open_transport
 from shared.kube.wire import MERGE_PATCH, Request, Transport
 from shared.runtime.clock import SystemClock
@@ -159,24 +158,22 @@ class _Named:
         self._master = master if "://" in master or not master else f"http://{master}"
         self._environ = environ
 
-    async def load(self) -> Loaded:
+    async def load(self) -> Access:
         """Return address and credential. Raises Failure for a file that cannot be read."""
         files = self._files()
         source = self._source(files)
-        loaded = Loaded(access=Access(host=_NOWHERE), authorization=None)
+        access = Access(host=_NOWHERE)
         if source is not None:
             try:
-                loaded = await source.load()
+                access = await source.load()
             except PumiceError as error:
                 documents = [_document(file) for file in files]
-                if not isinstance(error.__cause__, BadKubeconfigError):
+                if not isinstance(error, BadKubeconfigError):
                     raise
-                host = _host_without_user(documents)
-                loaded = Loaded(access=Access(host=host or _NOWHERE), authorization=None)
+                access = Access(host=_host_without_user(documents) or _NOWHERE)
         if self._master:
-            access = msgspec.structs.replace(loaded.access, host=self._master.rstrip("/"))
-            loaded = msgspec.structs.replace(loaded, access=access)
-        return loaded
+            access = msgspec.structs.replace(access, host=self._master.rstrip("/"))
+        return access
 
     def _files(self) -> list[str]:
         """Return the kubeconfigs that are there."""

@@ -1,7 +1,7 @@
-"""The one way to the Kubernetes API server: credentials, requests, list/watch.
+"""The client of the Kubernetes API server: credentials, requests, list and watch.
 
-Read in this order: `errors` (how a refusal is told), `credentials` (asked for anew with
-each request), `transport` (one HTTP exchange), `client` (`Kube`: the verbs), `decode` (bytes to
-views), `listwatch` (an informer without its cache), `config` (`connect`, which builds it all).
+A request passes two layers: `client` (`Kube`: the verbs, typed) and `transport` (one HTTP exchange
+over `connections`, with `credentials` from `sources`). `decode` turns bytes into views, `errors`
+refusals into exceptions; `listwatch` is an informer without its cache; `config` builds a client.
 ADR 3 says why it is not kubernetes-asyncio all the way.
 """

@@ -12,9 +12,9 @@ import ipaddress
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol, TypedDict
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,25 +27,20 @@ _RETRY_LOAD_S: Final = 5.0
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server is, and what a connection to it needs. PEM stands inline or in files."""
+    """Where the API server is, what a connection to it needs, and who we are."""
 
     host: str
     """Address with its scheme, without a slash at the end."""
     verify: bool = True
     server_name: str | None = None
-    """Name in the server's certificate, when it is not the host's."""
+    """Name in the server's certificate, if it is not the host's."""
     proxy: str | None = None
-    ca: Path | bytes | None = None
-    """None: the authorities of the system."""
-    certificate: Path | bytes | None = None
-    key: Path | bytes | None = None
-
-
-class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials that a source found."""
-
-    access: Access
-    authorization: str | None
+    ca: bytes | None = None
+    """Authorities in PEM; None: those of the system."""
+    certificate: bytes | None = None
+    """Client certificate in PEM, with its chain."""
+    key: bytes | None = None
+    authorization: str | None = None
     """Value of the Authorization header, None for certificates alone or for no account."""
     files: tuple[Path, ...] = ()
     """Files whose change means: load again."""
@@ -56,7 +51,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class Source(Protocol):
     """Where credentials come from."""
 
-    async def load(self) -> Loaded:
+    async def load(self) -> Access:
         """Read everything anew. Raises Rejected for a wrong file, Retryable for a failed plugin."""
         ...
 
@@ -64,25 +59,21 @@ class Source(Protocol):
 class Credentials:
     """The current credential; every request asks `authorization()` for it."""
 
-    def __init__(self, source: Source, loaded: Loaded, *, clock: Clock) -> None:
+    def __init__(self, source: Source, access: Access, *, clock: Clock) -> None:
         """Use `Credentials.open`, which loads the first time."""
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._loaded = loaded
-        self._stamps = _stamps(loaded.files)
+        self.access = access
+        """How to connect, as of the last load."""
+        self._stamps = _stamps(access.files)
         self._next_load = 0.0
-        self.tls = _tls_context(loaded.access)
+        self.tls = _tls_context(access)
 
     @classmethod
     async def open(cls, source: Source, *, clock: Clock) -> "Credentials":
         """Load for the first time; raises what the source raises."""
         return cls(source, await source.load(), clock=clock)
-
-    @property
-    def access(self) -> Access:
-        """Return how to connect, as of the last load."""
-        return self._loaded.access
 
     @property
     def host(self) -> str:
@@ -98,29 +89,29 @@ class Credentials:
             async with self._lock:
                 if self._is_stale():
                     await self._renew()
-        return self._loaded.authorization
+        return self.access.authorization
 
     async def refused(self, authorization: str | None) -> bool:
         """Load again because the server answered 401; says whether trying again makes sense."""
         async with self._lock:
-            if self._loaded.authorization != authorization:
+            if self.access.authorization != authorization:
                 return True
             if self._clock.now() >= self._next_load:
                 self._next_load = self._clock.now() + _RETRY_LOAD_S
                 await self._renew()
-            return self._loaded.authorization != authorization
+            return self.access.authorization != authorization
 
     def _is_stale(self) -> bool:
-        reload_at = self._loaded.reload_at
+        reload_at = self.access.reload_at
         aged = reload_at is not None and self._clock.now() >= max(reload_at, self._next_load)
-        return aged or _stamps(self._loaded.files) != self._stamps
+        return aged or _stamps(self.access.files) != self._stamps
 
     async def _renew(self) -> None:
-        stamps = _stamps(self._loaded.files)
+        stamps = _stamps(self.access.files)
         try:
-            loaded = await self._source.load()
-            _load_material(self.tls, loaded.access)
-            if not _needs_system_roots(self.access) and _needs_system_roots(loaded.access):
+            access = await self._source.load()
+            _load_material(self.tls, access)
+            if not _needs_system_roots(self.access) and _needs_system_roots(access):
                 self.tls.load_default_certs()
         except (PumiceError, ssl.SSLError, OSError) as exc:
             self._next_load = self._clock.now() + _RETRY_LOAD_S
@@ -131,8 +122,8 @@ class Credentials:
             log.warning("credential_renewal_failed", error=str(exc))
             return
         # The stamps from before the load: a file that changed during it is read once more.
-        self._stamps = stamps if loaded.files == self._loaded.files else _stamps(loaded.files)
-        self._loaded = loaded
+        self._stamps = stamps if access.files == self.access.files else _stamps(access.files)
+        self.access = access
 
 
 def _tls_context(access: Access) -> ssl.SSLContext:
@@ -142,9 +133,8 @@ def _tls_context(access: Access) -> ssl.SSLContext:
     the extensions that it asks for. Raises Rejected when a file cannot be read or used.
     """
     try:
-        authority = _authority(access.ca)
-        if authority or _needs_system_roots(access):
-            context = ssl.create_default_context(**authority)
+        if access.ca or _needs_system_roots(access):
+            context = ssl.create_default_context(cadata=_text(access.ca))
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _load_material(context, access)
@@ -178,36 +168,22 @@ def is_loopback(host: str) -> bool:
 
 def _load_material(context: ssl.SSLContext, access: Access) -> None:
     if access.ca:
-        context.load_verify_locations(**_authority(access.ca))
-    if access.certificate:
-        with _as_file(access.certificate) as certificate, _as_file(access.key or b"") as key:
-            context.load_cert_chain(certificate, keyfile=key if access.key else None)
-
-
-class _Authority(TypedDict, total=False):
-    cafile: str
-    cadata: str
-
-
-def _authority(ca: Path | bytes | None) -> _Authority:
-    if not ca:
-        return {}
-    return {"cadata": ca.decode()} if isinstance(ca, bytes) else {"cafile": str(ca)}
-
-
-@contextlib.contextmanager
-def _as_file(material: Path | bytes) -> Iterator[str]:
-    """Lend a file, since the TLS library reads from nothing else; what was inline is gone after."""
-    if isinstance(material, Path):
-        yield str(material)
+        context.load_verify_locations(cadata=_text(access.ca))
+    if not access.certificate:
         return
+    # The TLS library reads from nothing but a file.
     handle, name = tempfile.mkstemp(prefix="pumice-")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(material)
-        yield name
+            file.write(access.certificate + b"\n" + (access.key or b""))
+        context.load_cert_chain(name)
     finally:
         Path(name).unlink()
+
+
+def _text(ca: bytes | None) -> str | None:
+    """Return authorities as the TLS library takes them: without comments that are no ASCII."""
+    return ca.decode("ascii", "ignore") if ca else None
 
 
 def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int], ...]:

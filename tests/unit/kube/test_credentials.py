@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from shared.api.kinds import POD
-from shared.kube import exec_plugin
+from shared.kube import sources
 from shared.kube.config import connect
 from shared.kube.errors import Unreachable
 from shared.kube.sources import InClusterSource, KubeconfigSource, find_source
@@ -170,6 +170,16 @@ async def test_a_plugin_that_is_not_installed_gives_its_hint(
     file.write_text(api.kubeconfig(exec=section))
     with pytest.raises(Rejected, match=r"no-such-plugin: No such file.*get it from example\.com"):
         await ask(api, file)
+
+
+async def test_a_user_without_credentials_is_anonymous(api: ScriptedApi, tmp_path: Path) -> None:
+    config = yaml.safe_load(api.kubeconfig(token="a"))
+    del config["users"][0]["user"]
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    api.then(json({}))
+    await ask(api, file)
+    assert tokens(api) == [None]
 
 
 async def test_basic_authentication_still_works(api: ScriptedApi, tmp_path: Path) -> None:
@@ -344,7 +354,7 @@ async def test_the_account_of_a_pod_is_not_shown_to_an_address_that_is_given() -
         None, context=None, master="10.9.9.9:8080", clock=SystemClock(), environ=environ
     )
     loaded = await source.load()
-    assert loaded.access.host == "http://10.9.9.9:8080"
+    assert loaded.host == "http://10.9.9.9:8080"
     assert loaded.authorization is None
 
 
@@ -391,7 +401,7 @@ async def test_a_plugin_may_hand_out_a_certificate_and_is_told_of_the_cluster(
 async def test_a_plugin_that_hangs_is_given_up_and_ended(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(sources, "PLUGIN_TIMEOUT_S", 0.3)
     plugin = write_plugin(tmp_path)
     plugin.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     file = tmp_path / "kubeconfig"
@@ -402,17 +412,29 @@ async def test_a_plugin_that_hangs_is_given_up_and_ended(
     assert not Path(f"/proc/{pid}").exists(), "nor is it left behind as a zombie"
 
 
-async def test_the_token_of_an_auth_provider_is_used(api: ScriptedApi, tmp_path: Path) -> None:
-    def part(content: dict[str, object]) -> str:
-        return base64.urlsafe_b64encode(stdjson.dumps(content).encode()).decode().rstrip("=")
-
-    token = f"{part({'alg': 'none'})}.{part({'exp': 4102444800})}.x"
-    file = tmp_path / "kubeconfig"
-    provider = {"name": "oidc", "config": {"id-token": token}}
-    file.write_text(api.kubeconfig(**{"auth-provider": provider}))
-    api.then(json({}))
-    await ask(api, file)
-    assert tokens(api) == [f"Bearer {token}"]
+async def test_paths_are_relative_to_the_file_of_their_own_entry(
+    tmp_path: Path, authority: Authority
+) -> None:
+    client = authority.issue("someone")
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+        for folder in (ours, theirs):
+            folder.mkdir()
+        (ours / "ca.crt").write_bytes(authority.ca_file.read_bytes())
+        (theirs / "me.crt").write_bytes(client.cert.read_bytes())
+        (theirs / "me.key").write_bytes(client.key.read_bytes())
+        api.cluster = {"certificate-authority": "ca.crt"}
+        whole = yaml.safe_load(
+            api.kubeconfig(**{"client-certificate": "me.crt", "client-key": "me.key"})
+        )
+        users = {"users": whole.pop("users")}
+        (ours / "config").write_text(yaml.safe_dump(whole))
+        (theirs / "config").write_text(yaml.safe_dump(users))
+        api.then(json({}))
+        paths = f"{ours / 'config'}:{theirs / 'config'}:{tmp_path / 'absent'}"
+        async with await connect(paths, user_agent="t") as kube:
+            await kube.get(POD, "ns", "p")
+        assert [seen.client for seen in api.seen] == ["someone"]
 
 
 async def test_of_several_files_the_first_to_say_something_counts(

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from shared.kube.credentials import Access, Loaded
+from shared.kube.credentials import Access
 from shared.kube.errors import AlreadyExists, Busy, Expired, Silence, Unreachable, Vanished
 from shared.kube.transport import open_transport
 from shared.kube.wire import Request
@@ -27,8 +27,7 @@ class Renewing:
 
     async def load(self):
         self._count += 1
-        access = Access(host=self._host)
-        return Loaded(access=access, authorization=f"Bearer token-{self._count}")
+        return Access(host=self._host, authorization=f"Bearer token-{self._count}")
 
 
 class Fixed:
@@ -38,7 +37,7 @@ class Fixed:
         self._access = access
 
     async def load(self):
-        return Loaded(access=self._access, authorization=None)
+        return self._access
 
 
 async def transport(host):
@@ -101,9 +100,9 @@ async def test_certificates_are_presented_and_checked(tmp_path, name):
         access = Access(
             host=api.url,
             server_name=name,
-            ca=authority.ca_file,
-            certificate=client.cert,
-            key=client.key,
+            ca=authority.ca_file.read_bytes(),
+            certificate=client.cert.read_bytes(),
+            key=client.key.read_bytes(),
         )
         api.then(json({}))
         way = await open_transport(Fixed(access), **OPTIONS)
@@ -118,7 +117,7 @@ async def test_a_server_with_another_certificate_is_refused(tmp_path, name):
     trusted = authority if name else Authority(tmp_path / "stranger")
     tls = authority.server_context(verify=ssl.CERT_NONE)
     async with ScriptedApi().serving(tls) as api:
-        access = Access(host=api.url, server_name=name, ca=trusted.ca_file)
+        access = Access(host=api.url, server_name=name, ca=trusted.ca_file.read_bytes())
         way = await open_transport(Fixed(access), **OPTIONS)
         with pytest.raises(Unreachable, match="certificate"):
             await way.exchange(PODS)
