@@ -139,4 +139,8 @@ CRDS: Final = (
         short_names=("numatopo",),
         subresources=None,
     ),
+    Crd(
+        kind=kinds.COLOCATIONCONFIGURATION,
+        description="ColocationConfiguration is memory QoS of pods, for Volcano's node agent.",
+    ),
 )

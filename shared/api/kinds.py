@@ -12,6 +12,7 @@ import msgspec
 
 from shared.api import (
     batch,
+    colocation,
     core,
     cron,
     flow,
@@ -217,6 +218,13 @@ NUMATOPOLOGY: Final = Kind(
     plural="numatopologies",
     namespaced=False,
     type=nodeinfo.Numatopology,
+)
+COLOCATIONCONFIGURATION: Final = Kind(
+    kind="ColocationConfiguration",
+    group="config.volcano.sh",
+    version="v1alpha1",
+    plural="colocationconfigurations",
+    type=colocation.ColocationConfiguration,
 )
 NPUINFO: Final = Kind(kind="ConfigMap", plural="configmaps", alias="npuinfos", type=core.ConfigMap)
 """ConfigMaps of MindCluster, which tell of nodes' NPUs (DV3)."""

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from shared.api.base import DnsName, Int64, Name, Timestamp, View, doc
+from shared.api.base import DnsName, Int64, Name, View, doc
+from shared.api.conditions import Condition
 from shared.api.meta import ObjectMeta
 from shared.api.selectors import LabelSelector
 
@@ -33,25 +34,12 @@ _ONE_WAY = Meta(
 )
 """Volcano's one CEL rule of all CRDs (§1.1)."""
 
-_CONDITION_TYPE = (
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-)
-
 
 class MemberType(enum.StrEnum):
     """Kind of a member."""
 
     NODE = "Node"
     HYPERNODE = "HyperNode"
-
-
-class ConditionStatus(enum.StrEnum):
-    """Whether a condition holds."""
-
-    TRUE = "True"
-    FALSE = "False"
-    UNKNOWN = "Unknown"
 
 
 class ExactMatch(View, frozen=True, kw_only=True):
@@ -91,25 +79,10 @@ class HyperNodeSpec(View, frozen=True, kw_only=True):
     members: Annotated[tuple[Member, ...], Meta(min_length=1), doc("Nodes or HyperNodes.")] = ()
 
 
-class HyperNodeCondition(View, frozen=True, kw_only=True):
-    """One condition of a HyperNode."""
-
-    type: Annotated[str, Meta(max_length=316, pattern=_CONDITION_TYPE), doc("What is judged.")]
-    status: Annotated[ConditionStatus, doc("True, False or Unknown.")]
-    observed_generation: Annotated[Int64, Meta(ge=0), doc("Generation that was judged.")] = 0
-    last_transition_time: Annotated[Timestamp, doc("When the status changed.")]
-    reason: Annotated[
-        str,
-        Meta(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
-        doc("One word why."),
-    ]
-    message: Annotated[str, Meta(max_length=32768), doc("Why, for people.")]
-
-
 class HyperNodeStatus(View, frozen=True, kw_only=True):
     """Status of a HyperNode."""
 
-    conditions: Annotated[tuple[HyperNodeCondition, ...], doc("Latest conditions.")] = ()
+    conditions: Annotated[tuple[Condition, ...], doc("Latest conditions.")] = ()
     node_count: Annotated[Int64, Meta(ge=0), doc("Number of nodes below.")] = 0
 
 
