@@ -5,9 +5,10 @@ as files under /etc/volcano (`ps.host`) and as environment (`VC_PS_HOSTS`), both
 `-` of a task's name; a NetworkPolicy keeps other jobs out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
 from typing_extensions import override
 
 from shared.api import keys, kinds
@@ -23,6 +24,10 @@ from shared.jobplugins.interface import (
 )
 
 MOUNT_PATH: Final = "/etc/volcano"
+ENVIRONMENT_MAX: Final = 131_072
+"""Bytes of one variable, name and end included, that Linux passes to a process (`execve(2)`)."""
+CONFIG_MAX: Final = 1_048_576
+"""Bytes of a ConfigMap's data that Kubernetes takes."""
 
 
 class Svc(JobPlugin):
@@ -34,6 +39,27 @@ class Svc(JobPlugin):
         "disable-network-policy": False,
         "inject-hosts-env": True,
     }
+
+    @override
+    def problems_with_job(self, job: Job, values: Mapping[str, Value]) -> Iterable[str]:
+        """Refuse lists of hosts with which no container starts, or that no ConfigMap holds."""
+        sizes = {task.name: _hosts_bytes(job, task) for task in job.spec.tasks}
+        if (total := 2 * sum(sizes.values())) > CONFIG_MAX:
+            yield (
+                f"spec.plugins.svc: the names of all pods take {total} bytes in ConfigMap "
+                f"{_config(job)}, {CONFIG_MAX} are the most: choose a shorter name, fewer "
+                "replicas, or no plugin svc"
+            )
+        elif values["inject-hosts-env"]:
+            for task in job.spec.tasks:
+                name = _variable(task, "HOSTS")
+                if (size := len(name) + sizes[task.name] + 1) > ENVIRONMENT_MAX:
+                    yield (
+                        f"spec.plugins.svc: variable {name} with the names of {task.replicas} pods "
+                        f"takes {size} bytes, Linux starts no process with more than "
+                        f"{ENVIRONMENT_MAX}: add --inject-hosts-env=false, the names are in "
+                        f"{MOUNT_PATH}/{_shown(task)}.host as well"
+                    )
 
     @override
     def companions(self, job: Job, arguments: Sequence[str]) -> Sequence[Companion]:
@@ -104,6 +130,18 @@ def _variable(task: TaskSpec, suffix: str) -> str:
 
 def _env_keys(job: Job) -> list[str]:
     return [_variable(task, suffix) for task in job.spec.tasks for suffix in ("HOSTS", "NUM")]
+
+
+def _hosts_bytes(job: Job, task: TaskSpec) -> int:
+    """Return the length of a list of a task's hosts, without making it."""
+    try:
+        first = hosts.first(job, task)
+    except msgspec.MsgspecError:
+        return 0  # a fault of the template, which has its own problem
+    is_shared = first.name != f"{job.metadata.name}-{task.name}-0"
+    count = min(task.replicas, 1) if is_shared else task.replicas
+    more_digits = sum(max(0, count - 10**digits) for digits in range(1, 7))
+    return count * (len(str(first)) + 1) + more_digits
 
 
 def _hosts_data(job: Job) -> dict[str, str]:

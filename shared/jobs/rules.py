@@ -37,7 +37,7 @@ def job_problems(job: Job, *, pod_level: bool = True) -> tuple[Problem, ...]:
     if not job.spec.tasks:
         return (Problem("spec.tasks", "No task specified in job spec: at least one is needed"),)
     checks: tuple[Callable[[Job], Problems], ...] = (
-        name_problems, _tasks, _minima, policy_problems, _volumes, _dependencies, _plugins,
+        name_problems, _tasks, _minima, policy_problems, _volumes, _dependencies, plugin_problems,
     )  # fmt: skip
     found = [problem for check in checks for problem in check(job)]
     found += template_problems(job, pod_level=pod_level)
@@ -236,8 +236,8 @@ def _volumes(job: Job) -> Problems:
             )
 
 
-def _plugins(job: Job) -> Problems:
-    """W23."""
+def plugin_problems(job: Job) -> Problems:
+    """Return plugins that there are not, and what is wrong with the job for a plugin (W23)."""
     for name in sorted(job.spec.plugins):
         if name not in installed():
             yield Problem(

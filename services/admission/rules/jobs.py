@@ -31,6 +31,7 @@ from shared.jobs.problems import Problem
 from shared.jobs.rules import (
     job_problems,
     name_problems,
+    plugin_problems,
     queue_problems,
     scale_problems,
     update_problems,
@@ -132,7 +133,8 @@ def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> 
     except msgspec.ValidationError:  # nothing to compare with: it is as good as new
         return refused(job_problems(job))
     before, after = _filled(request.old, old, terms), _filled(request.object, job, terms)
-    longer = set(name_problems(job)) - set(name_problems(old))
+    longer = {*name_problems(job), *plugin_problems(job)}
+    longer -= {*name_problems(old), *plugin_problems(old)}
     slips = set(_unknown(request.old, facts))
     new = [path for path in _unknown(request.object, facts) if path not in slips]
     faults = _unknown_field_problems(new) if terms.refuse_unknown_fields else ()

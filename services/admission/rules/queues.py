@@ -4,6 +4,7 @@ Messages are Volcano's to the letter, since they name the field, or the queue an
 already. How a queue must fit into the tree is `queuetree`'s.
 """
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -35,6 +36,9 @@ _UPDATE: Final = "UPDATE"
 _DELETE: Final = "DELETE"
 _STATES: Final = (QueueState.OPEN, QueueState.CLOSED)
 _AT: Final = "requestBody"
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
+_NATIVE_PREFIXES: Final = ("hugepages-", "attachable-volumes-", "requests.", "limits.")
+"""Resources of Kubernetes itself, by its rules for names of resources."""
 
 Amounts = Mapping[str, CrQuantity]
 
@@ -101,7 +105,9 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
         texts = [str(problem) for problem in found]
         message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         return Verdict(allowed=False, message=message, problems=tuple(found))
-    return _verdict(_in_the_tree(queue, old, facts, terms))
+    if problem := _in_the_tree(queue, old, facts, terms):
+        return _verdict(problem)
+    return Verdict(hints=list(_unknown_resources(queue)))
 
 
 def _verdict(problem: Problem | None) -> Verdict:
@@ -156,11 +162,7 @@ def _amounts(queue: Queue) -> Iterator[Problem]:
     spec = queue.spec
     guarantee = spec.guarantee.resource
     unreadable = False
-    for field, amounts in (
-        ("capability", spec.capability),
-        ("deserved", spec.deserved),
-        ("guarantee.resource", guarantee),
-    ):
+    for field, amounts in _bounds(queue):
         for problem in _quantities(field, amounts):
             unreadable = unreadable or "is no quantity" in problem.reason
             yield problem
@@ -185,6 +187,29 @@ def _amounts(queue: Queue) -> Iterator[Problem]:
                 text,
                 f"deserved[{name}]={text} must be <= capability[{name}]={quantity.canonical(most)}",
             )
+
+
+def _unknown_resources(queue: Queue) -> Iterator[str]:
+    """Warn of resources that no node and no pod can have: such a bound bounds nothing.
+
+    Kubernetes takes names without a domain for its own resources alone.
+    """
+    for field, amounts in _bounds(queue):
+        for name in sorted(amounts):
+            if "/" in name or name in _NATIVE or name.startswith(_NATIVE_PREFIXES):
+                continue
+            near = difflib.get_close_matches(name, _NATIVE, n=1, cutoff=0.5)
+            meant = f"; {near[0]} is one" if near else ""
+            yield f'spec.{field}: Kubernetes has no resource "{name}"{meant}: it bounds nothing'
+
+
+def _bounds(queue: Queue) -> tuple[tuple[str, Amounts], ...]:
+    spec = queue.spec
+    return (
+        ("capability", spec.capability),
+        ("deserved", spec.deserved),
+        ("guarantee.resource", spec.guarantee.resource),
+    )
 
 
 def _quantities(field: str, amounts: Amounts) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ from services.controller.adapters.recorder import Recorder
 from services.controller.adapters.records import JobRecord, KnownCompanion
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
+from services.controller.job.held_pods import quota_of
 from services.controller.job.podtemplate import owner_references
 from shared.api import kinds
 from shared.api.kinds import Kind
@@ -95,6 +96,9 @@ class Companions:
         try:
             await carry_out()
         except Rejected as error:
+            if quota := quota_of(str(error)):
+                record.held.over_quota(_described(companion), quota)
+                raise
             reason, failed = (
                 ("PVCError", "Failed to create PVC")
                 if companion.kind is kinds.PVC
@@ -184,7 +188,7 @@ class Companions:
 
     def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
         record.companions[_key(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
-        record.held.made(f"{companion.kind.kind} {companion.name}")
+        record.held.made(_described(companion))
 
 
 def digest(companion: Companion) -> int:
@@ -236,6 +240,10 @@ def former_owner(meta: ObjectMeta) -> str:
 
 def _key(companion: Companion) -> tuple[str, str]:
     return companion.kind.token, companion.name
+
+
+def _described(companion: Companion) -> str:
+    return f"{companion.kind.kind} {companion.name}"
 
 
 def _is_left_as_is(companion: Companion) -> bool:

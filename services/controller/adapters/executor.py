@@ -238,19 +238,23 @@ class Executor:
 
     async def _create_group(self, record: JobRecord, effect: effects.CreateGroup) -> None:
         namespace, body = record.job.metadata.namespace, effect.body
+        name = body["metadata"]["name"]
         try:
             await self._writer.create(kinds.PODGROUP, namespace, body)
         except AlreadyExists as error:
-            name = body["metadata"]["name"]
             answer = await self._writer.get(kinds.PODGROUP, namespace, name)
             meta = partial_object(answer).metadata
             if meta.deletion_timestamp is not None:
                 raise Retryable(f"PodGroup {name} is still being deleted") from error
             must_be_ours(record, kinds.PODGROUP, meta)
         except Rejected as error:
+            if quota := quota_of(str(error)):
+                record.held.over_quota(f"PodGroup {name}", quota)
+                raise
             message = f"Failed to create PodGroup, err: {error}"
             self._recorder.event(record.job, "PodGroupError", message, warning=True)
             raise
+        record.held.made(f"PodGroup {name}")
 
     async def _delete(self, record: JobRecord, kind: Kind, effect: Named) -> None:
         await self._writer.delete(kind, _meta(record, effect), lingers=True)

@@ -6,15 +6,15 @@ job that ends may free quota, and has the rest tried at once, as does a Resource
 namespace with more room than before, but not sooner than `FIRST_S` after the last try.
 
 Part of a job's memory (`records`); the executor notes what was refused, `plan` leaves out what is
-not due, and `job_events` says it in the status. Where neither pod nor name is at fault but the
-PodGroup or a companion, the reason is noted under the object's own name.
+not due, and `job_events` says it in the status. The PodGroup and the companions of a job wait in
+the same way, noted as `<kind> <name>`; no pod is made while one of them waits.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from services.controller.job.status import NAMES_IN_USE, QUOTA_EXCEEDED
+from services.controller.job.status import NAMES_IN_USE, QUOTA_EXCEEDED, REFUSED
 
 FIRST_S: Final = 1.0
 LONGEST_S: Final = 10.0
@@ -28,6 +28,11 @@ def quota_of(refusal: str) -> str:
     return found[1] if found else ""
 
 
+def is_beside_pods(name: str) -> bool:
+    """Tell whether a noted name is that of the PodGroup or a companion: `<kind> <name>`."""
+    return " " in name
+
+
 class HeldPods:
     """The pods of one job that wait, and when they are tried again."""
 
@@ -38,6 +43,8 @@ class HeldPods:
         """Pod → what the API server said of the quota."""
         self.stopped_tasks: dict[str, str] = {}
         """Task of which a quota has refused a pod in the present stage → what was said of it."""
+        self.refusal = ""
+        """What the API server said when it refused an object for good in the last pass."""
         self.until = 0.0
         """When they are tried again, monotonic seconds."""
         self._wait_s = FIRST_S
@@ -102,16 +109,20 @@ class HeldPods:
     def why(self) -> tuple[str, str]:
         """Return reason and message for the owner; two empty texts when nothing waits."""
         parts, reason = [], ""
+        if self.refusal:
+            reason = REFUSED
+            parts.append(self.refusal)
         if self._names:
-            reason = NAMES_IN_USE
+            reason = reason or NAMES_IN_USE
             by = next(iter(self._names.values()))
             parts.append(f"{_listed(self._names)} waits until the name is free: {by}")
         if self._quotas:
             reason = reason or QUOTA_EXCEEDED
             quota = next(iter(self._quotas.values()))
             number = len(self._quotas)
-            what = f"{number} pods wait" if number > 1 else f"{next(iter(self._quotas))} waits"
-            parts.append(f"{what} for ResourceQuota {quota}")
+            named = number == 1 or any(is_beside_pods(name) for name in self._quotas)
+            what = _listed(self._quotas) if named else f"{number} pods"
+            parts.append(f"{what} {'wait' if number > 1 else 'waits'} for ResourceQuota {quota}")
         return reason, "; ".join(parts)
 
 

@@ -77,6 +77,8 @@ def cause(request: Request | None) -> tuple[str, str]:
     """Return reason and message of a phase that a request brought about."""
     if request is None:
         return "", ""
+    if request.why:
+        return status.REFUSED, request.why
     if request.command_uid:
         return COMMAND_ISSUED, f"{request.action} by command {request.command_uid}"
     about = f"pod {request.pod}" if request.pod else "the job"

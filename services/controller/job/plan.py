@@ -113,8 +113,10 @@ def execute(
 
 
 def _entered_by_rule(job: Job, after: JobStatus, phase: JobPhase, *, now: float) -> JobStatus:
-    """Return a status in the phase that the counts call for; Failed says why."""
+    """Return a status in the phase that the counts call for; Failed and a refused job say why."""
     reason, message = job_events.why_failed(job, after) if phase == JobPhase.FAILED else ("", "")
+    if job.status.state.reason == status.REFUSED and phase in FINISHED:
+        reason, message = job.status.state.reason, job.status.state.message
     return status.entered(job, after, phase, now=now, reason=reason, message=message)
 
 

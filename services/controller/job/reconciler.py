@@ -20,7 +20,7 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
-from services.controller.job.held_pods import quota_of
+from services.controller.job.held_pods import is_beside_pods, quota_of
 from services.controller.job.kills import is_wanted
 from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
@@ -34,8 +34,8 @@ from shared.model.held_status import Delay, hold
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
-_WHOLE: Final = "the job"
-"""What waits for a quota that forbids a job's PodGroup or its companions."""
+_REFUSAL_MAX: Final = 1024
+"""Letters of a refusal in a job's status."""
 COUNTS: Final = Delay(first_s=0.5, doubled_by=50, longest_s=5.0)
 """Delay of counts behind the jobs in the work queue: pods are created before counts."""
 STARTING_COUNTS: Final = Delay(first_s=5.0, doubled_by=50, longest_s=30.0)
@@ -165,13 +165,13 @@ class JobReconciler(Reconciler):
             self.add(record.key)
             return
         except Rejected as error:
-            if quota := quota_of(str(error)):
-                record.held.over_quota(_WHOLE, quota)
-                self._note_quota(record.key, is_over=True)
-            else:
+            if not quota_of(str(error)):
                 self._refused(record, error)
-            raise Retryable(str(error)) from error
-        record.interrupted, record.refusals = False, 0
+                raise Retryable(str(error)) from error
+            record.held.tried(self._clock.monotonic())
+            self._report_held(record)  # no failure: it is tried again when the quota has room
+            return
+        record.interrupted, record.refusals, record.held.refusal = False, 0, ""
         self._report_held(record)
         self._report_pending(record)
         record.forget(found.answered)
@@ -325,6 +325,7 @@ class JobReconciler(Reconciler):
     def _refused(self, record: JobRecord, error: Rejected) -> None:
         """Count what will not succeed by trying again; in the end give the job up (J13)."""
         record.refusals += 1
+        record.held.refusal = f"the API server refuses an object of the job: {error}"[:_REFUSAL_MAX]
         self._log.warning("job_refused", job=record.key, times=record.refusals, reason=str(error))
         if self._max_refusals < 0 or record.refusals <= self._max_refusals:
             return
@@ -337,16 +338,17 @@ class JobReconciler(Reconciler):
                     job_uid=record.uid,
                     version=record.job.status.version,
                     action=Action.TERMINATE_JOB,
+                    why=message[:_REFUSAL_MAX],
                 )
             ]
         )
 
 
 def _is_still_held(record: JobRecord, name: str) -> bool:
-    """Tell whether an object is still missing that could not be made; the pass went through."""
-    if record.job.status.state.phase not in ALIVE or name == _WHOLE or name in record.pods:
+    """Tell whether an object is still missing that could not be made."""
+    if record.job.status.state.phase not in ALIVE or name in record.pods:
         return False
-    return " " in name or is_wanted(record.job, name)
+    return is_beside_pods(name) or is_wanted(record.job, name)
 
 
 def _words(name: str) -> str:

@@ -41,6 +41,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     action: Action | None = None
     """The action of a Command; else policies decide."""
     command_uid: str = ""
+    why: str = ""
+    """Message of a phase that the request leads to; empty: the event and the pod."""
     since: str = ""
     """RFC 3339 time that a policy's timeout counts from; empty: from now (J12)."""
 

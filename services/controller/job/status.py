@@ -27,8 +27,9 @@ HELD = frozenset({INVALID_SPEC, QUEUE_NOT_OPEN, CLAIM_MISSING})
 """Reasons for which a new job is not begun; they go when it is."""
 NAMES_IN_USE = "NamesInUse"
 QUOTA_EXCEEDED = "QuotaExceeded"
-WAITS_FOR_ROOM = frozenset({NAMES_IN_USE, QUOTA_EXCEEDED})
-"""Reasons for which some of a job's pods are not made yet; they go when all are."""
+REFUSED = "Refused"
+WAITS_FOR_ROOM = frozenset({NAMES_IN_USE, QUOTA_EXCEEDED, REFUSED})
+"""Reasons for which some of a job's objects are not made yet; they go when all are."""
 
 
 def with_counts(status: JobStatus, counts: Counts) -> JobStatus:

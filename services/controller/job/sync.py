@@ -8,7 +8,7 @@ import zlib
 
 import msgspec
 
-from services.controller.job import completed_indexes, effects, group, kills
+from services.controller.job import completed_indexes, effects, group, held_pods, kills
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodBuilder, claim_name, claims
 from services.controller.job.requests import pod_name
@@ -28,6 +28,9 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     """Return the objects to create, patch and delete, in stages; empty when none is."""
     job = facts.job
     to_delete = kills.to_delete_by_status(job, facts.pods)
+    deletes = tuple(effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete)
+    if any(held_pods.is_beside_pods(name) for name in facts.not_due):
+        return (deletes,) if deletes else ()
     creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
     assert facts.group_wanted is not None, "only valid jobs are synced"
@@ -38,13 +41,12 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
     wanted = companions(job)
     mark = digest(wanted)
-    touched = bool(creates or to_delete or beside)
+    touched = bool(creates or to_delete or beside or facts.held_back[0])
     begins = facts.group is None  # perhaps again: companions may have been deleted meanwhile
     if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
         ensure = effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins)
         # The scheduler waits for a new group; pods of a job that changes wait for names of hosts.
         beside = [*beside, ensure] if begins else [ensure, *beside]
-    deletes = (effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete)
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
     return tuple(stage for stage in stages if stage)
 

@@ -183,6 +183,15 @@ BAD = {
         sparse_job(plugins={"svc": ["--inject-hosts-env=maybe"]}),
         "spec.plugins.svc", "neither true nor",
     ),
+    "hosts-that-no-process-takes": (
+        sparse_job(task("a-worker-task", 2000), name="j" * 40, plugins={"svc": []}),
+        "spec.plugins.svc", "add --inject-hosts-env=false",
+    ),
+    "hosts-that-no-config-map-holds": (
+        sparse_job(task("a-worker-task", 9000), name="j" * 40,
+                   plugins={"svc": ["--inject-hosts-env=false"]}),
+        "spec.plugins.svc", "1048576 are the most",
+    ),
     "mpi-without-its-master": (
         sparse_job(plugins={"mpi": ["--master=boss"]}), "spec.plugins.mpi",
         "The specified mpi master task was not found",

@@ -20,6 +20,21 @@ def test_a_queue_without_a_spec_gets_one_w50() -> None:
     assert only == {"op": "add", "path": "/spec", "value": {"reclaimable": True, "weight": 1}}
 
 
+@pytest.mark.parametrize("field", ["capability", "deserved"])
+def test_a_resource_that_kubernetes_does_not_have_is_warned_of(field: str) -> None:
+    """Reported beside volcano#4867: `mem` for `memory`, which nobody noticed."""
+    verdict = ask("/queues/validate", new_queue(**{field: {"cpu": "20", "mem": "400Gi"}}))
+    assert verdict.allowed
+    assert list(verdict.hints) == [
+        f'spec.{field}: Kubernetes has no resource "mem"; memory is one: it bounds nothing'
+    ]
+
+
+def test_resources_of_kubernetes_and_of_devices_are_not_warned_of() -> None:
+    known = {"cpu": "1", "memory": "1Gi", "pods": "9", "hugepages-2Mi": "2Mi", "a.com/gpu": "1"}
+    assert not ask("/queues/validate", new_queue(capability=known)).hints
+
+
 @pytest.mark.parametrize("order", ["best-effort", "strict", "backfill"])
 def test_a_queue_may_state_each_order_that_there_is(order: str) -> None:
     assert ask("/queues/validate", new_queue(annotations={"pumice.dev/order": order})).allowed

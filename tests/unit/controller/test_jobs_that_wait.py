@@ -5,6 +5,7 @@ API server; see `test_jobs_die` for the stage.
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -266,6 +267,36 @@ async def test_a_job_that_has_failed_says_why(more: dict[str, int], wanted: str)
     assert state["message"] == f"all pods have ended, {wanted}"
 
 
+async def test_a_job_whose_object_is_refused_says_so_and_runs_when_it_is_taken() -> None:
+    """Reported as volcano#4691: a name that no Service may have; only a log said why."""
+    stage = JobStage()
+    successors = Successors(stage, dies_at=0)
+    successors.process.refused = {"POST services"}
+    stage.create(kinds.JOB, "j", elastic(1, 1, plugins={"svc": []}))
+    for _ in range(3):
+        await tries(successors, 5.0)
+    state = stage.job()["status"]["state"]
+    assert (state["phase"], state["reason"]) == ("Pending", "Refused")
+    assert "denied by the webhook of a test" in state["message"]
+    successors.process.refused.clear()
+    await begin(successors)
+    assert stage.job()["status"]["state"]["phase"] == "Running"
+    assert not stage.job()["status"]["state"].get("message")
+
+
+async def test_a_job_that_is_refused_for_good_ends_with_the_reason() -> None:
+    stage = JobStage()
+    successors = Successors(stage, dies_at=0)
+    successors.process.refused = {"POST services"}
+    stage.create(kinds.JOB, "j", elastic(1, 1, plugins={"svc": []}))
+    for _ in range(20):
+        await tries(successors, 5.0)
+    state = stage.job()["status"]["state"]
+    assert (state["phase"], state["reason"]) == ("Terminated", "Refused")
+    assert state["message"].startswith("Job failed for retry limit reached, after 16 refusals: ")
+    assert "denied by the webhook of a test" in state["message"]
+
+
 class CountingQuotaStage(QuotaStage):
     """A namespace with a ResourceQuota, whose status says what is used, as its controller does."""
 
@@ -344,6 +375,61 @@ async def test_quotas_that_change_all_the_time_have_a_job_ask_once_a_second() ->
             successors.process.controllers["jobs"].enqueue(_touched(f"{NAMESPACE}/team"))
             await stage.clock.advance(0.1)
     assert 4 <= stage.refused - refused <= 6
+
+
+class ObjectQuotaStage(CountingQuotaStage):
+    """A namespace whose quota allows no object of a kind beside pods."""
+
+    def __init__(self, kind: kinds.Kind) -> None:
+        self.kind: kinds.Kind | None = None
+        super().__init__(0)
+        self.kind = kind
+
+    def handle(self, request: CoreRequest) -> Response:
+        kind = self.kind
+        if kind is None or self.most or request.method != "POST":
+            return JobStage.handle(self, request)
+        if request.path != kind.path(NAMESPACE):
+            return JobStage.handle(self, request)
+        self.refused += 1
+        what = f"count/{kind.plural}"
+        message = (
+            f"{kind.plural} is forbidden: exceeded quota: team, requested: {what}=1, "
+            f"used: {what}=0, limited: {what}=0"
+        )
+        body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
+        return Response(status=403, body=json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    "kind", [kinds.PODGROUP, kinds.CONFIGMAP, kinds.SERVICE, kinds.SECRET], ids=lambda k: k.kind
+)
+async def test_a_job_says_which_object_waits_for_which_quota_and_goes_on_with_more_room(
+    kind: kinds.Kind,
+) -> None:
+    stage = ObjectQuotaStage(kind)
+    successors = Successors(stage, dies_at=0)
+    stage.create(kinds.JOB, "j", elastic(2, 2, plugins={"svc": [], "ssh": []}))
+    await begin(successors)
+    for _ in range(6):
+        await tries(successors, 11.0)
+    state = stage.state()
+    assert (state["phase"], state["reason"]) == ("Pending", "QuotaExceeded")
+    assert re.match(
+        f"{kind.kind} j-?\\S* waits for ResourceQuota team, requested", state["message"]
+    )
+    assert stage.refused < 40
+    assert stage.names(kinds.POD) == []
+    await stage.clock.advance(2.0)
+    async with successors.process.running("jobs"):
+        stage.allow(9)
+        successors.process.relist()
+        await stage.clock.advance(1.5)
+    assert [item for item in stage.items(kind) if item["metadata"]["name"].startswith("j")]
+    await later(successors, 1.0)
+    await later(successors, 1.0)
+    assert stage.job()["status"]["running"] == 2
+    assert not stage.state().get("message")
 
 
 def _touched(quota: str) -> Touched:

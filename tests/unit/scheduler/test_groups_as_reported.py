@@ -1,7 +1,11 @@
 """Gangs that users of Volcano have reported as stuck or misjudged, with the right decisions."""
 
-from pumice.testing import Cluster, binds_of
+import pytest
+
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
 from shared.api import kinds
+
+ONE_GPU = {"nvidia.com/gpu": "1"}
 
 
 def test_a_role_that_replaces_another_one_is_placed_by_the_minimum_of_now():
@@ -43,3 +47,93 @@ def test_a_gang_whose_last_pod_was_not_made_says_so_and_not_that_resources_lack(
     (why,) = plan.explanations
     assert why.gate == "gang"
     assert why.message == "Not enough valid tasks for gang-scheduling, valid: 2, min: 3"
+
+
+def stranded_gang() -> Cluster:
+    """A gang of 2 that has lost a pod, beside younger work that wants each free GPU."""
+    world = Cluster().queue("default")
+    for name in ("a", "b", "c"):
+        world.node(name, nvidia_com__gpu="1")
+    world.group("gang", min_member=2, phase="Running")
+    world.pod("gang-0", "gang", requests=ONE_GPU, node="a").pod("gang-1", "gang", requests=ONE_GPU)
+    world.group("filler", phase="Running", created="2026-01-02T00:00:00Z")
+    world.pod("filler-0", "filler", requests=ONE_GPU, node="c")
+    return world.pod("filler-1", "filler", requests=ONE_GPU)
+
+
+def test_a_gang_below_its_minimum_goes_before_younger_work_of_equal_rank():
+    """Reported as volcano#5805: the free GPU went to who had less, and the gang was stranded."""
+    assert binds_of(stranded_gang().decide()) == {"gang-1": "b"}
+
+
+def test_a_gang_that_runs_below_its_minimum_says_so():
+    world = stranded_gang()
+    world.pod("filler-1", "filler", requests=ONE_GPU, node="b")
+    plan = world.decide()
+    assert phase_in(plan, "gang") == "Unknown"
+    (gang,) = (group for group in plan.podgroups if group.key == "ns/gang")
+    below = [c.message for c in gang.conditions or () if c.type == "Unschedulable"]
+    assert below, gang
+    assert "1 pod runs below the minimum of 2" in below[0], below
+
+
+def ray_cluster(gpus: int) -> Cluster:
+    """A head, a pair of GPU workers that start together, and CPU workers beyond the minimum."""
+    world = Cluster().queue("default").node("n1", cpu="16", nvidia_com__gpu=str(gpus))
+    head = {
+        "name": "head", "subGroupSize": 1, "minSubGroups": 1,
+        "labelSelector": {"matchLabels": {"ray.io/group": "head"}},
+        "matchLabelKeys": ["ray.io/group"],
+    }  # fmt: skip
+    pair = {
+        "name": "gpu", "subGroupSize": 2, "minSubGroups": 1,
+        "labelSelector": {"matchLabels": {"ray.io/group": "gpu"}},
+        "matchLabelKeys": ["ray.io/replica"],
+    }  # fmt: skip
+    world.group("ray", min_member=3, subGroupPolicy=[head, pair])
+    world.pod("head", "ray", cpu="1", metadata={"labels": {"ray.io/group": "head"}})
+    for number in range(4):
+        labels = {"ray.io/group": "cpu"}
+        world.pod(f"cpu-{number}", "ray", cpu="1", metadata={"labels": labels})
+    for number in range(2):
+        labels = {"ray.io/group": "gpu", "ray.io/replica": "r0"}
+        world.pod(f"gpu-{number}", "ray", requests=ONE_GPU, metadata={"labels": labels})
+    return world
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_surplus_workers_do_not_start_a_gang_whose_subgroup_does_not_fit(gpus: int):
+    """Reported as kuberay#5249: CPU workers met the minimum, the GPU pair never started."""
+    plan = ray_cluster(gpus).decide()
+    assert binds_of(plan) == {}
+    (why,) = plan.explanations
+    assert "subgroup gpu" in why.message, why
+
+
+def test_a_gang_starts_whole_when_each_subgroup_fits():
+    assert len(binds_of(ray_cluster(2).decide())) == 7
+
+
+@pytest.mark.parametrize("noise", range(4))
+def test_pods_that_must_not_be_together_are_never_on_one_node(noise: int):
+    """Reported as volcano#3138: after a while, two replicas were on one node."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": "apart"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    labels = {"labels": {"app": "apart"}}
+    world = Cluster().queue("default")
+    world.node("n1", cpu="8", labels={"kubernetes.io/hostname": "n1"})
+    world.group("apart", min_member=1)
+    for number in range(2):
+        world.pod(f"apart-{number}", "apart", cpu="1", metadata=labels, affinity=rule)
+    bound = binds_of(world.step())
+    assert len(bound) == 1
+    for number in range(noise):
+        world.gang(f"noise-{number}", tasks=2, cpu="1")
+        world.step()
+        world.delete(kinds.POD, f"ns/noise-{number}-0")
+        plan = world.step()
+        assert not {"apart-0", "apart-1"} & binds_of(plan).keys()
+        assert evictions_of(plan) == {}

@@ -299,3 +299,17 @@ def test_a_victim_that_cannot_be_evicted_is_left_alone_and_another_one_goes():
         victims.append(command.victims[0].uid)
         under.outcomes([ended(command, m.Result.FAILED, m.Retry.NEVER)])
     assert len(set(victims)) == 3
+
+
+def test_a_pod_whose_bind_is_always_refused_leaves_the_only_room_to_another():
+    """Reported as kai-scheduler#2074: first in line, it took the GPU in every cycle."""
+    under = worker()
+    put(under, "nodes", facts.stored_node("n1", uid="n1", cpu="1", memory="8Gi", pods="20"))
+    put(under, "queues", facts.stored_queue("default", uid="q"))
+    for name in ("cursed", "later-blessed"):
+        add_group(under, name, "Inqueue")
+        add_pod(under, f"{name}-0", name, cpu="1")
+    assert refuse(under, step(under, 0.0, 1), "cursed-0") == ["cursed-0"]
+    decision = step(under, 0.1, 2)
+    assert refuse(under, decision, "cursed-0") == ["later-blessed-0"]
+    assert "Running" not in {group.phase for group in groups_of(decision).values()}

@@ -1,6 +1,9 @@
 """Admission of jobs as users reported it, with the values that are right."""
 
-from pumice.testing import Cluster, binds_of, phase_in
+import pytest
+
+from pumice.testing import Cluster, binds_of, evictions_of, phase_in
+from shared.api import kinds
 
 
 def two_spark_applications():
@@ -54,3 +57,92 @@ def test_a_job_is_held_up_only_by_resources_that_it_asks_for():
     plan = world.decide()
     assert phase_in(plan, "plain") == "Inqueue"
     assert list(binds_of(plan)) == ["plain-0"]
+
+
+def test_a_group_whose_pods_are_gone_leaves_its_room_to_the_next():
+    """Reported as kuberay#5183: the queue went on counting a cluster that was suspended."""
+    world = Cluster().node("n1", cpu="16").queue("ray", capability={"cpu": "4", "memory": "6Gi"})
+    minimum = {"cpu": "3", "memory": "3Gi"}
+    world.group("alpha", phase="Running", queue="ray", min_member=3, minResources=minimum)
+    world.group("beta", phase="Pending", queue="ray", min_member=3, minResources=minimum)
+    for number in range(3):
+        world.pod(f"beta-{number}", "beta", cpu="1", memory="1Gi")
+    plan = world.decide()
+    assert phase_in(plan, "beta") == "Inqueue"
+    assert set(binds_of(plan)) == {"beta-0", "beta-1", "beta-2"}
+
+
+TREE = """
+actions: "enqueue, allocate, reclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}]
+- plugins:
+  - {name: drf, enablePreemptable: false}
+  - name: predicates
+  - {name: capacity, enableHierarchy: true}
+  - name: nodeorder
+"""
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("jobs_of_a", [1, 4])
+def test_a_queue_is_admitted_to_what_it_deserves_although_the_whole_tree_is_full(jobs_of_a: int):
+    """Reported as volcano#4679 and #4817: not admitted, so that reclaim passed it, for ever."""
+    world = Cluster(TREE).node("n1", cpu="16", nvidia_com__gpu="4").queue("root")
+    for team in ("a", "b"):
+        share = {"reclaimable": True, "capability": {GPU: "4"}, "deserved": {GPU: "2"}}
+        world.queue(team, parent="root", **share).queue(f"{team}-1", parent=team, **share)
+    for number in range(4):
+        group = f"holder-{number % jobs_of_a}"
+        world.group(group, phase="Running", queue="a-1", minResources={"cpu": "1", GPU: "1"})
+        world.pod(f"holder-{number}", group, cpu="1", requests={GPU: "1"}, node="n1")
+    claim = {"cpu": "2", GPU: "2"}
+    world.group("claimer", phase="Pending", queue="b-1", min_member=2, minResources=claim)
+    for number in range(2):
+        world.pod(f"claimer-{number}", "claimer", cpu="1", requests={GPU: "1"})
+    plan = world.step()
+    assert phase_in(plan, "claimer") == "Inqueue"
+    evicted = evictions_of(plan)
+    assert len(evicted) == 2
+    for victim in evicted:
+        world.delete(kinds.POD, f"ns/{victim}")
+    assert set(binds_of(world.step())) == {"claimer-0", "claimer-1"}
+
+
+@pytest.mark.parametrize("conf", [None, TREE], ids=["default", "capacity"])
+def test_a_bound_of_a_resource_that_is_none_bounds_nothing(conf: str | None):
+    """The queue of volcano#4867 said `mem` for `memory`."""
+    world = Cluster(conf).node("n1", cpu="32").queue("root").queue("default", parent="root")
+    world.queue("typo", parent="root", capability={"cpu": "20", "mem": "400Gi"})
+    minimum = {"cpu": "2", "memory": "2Gi"}
+    world.group("job", phase="Pending", queue="typo", min_member=2, minResources=minimum)
+    for number in range(2):
+        world.pod(f"job-{number}", "job", cpu="1", memory="1Gi")
+    assert set(binds_of(world.decide())) == {"job-0", "job-1"}
+
+
+def test_jobs_that_want_one_full_node_do_not_keep_a_higher_one_from_an_empty_node():
+    """Reported as volcano#3670: reservations filled the cluster on paper."""
+    world = Cluster()
+    for name in ("n1", "n2"):
+        world.node(name, cpu="8", labels={"name": name})
+    world.queue("low", weight=1).queue("high", weight=100)
+    for name, value in (("low", 10), ("high", 100)):
+        world.put(kinds.PRIORITYCLASS, {"metadata": {"name": name, "uid": name}, "value": value})
+
+    def job(name: str, queue: str, node: str, number: int = 0) -> None:
+        group = {"phase": "Pending", "queue": queue, "minResources": {"cpu": "2"}}
+        created = f"2026-01-01T00:00:{number:02}Z"
+        world.group(name, priorityClassName=queue, created=created, **group)
+        world.pod(f"{name}-0", name, cpu="2", nodeSelector={"name": node})
+
+    for number in range(30):
+        job(f"low-{number}", "low", "n1", number)
+    for name, node in binds_of(world.step()).items():
+        group = name.removesuffix("-0")
+        world.pod(name, group, cpu="2", node=node)
+        minimum = {"cpu": "2"}
+        world.group(group, phase="Running", queue="low", minResources=minimum)
+    world.step()
+    job("high", "high", "n2", 59)
+    assert binds_of(world.step()) == {"high-0": "n2"}

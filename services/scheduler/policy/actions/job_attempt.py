@@ -153,7 +153,8 @@ class JobAttempt:
                 continue
             if not self._place_run(run[:allowed]):
                 failure = session.fail(job, self._equals())
-                session.explain(job, "predicate", failure.text(), failure)
+                text = f"{failure.text()}{self._subgroup(head)}"
+                session.explain(job, "predicate", text, failure)
                 self._skip(self._equals())
                 if not self._goal.may_continue():
                     break
@@ -180,9 +181,16 @@ class JobAttempt:
             if asked > free and name != "pods"
         )
         why = OverQuota(self._queue.name, tuple(short), tuple(self._beyond_share(head)))
-        session.explain(self._job, "quota", why.text(head.name), shortages=why.shortages)
+        text = f"{why.text(head.name)}{self._subgroup(head)}"
+        session.explain(self._job, "quota", text, shortages=why.shortages)
         session.failures(self._job).over_quota.update((task.uid, why) for task in tasks)
         self._skip(tasks)
+
+    def _subgroup(self, task: Task) -> str:
+        """Return the end of a message that names the subgroup of a task, "" for none."""
+        division = self._job.division
+        policy = division.sub_of(task).policy if division is not None else ""
+        return f" (subgroup {policy})" if policy else ""
 
     def _beyond_share(self, task: Task) -> list[Shortage]:
         """Return the resources of which the queue's share is too small for one more task."""
