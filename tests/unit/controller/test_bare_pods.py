@@ -187,6 +187,14 @@ def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> 
     assert changed.patch["spec"]["minResources"]["cpu"] == "4"
 
 
+def test_the_minimum_follows_a_pod_that_asks_for_less_than_the_one_before_p04() -> None:
+    """Reported as volcano#4516: the group of a StatefulSet went on asking for the old amount."""
+    old = group_for(owned("db-0", cpu="10"), {})
+    smaller = owned("db-0", cpu="1", creationTimestamp="2026-01-02T00:00:00Z")
+    patch = wanted_for(GroupFacts(pods=(smaller,), group=made(old))).patch
+    assert patch["spec"]["minResources"]["cpu"] == "1"
+
+
 def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say_p05() -> None:
     old = owned("old", annotations={keys.SCHEDULING_QUEUE_NAME: "gold"})
     first = wanted_for(GroupFacts(pods=(old,), owners=(workload(),)))

@@ -137,3 +137,42 @@ def test_pods_that_must_not_be_together_are_never_on_one_node(noise: int):
         plan = world.step()
         assert not {"apart-0", "apart-1"} & binds_of(plan).keys()
         assert evictions_of(plan) == {}
+
+
+def test_a_gang_whose_owner_makes_pods_one_by_one_says_how_it_makes_all():
+    """Reported as volcano#4739: the new ReplicaSet of an update has one pod, and needs two."""
+    world = Cluster().queue("default").node("n1", cpu="8")
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "serve-5d8f",
+        "uid": "r",
+        "controller": True,
+    }
+    meta = {"name": "podgroup-r", "namespace": "ns", "uid": "g", "ownerReferences": [owner]}
+    spec = {"minMember": 2, "queue": "default"}
+    world.put(kinds.PODGROUP, {"metadata": meta, "spec": spec, "status": {"phase": "Inqueue"}})
+    world.pod("serve-5d8f-x", "podgroup-r", cpu="1")
+    plan = world.decide()
+    (group,) = plan.podgroups
+    (condition,) = group.conditions or ()
+    assert "1 of 2 pods of ReplicaSet serve-5d8f are there" in condition.message
+    assert "maxSurge 100%" in condition.message
+
+
+def test_of_partitions_as_many_whole_ones_start_as_the_queue_has_room_for():
+    """Reported as volcano#4867: room for 10 pods of 12 is room for three partitions of 3."""
+    world = Cluster().node("n1", cpu="64").queue("ten", capability={"cpu": "20"})
+    whole = {
+        "name": "worker",
+        "subGroupSize": 3,
+        "minSubGroups": 2,
+        "labelSelector": {"matchLabels": {"volcano.sh/task-spec": "worker"}},
+        "matchLabelKeys": ["volcano.sh/partition-id"],
+    }
+    minimum = {"minTaskMember": {"worker": 6}, "minResources": {"cpu": "12"}}
+    world.group("job", queue="ten", min_member=6, subGroupPolicy=[whole], **minimum)
+    for number in range(12):
+        labels = {"volcano.sh/task-spec": "worker", "volcano.sh/partition-id": str(number // 3)}
+        world.pod(f"p-{number:02}", "job", cpu="2", role="worker", metadata={"labels": labels})
+    assert list(binds_of(world.decide())) == [f"p-{number:02}" for number in range(9)]

@@ -82,7 +82,8 @@ class Jobs:
         job.uid = meta.uid
         job.queue = spec.queue
         job.owner_job = meta.owner_job
-        job.owner_kind = owner.kind if (owner := meta.controller) is not None else ""
+        owner = meta.controller
+        job.owner_kind, job.owner_name = (owner.kind, owner.name) if owner else ("", "")
         job.priority_class = spec.priority_class_name
         job.priority = self._priority(spec.priority_class_name)
         job.min_available = spec.min_member
@@ -110,7 +111,7 @@ class Jobs:
         job.has_group = False
         job.uid = ""
         job.queue = ""
-        job.owner_job = job.owner_kind = ""
+        job.owner_job = job.owner_kind = job.owner_name = ""
         job.decided = None
         self.changed(job)
         self._forget_if_empty(job)

@@ -74,6 +74,7 @@ class Job:
         "namespace",
         "owner_job",
         "owner_kind",
+        "owner_name",
         "pending_best_effort",
         "phase",
         "preemptable",
@@ -93,7 +94,8 @@ class Job:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
         self.uid = self.queue = ""
-        self.owner_job = self.owner_kind = ""  # key of its Job and kind of its owner, if any
+        self.owner_job = ""  # key of its Job, if any
+        self.owner_kind = self.owner_name = ""  # of what controls it, if anything does
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
         self.priority = 0

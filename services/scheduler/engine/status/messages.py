@@ -22,6 +22,11 @@ _NODES: Final = "predicate"
 """The gate at which a shortage is one of nodes; at all others a job's minimum is too much."""
 _OF_ALL: Final = frozenset({"enqueue", "queue", "quota"})
 """Gates that compare with a queue or the whole cluster: a pod may pass them that no node takes."""
+_ONE_BY_ONE: Final = {
+    "ReplicaSet": "an update makes them one by one, with maxSurge 100% all at once",
+    "StatefulSet": "they are made one by one, with podManagementPolicy Parallel all at once",
+}
+"""Kind of an owner → how it makes pods, and what has it make all of a gang."""
 _OF_A_NAMESPACE: Final = "resource quota"
 _FREE: Final = re.compile(r"\S+ free\b|(?<=queues may admit )\S+(?= more)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
@@ -43,7 +48,7 @@ class Wording:
         line = [f"place {place} in queue {why.queue}"] if place else []
         lacks = self._lacks(why)
         if not any(NEVER in words for words in lacks):
-            lacks = [*lacks, *self._too_large(why)]
+            lacks = [*lacks, *self._too_large(why), *self._one_by_one(why)]
         return _bracketed([*lacks, *line, *self._outlook(why.job)])
 
     def lacks(self, shortages: Sequence[Shortage]) -> str:
@@ -68,6 +73,20 @@ class Wording:
                 if asked > largest[dim]:
                     return [self._of_nodes(Shortage.of(self._session.resources[dim], asked, 0))]
         return []
+
+    def _one_by_one(self, why: Explanation) -> list[str]:
+        """Say of a gang whose pods are made one by one, each when the one before runs, how to help.
+
+        An update of a Deployment does so, and a StatefulSet: such a gang waits for ever.
+        """
+        job = self._session.cluster_state.jobs.get(why.job)
+        if why.gate != "gang" or job is None or job.owner_kind not in _ONE_BY_ONE:
+            return []
+        if job.valid_count >= job.min_available:
+            return []
+        owner = f"{job.owner_kind} {job.owner_name}"
+        there = f"{job.valid_count} of {job.min_available} pods of {owner} are there"
+        return [f"{there}; {_ONE_BY_ONE[job.owner_kind]}"]
 
     def _outlook(self, key: str) -> list[str]:
         """Return what plugins say about when a job is expected to start."""
