@@ -94,8 +94,8 @@ class Job:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
         self.uid = self.queue = ""
-        self.owner_job = ""  # key of its Job, if any
-        self.owner_kind = self.owner_name = ""  # of what controls it, if anything does
+        # Key of its Job, if any, and what controls the PodGroup.
+        self.owner_job = self.owner_kind = self.owner_name = ""
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
         self.priority = 0
