@@ -106,15 +106,19 @@ def is_known(expected: ExpectedStart | None) -> bool:
     return expected is not None and (expected.median or expected.latest) is not None
 
 
-def shortages(short: Sequence[ResourceShortage]) -> str:
-    """Return what is short: `cpu: 8 asked, 2 free`, or of pods and nodes."""
-    return "; ".join(map(_shortage, short))
+def shortages(short: Sequence[ResourceShortage], gate: str = "") -> str:
+    """Return what is short at a gate: `cpu: 8 asked, 2 free`, or of pods and nodes."""
+    return "; ".join(_shortage(each, gate) for each in short)
 
 
-def _shortage(short: ResourceShortage) -> str:
+def _shortage(short: ResourceShortage, gate: str) -> str:
     asked, name = decimal(short.requested), short.resource
     if not short.pods:
-        return f"{name}: {asked} asked, {decimal(short.free)} free"
+        left = decimal(short.free)
+        # What may be admitted is more than what is free, or less: see plugin overcommit.
+        if gate == "enqueue":
+            return f"{name}: {asked} asked, at most {left} more may be admitted"
+        return f"{name}: {asked} asked, {left} free"
     pods = (
         f"1 pod of {asked} {name}"
         if short.pods == 1
@@ -148,7 +152,8 @@ def _headline(answer: Explanation) -> str:
 
 
 def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
-    yield "short", shortages(answer.shortages)
+    failed = next((gate.name for gate in answer.gates if gate.state == "Failed"), "")
+    yield "short", shortages(answer.shortages, failed)
     reasons = sorted(answer.reasons, key=lambda reason: (-reason.nodes, reason.reason))
     yield "nodes", "; ".join(f"{r.nodes} of {answer.nodes}: {r.reason}" for r in reasons)
     yield "held by", "; ".join(_holder(holder, now_s) for holder in answer.holders)
@@ -297,7 +302,8 @@ def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
     else:
         gate = f" at the gate {answer.gate}" if answer.gate else ""
         yield f"does not start now: stopped{gate}" + f": {answer.message}" * bool(answer.message)
-        yield from _labelled("short", [shortages(answer.shortages)] if answer.shortages else [])
+        short = shortages(answer.shortages, answer.gate)
+        yield from _labelled("short", [short] if short else [])
         yield f"  {'start':<9} {start(answer.expected_start, now_s)}"
     yield from _labelled("places", _named(answer, "placements", _placement))
     yield from _labelled("evicts", _named(answer, "evictions", _own))

@@ -18,6 +18,7 @@ from services.scheduler.decide import open_session
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Explanation as Why
 from services.scheduler.engine.plan import shortened
+from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.binding import awaited
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import NEVER
@@ -142,13 +143,16 @@ def _short(session: Session, job: Job, why: Why) -> Iterator[ResourceShortage]:
     for each in shortages(why.shortages):
         dim = session.resource(each.resource)
         asking = [t for t in pending if dim is not None and t.task_class.request[dim] > 0]
-        if why.gate not in {"predicate", "quota"} or not asking:
+        if why.gate not in {"predicate", "quota"} or dim is None or not asking:
             yield each
             continue
         fits = _places(session, asking[0].task_class)
         if why.gate == "quota" and fits.sum() >= missing:
             yield each
             continue
+        if why.gate == "quota":  # the queue's amount, which is no node's
+            free = _largest_free(session, asking[0].task_class, dim)
+            each = replace(each, free=quantity(each.resource, free))  # noqa: PLW2901
         yield replace(
             each,
             pods=min(missing, len(asking)),
@@ -165,6 +169,14 @@ def _places(session: Session, task_class: TaskClass) -> IntArray:
     free = (ledger.allocatable - ledger.used)[dims][:, : open_.shape[0]]
     per_node: IntArray = (free // task_class.request[dims, None]).min(axis=0).clip(min=0)
     return per_node * open_
+
+
+def _largest_free(session: Session, task_class: TaskClass, dim: int) -> int:
+    """Return how much of a resource a node has free where no other rule keeps the pods away."""
+    open_ = session.candidates(task_class).open
+    ledger = session.ledger
+    free = (ledger.allocatable - ledger.used)[dim, : open_.shape[0]]
+    return int(free[open_].max(initial=0))
 
 
 def _of_binds(subject: Subject) -> Why | None:
@@ -258,7 +270,8 @@ def _next_event(job: Job, why: Why, found: Helps) -> str:
     if why.gate == "gang" and job.task_count < job.min_available:
         return "the owner of the job creates its pods"
     if job.gated:
-        return f"the scheduling gates of {job.gated} pods are lifted"
+        pods = "1 pod" if job.gated == 1 else f"{job.gated} pods"
+        return f"the scheduling gates of {pods} are lifted"
     if why.gate == "binder":
         return "the pod is bound once more"
     if found.starts:

@@ -413,3 +413,14 @@ def test_a_queue_shows_how_many_groups_wait_to_enter_it() -> None:
     found.node("n2", cpu="4").decide()
     (queue,) = found.decide().queues
     assert queue.pending == 2
+
+
+def test_a_resource_is_short_only_on_nodes_that_nothing_else_forbids():
+    """Otherwise a message says that a pod needs 1 CPU, and that a node has 2 free."""
+    world = Cluster().node("full", cpu="2", labels={"disk": "ssd"}).node("other", cpu="4")
+    world.gang("old", tasks=1, cpu="2", node="full").gang("new", tasks=1, cpu="1")
+    world.pod("new-0", "new", cpu="1", nodeSelector={"disk": "ssd"})
+    world.gang("lost", tasks=1).pod("lost-0", "lost", cpu="1", nodeSelector={"disk": "sdd"})
+    found = {why.job: why.shortages for why in world.decide().explanations}
+    assert found["ns/new"] == (SHORT("cpu", 1000, 0),)
+    assert found["ns/lost"] == ()

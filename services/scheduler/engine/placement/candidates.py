@@ -283,7 +283,8 @@ class Candidates:
                 if short.any():
                     name = self._dimensions.names[dim]
                     reasons[f"Insufficient {name}"] += int(short.sum())
-                    shortages.append(self._shortage(name, dim, room))
+                    if (decisive := short & ~self._refused).any():
+                        shortages.append(self._shortage(name, dim, room[decisive]))
                     open_rows &= ~short
         dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
         entry = []
@@ -301,11 +302,11 @@ class Candidates:
         return FitErrors(total, dict(reasons), tuple(shortages))
 
     def _shortage(self, name: str, dim: int, room: IntArray) -> Shortage:
-        alive = self.nodes.ledger.alive[: self._size]
+        """Return what is short of a resource; `room` has the nodes where only amounts refuse."""
         return Shortage(
             resource=name,
             requested=int(self.task_class.request[dim]),
-            largest_free=int(room[alive].max()),
+            largest_free=int(room.max()),
         )
 
 
