@@ -195,13 +195,15 @@ class Answering(Answers):
 
     def _pending(self, mirror: ClusterMirror, namespace: str, queue: str) -> list[PendingJob]:
         """Return jobs that wait, with the leader's explanation where it has published one."""
-        found = []
+        found, now = [], self._clock.now()
         for pending in self._make_survey(mirror).pending:
             if namespace in ("", pending.metadata.namespace) and queue in ("", pending.queue):
                 key = f"{pending.metadata.namespace}/{pending.pod_group}"
                 job = mirror.state.jobs.get(key)
                 decided = self._decisions.of(job) if job is not None else None
-                found.append(pending if decided is None else as_decided(pending, decided))
+                if decided is not None:
+                    pending = as_decided(pending, decided, now=now)  # noqa: PLW2901
+                found.append(pending)
         return found
 
     def _imagine(self, mirror: ClusterMirror, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:

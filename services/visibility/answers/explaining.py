@@ -1,9 +1,10 @@
 """The whole answer for one job: gates in their order, holders of what is short, what would help.
 
 The gate that stops a job, its texts and amounts are what the leading scheduler has decided and
-published. Where it has published nothing, a session of its engine here decides; where that finds
-another gate by now, the answer has both. All else is looked up in a session in which no action has
-run. A change is named as a help only if a rehearsal of it opens the gate (`helps`).
+published. Where it has published nothing, or the amounts may have changed since, a session of its
+engine here decides; where that finds another gate by now, the answer has both. All else is looked
+up in a session in which no action has run. A change is named as a help only if a rehearsal of it
+opens the gate (`helps`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.helps import BlockedJob, Helps, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
-from services.visibility.answers.pending import Decided, at_place
+from services.visibility.answers.pending import Decided, at_place, has_old_amounts
 from services.visibility.answers.survey import Policy
 from services.visibility.answers.whatif import OutOfTime, no_time_limit
 from services.visibility.answers.wording import meta_of, owner_of, shortages
@@ -98,7 +99,9 @@ def explain(
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
     awaits = _of_binds(subject) if why is None and decided is None else None
     said = decided.why if decided is not None else why or awaits
-    if said is not None and why is not None:
+    if decided is not None and why is not None and has_old_amounts(decided, why.gate, now):
+        said = why
+    elif said is not None and why is not None:
         said = replace(said, details=at_place(said.details, why.position))
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:

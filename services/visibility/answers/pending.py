@@ -24,6 +24,8 @@ from shared.contracts.streams import WAITING_TTL_S
 from shared.model.status import TaskStatus
 
 _PLACE: Final = re.compile(r"place \d+ in queue")
+_AMOUNTS_LAST_S: Final = 10.0
+"""How old the amounts of an explanation may be."""
 DECISIONS_MAX: Final = 50_000
 """Gangs that are remembered: those of the latest explanations."""
 
@@ -156,8 +158,18 @@ def at_place(details: str, position: int) -> str:
     return _PLACE.sub(f"place {position} in queue", details) if position else details
 
 
-def as_decided(pending: PendingJob, decided: Decided) -> PendingJob:
+def has_old_amounts(decided: Decided, gate: str, now: float) -> bool:
+    """Tell whether a job waits at the leader's gate still, for amounts that may have changed.
+
+    The leader publishes no explanation again for amounts alone.
+    """
+    return decided.why.gate == gate and now - decided.at > _AMOUNTS_LAST_S
+
+
+def as_decided(pending: PendingJob, decided: Decided, *, now: float) -> PendingJob:
     """Return a job that waits with the leader's explanation; its place is the latest one."""
+    if has_old_amounts(decided, pending.gate, now):
+        return replace(pending, decided_at=format_seconds(decided.at))
     why = decided.why
     return replace(
         pending,

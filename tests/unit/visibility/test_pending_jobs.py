@@ -185,7 +185,8 @@ NOW = 1e9
 
 
 def said(gang: str = GANG, gate: str = "predicate", uid: str = "", **more: object) -> WaitExplained:
-    return WaitExplained(gang=gang, uid=uid, term=1, cycle=1, time=NOW - 5, gate=gate, **more)
+    time = more.pop("time", NOW - 5)
+    return WaitExplained(gang=gang, uid=uid, term=1, cycle=1, time=time, gate=gate, **more)
 
 
 class Heard:
@@ -292,6 +293,20 @@ def test_gate_texts_and_amounts_of_an_answer_are_the_leaders() -> None:
     assert "a node with 3 cpu" in found.would_help
 
 
+def test_amounts_that_the_leader_told_minutes_ago_are_those_of_now() -> None:
+    """It tells them again with another message only, and jobs have ended since."""
+    heard = Heard()
+    old = (Short(resource="cpu", requested=3000, largest_free=0),)
+    heard.hear(message="0/7 nodes", details=" (0 free)", shortages=old, time=NOW - 300)
+    (waits,) = survey(heard.world.mirror.state, policy(), now=NOW).pending
+
+    found, listed = heard.explain(), as_decided(waits, heard.decided, now=NOW)
+
+    assert "the largest has 2" in failed(found)[1]
+    assert [short.free for short in (*found.shortages, *listed.shortages)] == ["2", "2"]
+    assert found.decided_at == listed.decided_at == "2001-09-09T01:41:40Z"
+
+
 def test_an_answer_tells_of_another_gate_that_a_session_has_found_since() -> None:
     heard = Heard()
     heard.hear("enqueue", message="the queue is full")
@@ -335,7 +350,7 @@ def test_a_job_in_line_has_the_leaders_words_and_the_latest_place() -> None:
     heard.hear("queue", message="over quota", details=" (place 9 in queue default)", position=9)
     (waits,) = survey(heard.world.mirror.state, policy(), now=NOW).pending
 
-    told = as_decided(waits, heard.decided)
+    told = as_decided(waits, heard.decided, now=NOW)
 
     assert (told.gate, told.message) == ("queue", "over quota (place 1 in queue default)")
     assert told.position == waits.position == 1
