@@ -303,7 +303,7 @@ def test_a_victim_that_cannot_be_evicted_is_left_alone_and_another_one_goes():
 
 def test_a_pod_whose_bind_is_always_refused_leaves_the_only_room_to_another():
     """Reported as kai-scheduler#2074: first in line, it took the GPU in every cycle."""
-    under = worker()
+    under = scheduler()
     put(under, "nodes", facts.stored_node("n1", uid="n1", cpu="1", memory="8Gi", pods="20"))
     put(under, "queues", facts.stored_queue("default", uid="q"))
     for name in ("cursed", "later-blessed"):
