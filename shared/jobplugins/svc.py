@@ -132,6 +132,10 @@ def _env_keys(job: Job) -> list[str]:
     return [_variable(task, suffix) for task in job.spec.tasks for suffix in ("HOSTS", "NUM")]
 
 
+_POWERS: Final = tuple(int(10**digits) for digits in range(1, 7))
+"""Indexes from which on a number has one more digit."""
+
+
 def _hosts_bytes(job: Job, task: TaskSpec) -> int:
     """Return the length of a list of a task's hosts, without making it."""
     try:
@@ -140,7 +144,7 @@ def _hosts_bytes(job: Job, task: TaskSpec) -> int:
         return 0  # a fault of the template, which has its own problem
     is_shared = first.name != f"{job.metadata.name}-{task.name}-0"
     count = min(task.replicas, 1) if is_shared else task.replicas
-    more_digits = sum(max(0, count - 10**digits) for digits in range(1, 7))
+    more_digits = sum(max(0, count - power) for power in _POWERS)
     return count * (len(str(first)) + 1) + more_digits
 
 
