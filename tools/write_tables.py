@@ -33,8 +33,8 @@ _MAKERS: Final = {
 """Functions that make a metric → its type."""
 _WORTH_PARSING: Final = re.compile('"(?:pumice|volcano)_')
 _POINTS_HEAD: Final = (
-    "| method of `hooks` | Volcano's name, flag | is asked | answers of several plugins "
-    "| instead of a failure |\n|---|---|---|---|---|\n"
+    "| method of `hooks` | Volcano's name, flag | returns | several plugins | if it fails |\n"
+    "|---|---|---|---|---|\n"
 )
 
 

@@ -58,12 +58,12 @@ Each = Iterable
 
 
 def each(contributions: Tiers[_C]) -> Each[_C]:
-    """Ask all of them, one by one."""
+    """Use all results."""
     return contributions
 
 
 def notified(fns: Tiers[Callable[_P, None]]) -> Callable[_P, None]:
-    """Tell all of them."""
+    """Call all."""
 
     def tell(*args: _P.args, **kwargs: _P.kwargs) -> None:
         for tier in fns.tiers:
@@ -92,7 +92,7 @@ def in_turn(
     """Return the rule with the keys that break ties at last; they end in something unique."""
 
     def combined(fns: Tiers[Callable[[_S], Key]]) -> Callable[[_S], OrderKey]:
-        """Compare the keys in turn; age and name break ties."""
+        """Compare keys in turn, then age and name."""
 
         def key(subject: _S) -> OrderKey:
             return (*[fn(subject) for fn in fns], *last(subject))
@@ -105,17 +105,17 @@ def in_turn(
 def pairs_in_turn(
     fns: Tiers[Callable[[Queue, Queue], Key]],
 ) -> Callable[[Queue, Queue], OrderKey]:
-    """Compare the keys in turn; the reverse of the queue order breaks ties."""
+    """Compare keys in turn, then the reverse queue order."""
     return lambda victim, preemptor: tuple(fn(victim, preemptor) for fn in fns)
 
 
 def most(fns: Tiers[Callable[[_S], int]]) -> Callable[[_S], int]:
-    """Take the largest number."""
+    """Take the maximum."""
     return lambda subject: max((fn(subject) for fn in fns), default=0)
 
 
 def any_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
-    """Take one yes for a yes."""
+    """Say yes if any does."""
 
     def one(*args: _P.args, **kwargs: _P.kwargs) -> bool:
         return any(fn(*args, **kwargs) for fn in fns)
@@ -124,7 +124,7 @@ def any_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
 
 
 def all_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
-    """Take one no for a no."""
+    """Say no if any does."""
 
     def every(*args: _P.args, **kwargs: _P.kwargs) -> bool:
         return all(fn(*args, **kwargs) for fn in fns)
@@ -133,7 +133,7 @@ def all_of(fns: Tiers[Callable[_P, bool]]) -> Callable[_P, bool]:
 
 
 def first_tier(fns: Tiers[Callable[[_S], bool]]) -> Callable[[_S], bool]:
-    """Ask the first tier that has a function; there one no is a no."""
+    """Let the first tier with a function decide; any no is a no."""
 
     def decided(subject: _S) -> bool:
         for tier in fns.tiers:
@@ -147,7 +147,7 @@ def first_tier(fns: Tiers[Callable[[_S], bool]]) -> Callable[[_S], bool]:
 def least_allowed(
     fns: Tiers[Callable[[Queue, TaskClass, int], int]],
 ) -> Callable[[Queue, TaskClass, int], int]:
-    """Take the smallest number."""
+    """Take the minimum."""
 
     def allowed(queue: Queue, task_class: TaskClass, count: int) -> int:
         for fn in fns:
@@ -158,7 +158,7 @@ def least_allowed(
 
 
 def by_opinion(fns: Tiers[Callable[[_S], Opinion]]) -> Callable[[_S], Opinion]:
-    """Take one rejection for a no; a tier with a permission is the last that is asked."""
+    """Reject if any does; stop after a tier with a permission."""
 
     def opinion(subject: _S) -> Opinion:
         for tier in fns.tiers:
@@ -176,7 +176,7 @@ def by_opinion(fns: Tiers[Callable[[_S], Opinion]]) -> Callable[[_S], Opinion]:
 
 
 def by_vote(fns: Tiers[Callable[[_S], Vote]]) -> Callable[[_S], bool]:
-    """Take one rejection for a no; a tier with a permission is the last that is asked."""
+    """Reject if any does; stop after a tier with a permission."""
 
     def permitted(subject: _S) -> bool:
         for tier in fns.tiers:
@@ -200,7 +200,7 @@ class Victims(Protocol[_S_contra]):
 def agreed_victims(
     fns: Tiers[Callable[[_S, Sequence[Task]], Sequence[Task] | None]],
 ) -> Victims[_S]:
-    """Intersect the lists of a tier; the first tier that agrees on some decides.
+    """Intersect lists in a tier; the first non-empty result decides.
 
     None abstains (SS06). ⚠ An empty list from a plugin ends the tier without result; an
     intersection that becomes empty starts anew with the next plugin's list.
@@ -231,7 +231,7 @@ def agreed_victims(
 def agreed_by_rules(
     rules: Tiers[VictimRule] | Tiers[PreemptRule],
 ) -> Victims[Task]:
-    """Intersect the lists of a tier; the first tier that agrees on some decides."""
+    """Intersect lists in a tier; the first non-empty result decides."""
     fns: Tiers[Callable[[Task, Sequence[Task]], Sequence[Task] | None]] = Tiers()
     fns.tiers = [[rule.fn for rule in tier] for tier in rules.tiers]
     return agreed_victims(fns)
@@ -245,7 +245,7 @@ class Unwanted(Protocol):
 
 
 def first_named(fns: Tiers[Callable[[Sequence[Task]], Sequence[Task]]]) -> Unwanted:
-    """Unite the lists of a tier; the first tier that names a task decides.
+    """Unite lists in a tier; the first non-empty result decides.
 
     Tasks that were given come first, in that order; a plugin may name others as well.
     """
@@ -266,7 +266,7 @@ def first_named(fns: Tiers[Callable[[Sequence[Task]], Sequence[Task]]]) -> Unwan
 def added_up(
     fns: Tiers[Callable[[_S, Sequence[str]], Sequence[float]]],
 ) -> Callable[[_S, Sequence[str]], list[float]]:
-    """Add the scores up."""
+    """Add up the scores."""
 
     def scores(subject: _S, names: Sequence[str]) -> list[float]:
         totals = [0.0] * len(names)
@@ -285,7 +285,7 @@ class Gradient(Protocol[_S_contra]):
 
 
 def first_gradient(fns: Tiers[Callable[[_S, str, bool], list[list[str]]]]) -> Gradient[_S]:
-    """Ask the first plugin only."""
+    """Use the first plugin only."""
 
     def gradient(subject: _S, root: str, *, evict: bool = False) -> list[list[str]]:
         for fn in fns:
@@ -298,7 +298,7 @@ def first_gradient(fns: Tiers[Callable[[_S, str, bool], list[list[str]]]]) -> Gr
 def bias(
     fns: Tiers[Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None]],
 ) -> Callable[[PlacementTarget, TaskClass, IntArray], FloatArray | None]:
-    """Add the scores up; None when no plugin tells the columns apart."""
+    """Add up the scores; None if no plugin distinguishes columns."""
 
     def score(
         target: PlacementTarget, task_class: TaskClass, columns: IntArray
@@ -314,7 +314,7 @@ def bias(
 
 
 def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]:
-    """Take what the last plugin says."""
+    """Take the last result."""
 
     def word(subject: _S) -> float | None:
         answer = None
@@ -326,22 +326,22 @@ def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]
 
 
 def collected(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], list[_C]]:
-    """Collect all that is said."""
+    """Collect all results."""
     return lambda subject: [found for fn in fns if (found := fn(subject)) is not None]
 
 
 def joined(
     fns: Tiers[Callable[[Task], Sequence[_C]]],
 ) -> Callable[[Task], tuple[_C, ...]]:
-    """Collect all that is said."""
+    """Collect all results."""
     return lambda task: tuple(use for fn in fns for use in fn(task))
 
 
 def merged(fns: Tiers[Callable[[Task], Mapping[str, str]]]) -> Callable[[Task], dict[str, str]]:
-    """Collect all; of two with one name the later counts."""
+    """Collect all; for equal names the later one counts."""
     return lambda task: {name: text for fn in fns for name, text in fn(task).items()}
 
 
 def all_traits(traits: Tiers[Trait]) -> Callable[[Task], dict[str, str]]:
-    """Collect all; of two with one name the later counts."""
+    """Collect all; for equal names the later one counts."""
     return lambda task: {name: fn(task) for name, fn in traits}

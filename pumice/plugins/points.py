@@ -45,7 +45,7 @@ _Gradient = Callable[[_C, str, bool], list[list[str]]]
 _FirstGradient = combining.Gradient
 _ORDER: Final = "a number or a tuple of numbers; the smallest comes first"
 _LAST: Final = "comes last"
-_WHO_MAY_GO: Final = "which of the offered tasks may go for a task, None to abstain"
+_WHO_MAY_GO: Final = "which offered tasks may be evicted for a task; None: abstain"
 _TRY: Final = "which HyperNodes to try, level by level"
 
 
@@ -77,7 +77,7 @@ class Points(TurnPoints):
     job_enqueued: Plain[Callable[[Job], None], Callable[[Job], None]] = Plain(
         "JobEnqueued",
         "enableJobEnqueued",
-        "nothing, is told that a job entered its queue",
+        "nothing; called when a job entered its queue",
         together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
@@ -193,7 +193,7 @@ class Points(TurnPoints):
     preemptable = Point(
         "Preemptable",
         "enablePreemptable",
-        _WHO_MAY_GO + "; all are of its queue (`among`: for which job of which at all)",
+        _WHO_MAY_GO + "; all are of its queue; `among`: whether a job may take from another at all",
         takes=contributions.preempt_rule,
         together=combining.agreed_by_rules,
         guarded=guarding.guarded_victim_rule,
@@ -202,7 +202,7 @@ class Points(TurnPoints):
     reclaimable = Point(
         "Reclaimable",
         "enableReclaimable",
-        _WHO_MAY_GO + "; all are of other queues (`among`: of which jobs at all)",
+        _WHO_MAY_GO + "; all are of other queues; `among`: whether a job may be taken from at all",
         takes=contributions.victim_rule,
         together=combining.agreed_by_rules,
         guarded=guarding.guarded_victim_rule,
@@ -211,7 +211,7 @@ class Points(TurnPoints):
     evictable: Plain[_Chooses[EvictionContext], Victims[EvictionContext]] = Plain(
         "UnifiedEvictable",
         "",
-        "which of the offered tasks may go for a gang, None to abstain",
+        "which offered tasks may be evicted for a gang; None: abstain",
         together=combining.agreed_victims,
         guarded=answering(guarding.victims, ()),
         failing="no task",
@@ -229,7 +229,7 @@ class Points(TurnPoints):
     victim_tasks: Plain[Callable[[Sequence[Task]], Sequence[Task]], Unwanted] = Plain(
         "VictimTasks",
         "enabledVictim",
-        "which running tasks should go, without a task that needs their place",
+        "which running tasks to evict although no task needs their place",
         together=combining.first_named,
         guarded=answering(guarding.tasks, ()),
         failing="no task",
@@ -249,7 +249,7 @@ class Points(TurnPoints):
     cross_node_predicate = Point(
         "Predicate",
         "enablePredicate",
-        "a `CrossNodeVerdict` for a class, None if it is none of yours",
+        "a `CrossNodeVerdict` for a class; None: not concerned",
         takes=contributions.cross_node_predicate,
         together=combining.each,
         guarded=guarding.guarded_cross_node_predicate,
@@ -325,7 +325,7 @@ class Points(TurnPoints):
     job_gradient: Plain[_Gradient[Job], _FirstGradient[Job]] = Plain(
         "HyperNodeGradientForJob",
         "enabledHyperNodeGradient",
-        _TRY + ", for a job; the flag: whether room is to be made by evictions",
+        _TRY + ", for a job; argument: whether evictions will make room",
         together=combining.first_gradient,
         guarded=answering(guarding.levels, ()),
         failing="none",
@@ -355,7 +355,7 @@ class Points(TurnPoints):
     trait = Point(
         "",
         "",
-        "a text that tells pending tasks apart: a class has one value of each trait",
+        "a text; pending tasks with different texts are in different classes",
         takes=contributions.trait,
         together=combining.all_traits,
         guarded=guarding.guarded_trait,
@@ -379,7 +379,7 @@ class Points(TurnPoints):
         Plain(
             "EventHandler",
             "",
-            "nothing, is told how many tasks of a class a job got placed; negative: taken back",
+            "nothing; called with how many tasks of a class a job got placed; negative: taken back",
             together=combining.notified,
             guarded=answering(guarding.nothing),
             failing="",
@@ -391,7 +391,7 @@ class Points(TurnPoints):
     ] = Plain(
         "EventHandler",
         "",
-        "nothing, is told the same with columns of nodes and a count for each",
+        "nothing; called with the same with columns of nodes and a count for each",
         together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
@@ -399,7 +399,7 @@ class Points(TurnPoints):
     closed: Plain[Callable[[], None], Callable[[], None]] = Plain(
         "OnSessionClose",
         "",
-        "nothing, is told that the cycle has been decided",
+        "nothing; called when the cycle has been decided",
         together=combining.notified,
         guarded=answering(guarding.nothing),
         failing="",
