@@ -124,9 +124,13 @@ class Process:
         if not os.access(program, os.X_OK):
             raise LocalError(f"{self.name}: {program} is missing or cannot be executed")
         if self.spec.log is None:
-            child = popen(self.spec, subprocess.PIPE)
-            threading.Thread(target=self._relay, args=(child.stdout,), daemon=True).start()
-            self._child = child
+            read, write = os.pipe()
+            self._child = self._start(self.spec, write)
+            os.close(write)
+            reader = threading.Thread(
+                target=self._relay, args=(os.fdopen(read, "rb"),), daemon=True
+            )
+            reader.start()
         else:
             self.spec.log.parent.mkdir(parents=True, exist_ok=True)
             with self.spec.log.open("ab") as log:

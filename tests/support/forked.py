@@ -5,9 +5,10 @@ hundreds. A forked one does the same from there on: it is in a session of its ow
 arguments, environment and log, and ends as its program does. It needs Linux; elsewhere `start` is
 that of any other program.
 
-Launcher and forking process share a socket pair. A request is JSON with the log and the end of
-another pair as file descriptors; on that pair the new process tells that it is there, and the
-forking one how it ended.
+Launcher and forking process share a socket pair, which a launched `pumice run` inherits. A request
+is JSON with the log and the end of another pair as file descriptors; on that pair the new process
+tells that it is there, and the forking one how it ended. Where the launcher's end of it closes, the
+process is killed: it never outlives its launcher.
 """
 
 import atexit
@@ -22,13 +23,26 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from typing import NoReturn
 
+from pumice.cli.main import main as pumice
+from pumice.local import services
 from pumice.local.guard import die_with_parent
-from pumice.local.process import GUARD, Child, ProcessSpec, popen
+from pumice.local.process import GUARD, Child, Process, ProcessSpec, popen
 
-SERVICES = ("admission", "binder", "cache", "controller", "scheduler")
+CONTROL = "PUMICE_TEST_FORKING_SOCKET"
+"""Variable with the file descriptor of the socket that takes requests, for a program of ours."""
+IMPORTED = (
+    *(
+        f"services.{name}.app"
+        for name in ("admission", "binder", "cache", "controller", "scheduler", "visibility")
+    ),
+    "services.scheduler.cycle",
+    "shared.runtime.service",
+    "pumice.local.in_process",
+)
 _THERE = b"there"
 _MOST_BYTES = 64 * 1024
 
@@ -79,7 +93,9 @@ start: Callable[[ProcessSpec, int], Child] = ForkedProcess if hasattr(os, "pidfd
 
 @cache
 def _forking_process() -> socket.socket:
-    """Start the process that forks; it ends with this one. Returns what takes requests."""
+    """Return what takes requests: of a process that is started now, or was by our launcher."""
+    if CONTROL in os.environ:
+        return socket.socket(fileno=int(os.environ[CONTROL]))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
     with theirs:
@@ -91,6 +107,14 @@ def _forking_process() -> socket.socket:
         )
     atexit.register(_end_of, process, ours)
     return ours
+
+
+def to_inherit() -> tuple[dict[str, str], list[int]]:
+    """Return variables and file descriptors of a program that forks as we do (`main`)."""
+    if start is popen:
+        return {}, []
+    control = _forking_process().fileno()
+    return {CONTROL: str(control)}, [control]
 
 
 def _end_of(process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
@@ -110,10 +134,11 @@ class _Forks:
         """Serve until the launcher is gone."""
         while True:
             for key, _ in self._waiting.select():
-                if key.fileobj is not self._control:
-                    self._end(int(key.fd), *key.data)
-                elif not self._fork():
-                    return
+                if key.fileobj is self._control:
+                    if not self._fork():
+                        return
+                elif key.fileobj in self._waiting.get_map():  # and not ended by the event before
+                    key.data()
 
     def _fork(self) -> bool:
         request, fds, *_ = socket.recv_fds(self._control, _MOST_BYTES, 2)
@@ -125,15 +150,19 @@ class _Forks:
         if not pid:
             _become(json.loads(request), log, tells, parent)
         os.close(log)
-        self._waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, tells))
+        process, launcher = os.pidfd_open(pid), socket.socket(fileno=tells)
+        wait = self._waiting
+        wait.register(process, selectors.EVENT_READ, partial(self._end, process, pid, launcher))
+        wait.register(launcher, selectors.EVENT_READ, partial(os.kill, pid, signal.SIGKILL))
         return True
 
-    def _end(self, pidfd: int, pid: int, tells: int) -> None:
-        self._waiting.unregister(pidfd)
-        os.close(pidfd)
+    def _end(self, process: int, pid: int, launcher: socket.socket) -> None:
+        self._waiting.unregister(process)
+        self._waiting.unregister(launcher)
+        os.close(process)
         _, status = os.waitpid(pid, 0)
-        with socket.socket(fileno=tells) as launcher:
-            launcher.send(str(os.waitstatus_to_exitcode(status)).encode(), socket.MSG_NOSIGNAL)
+        with launcher, suppress(BrokenPipeError):  # the launcher may be gone
+            launcher.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def _become(request: dict, log: int, tells: int, parent: int) -> NoReturn:
@@ -151,15 +180,22 @@ def _become(request: dict, log: int, tells: int, parent: int) -> NoReturn:
     sys.exit(0)
 
 
-def main() -> None:
-    """Import the services and wait for requests on the socket whose number is the argument."""
-    for service in SERVICES:
-        importlib.import_module(f"services.{service}.app")
-    importlib.import_module("shared.runtime.service")
+def _fork_on_request(control: int) -> None:
+    for module in IMPORTED:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    _Forks(socket.socket(fileno=int(sys.argv[1]))).run()
+    _Forks(socket.socket(fileno=control)).run()
+
+
+def main(words: list[str]) -> int:
+    """Be the process that forks, or run `pumice` with its services forked."""
+    if words[:1] != ["pumice"]:
+        _fork_on_request(int(words[0]))
+        return 0
+    vars(services)["Process"] = partial(Process, start=start)
+    return pumice(words[1:])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,12 @@
 """`pumice run` as a child process, as a user starts the services on a cluster."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.support import forked
 from tests.support.wait import until
 
 READY = "everything is ready"
@@ -42,10 +44,17 @@ class Run:
 
 
 @asynccontextmanager
-async def pumice_run(*words: str) -> AsyncIterator[Run]:
-    """Start it; whatever happens, it is gone at the end."""
+async def pumice_run(*words: str, forks: bool = True) -> AsyncIterator[Run]:
+    """Start it; whatever happens, it is gone at the end.
+
+    Unless it `forks`, it starts its services as it does for a user.
+    """
+    environ, inherited = forked.to_inherit() if forks else ({}, [])
+    module = ("tests.support.forked", "pumice") if forks else ("pumice",)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pumice", "run", *words),
+        *(sys.executable, "-m", *module, "run", *words),
+        env={**os.environ, **environ},
+        pass_fds=inherited,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

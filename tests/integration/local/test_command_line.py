@@ -121,7 +121,7 @@ async def test_a_taken_port_is_refused_before_anything_starts(directory):
 async def test_the_services_run_against_a_cluster_until_a_signal(control_plane, tmp_path):
     logs = tmp_path / "logs"
     words = ("--kubeconfig", str(control_plane.kubeconfig), "--log-dir", str(logs))
-    async with pumice_run(*words, "--schedule-period=500ms") as run:
+    async with pumice_run(*words, "--schedule-period=500ms", forks=False) as run:
         await run.ready()
         assert sum(" listens on 127.0.0.1:" in line for line in run.lines) == len(SERVICES)
         (told,) = (line for line in run.lines if "pumice events --follow --data-dir " in line)
