@@ -99,8 +99,4 @@ class Scene:
         The next test finds the nodes free, and no service of it passes its fault point for an
         object of this one.
         """
-        await until(self._is_clear, deadline_s=60, describe=f"{self.namespace} is empty")
-
-    async def _is_clear(self) -> bool:
-        graces = {"jobs": None, "podgroups": None, "pods": 0}
-        return all([await self.api.empty(p, self.namespace, grace) for p, grace in graces.items()])
+        await self.api.clear("jobs", "podgroups", "pods", namespace=self.namespace)

@@ -11,6 +11,8 @@ from pathlib import Path
 import aiohttp
 import yaml
 
+from tests.support.wait import until
+
 PATHS = {
     "nodes": "/api/v1",
     "namespaces": "/api/v1",
@@ -179,6 +181,18 @@ class Api:
             with gone_is_fine():
                 await self.delete(plural, meta.get("namespace", ""), meta["name"], grace_s)
         return not found
+
+    async def clear(self, *plurals: str, namespace: str = "") -> None:
+        """Delete all objects of these kinds, in one namespace or all, and wait until they are gone.
+
+        Pods go at once.
+        """
+        graces = {plural: 0 if plural == "pods" else None for plural in plurals}
+
+        async def is_clear() -> bool:
+            return all([await self.empty(p, namespace, grace) for p, grace in graces.items()])
+
+        await until(is_clear, deadline_s=60, every_s=0.1, describe=f"no {', '.join(plurals)} left")
 
     async def watch(self, plural: str, namespace: str = "", rv: str = "") -> AsyncIterator[dict]:
         """Yield watch events from `rv` until the server ends the watch."""

@@ -32,25 +32,14 @@ async def services(
 async def services_of_a_test(
     control_plane: ControlPlane, api: Api, tmp_path: Path
 ) -> AsyncIterator[Fleet]:
-    """The processes of one test, for files that kill some or start some with flags of their own."""
-    await _clear(api)
+    """The processes of one test, for files that kill some or start some with flags of their own.
+
+    A controller that is to die at a fault point would pass it for an object of an earlier test.
+    """
+    await api.clear("cronjobs", "jobflows", "jobs", "podgroups", "commands")
     async with fleet(control_plane, tmp_path) as running:
         await running.start("cache")
         yield running
-
-
-async def _clear(api: Api) -> None:
-    """Delete what earlier tests left in their namespaces, which takes the API server a while.
-
-    A controller that is to die at a fault point would pass it for an object of theirs.
-    """
-
-    kinds = ("cronjobs", "jobflows", "jobs", "podgroups", "commands")
-
-    async def is_clear() -> bool:
-        return all([await api.empty(plural) for plural in kinds])
-
-    await until(is_clear, deadline_s=30)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

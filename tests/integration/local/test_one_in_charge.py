@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,26 +13,34 @@ from pumice.local.control_plane import ControlPlane
 from shared.api.time import format_micro
 from shared.runtime.clock import SystemClock
 from tests.integration.local.test_command_line import pumice
-from tests.support.api import Api, connect
+from tests.support.api import Api, ApiError, connect
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.stack import real_plane
 from tests.support.wait import until
 from tests.support.world import add_nodes, job, task
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 SHORT = {"pumice.dev/run-seconds": "0.2"}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
 VOLCANO = "volcano-scheduler-6d9f7c_6a9b1d7e-0f43-4b3e-9a0e-6d8a3c1e2f00"
 
 
-@pytest_asyncio.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
-    """A control plane that nothing runs on yet."""
-    async with real_plane(tmp_path / "plane") as plane:
-        async with connect(plane.kubeconfig) as api:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
+    async with real_plane(tmp_path_factory.mktemp("in-charge")) as running:
+        async with connect(running.kubeconfig) as api:
             await add_nodes(api, 2)
-        yield plane
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def plane(two_nodes: ControlPlane) -> ControlPlane:
+    """A control plane that nothing runs on, and whose Leases nobody has held yet."""
+    async with connect(two_nodes.kubeconfig) as api:
+        await api.clear("jobs", "podgroups", "pods")
+        await api.clear("leases", namespace="volcano-system")
+    return two_nodes
 
 
 class Started:
@@ -193,7 +201,8 @@ class Volcano:
         }
 
     async def take(self) -> None:
-        await self._api.create("namespaces", {"metadata": {"name": "volcano-system"}})
+        with suppress(ApiError):  # it is there of a test before
+            await self._api.create("namespaces", {"metadata": {"name": "volcano-system"}})
         body = {"metadata": {"name": "volcano"}, "spec": self._spec()}
         await self._api.request("POST", LEASES, body)
 

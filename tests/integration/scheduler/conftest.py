@@ -1,4 +1,4 @@
-"""A control plane with two nodes of its own, and all services; the scheduler preempts."""
+"""A control plane of this folder's own with two nodes; each test starts its services."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,8 +21,8 @@ tiers:
 """
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """A real API server with two nodes of four CPUs and two priority classes.
 
     It streams no state as older ones do not, so that here the cache lists every kind.
@@ -40,6 +40,14 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Contr
                 }
                 await api.create("priorityclasses", body)
         yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def plane(two_nodes: ControlPlane) -> ControlPlane:
+    """The control plane, without what the tests before have made."""
+    async with connect(two_nodes.kubeconfig) as api:
+        await api.clear("jobs", "podgroups", "pods", "nodeshards")
+    return two_nodes
 
 
 @pytest_asyncio.fixture(loop_scope="session")
