@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
-from shared.bus.port import FencingToken
+from shared.bus.values import FencingToken
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.bus import admin_bus

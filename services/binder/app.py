@@ -21,7 +21,7 @@ from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
-from shared.bus.port import Puller
+from shared.bus.puller import Puller
 from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import (

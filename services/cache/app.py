@@ -22,7 +22,6 @@ from services.cache.metrics import CacheMetrics
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
-from shared.bus.port import FinalMessages
 from shared.bus.seal import Seal
 from shared.bus.service import BusParts, bus_of
 from shared.contracts.messages import CONTROL, SCHEDULING
@@ -235,7 +234,7 @@ class _Leader:
         publisher: StatePublisher,
         elector: LeaderElector,
         leases: InstallationElector,
-        bus: FinalMessages,
+        bus: NatsBus,
     ) -> None:
         self._publisher = publisher
         self._elector = elector

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from pumice.events import Event, encode, source, subject
-from shared.bus.port import Publisher
+from shared.bus.publisher import Publisher
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable

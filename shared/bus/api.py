@@ -17,8 +17,8 @@ from shared.bus.errors import (
     StreamMissing,
     WrongSequence,
 )
-from shared.bus.port import Message, StreamInfo
 from shared.bus.replies import Replies, Reply
+from shared.bus.values import Message, StreamInfo
 from shared.runtime.errors import PumiceError, Rejected, Retryable
 
 API_S: Final = 2.0
@@ -77,7 +77,7 @@ class StreamAnswer(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> StreamInfo:
-        """Return the part that callers of the port see."""
+        """Return the part that callers of the bus see."""
         return StreamInfo(
             created=self.created,
             first_seq=self.state.first_seq,

@@ -6,9 +6,9 @@ another decides; it checks what it needs and is not ready until all of it is the
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from shared.bus.port import Checking, Declaring
+from shared.bus.nats import NatsBus
 from shared.contracts.streams import ConsumerSpec, StreamSpec
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
@@ -16,10 +16,6 @@ from shared.runtime.health import Gate
 
 _RETRY_S: Final = 0.5
 _LOOK_AGAIN_S: Final = 5.0
-
-
-class DeclaringBus(Declaring, Checking, Protocol):
-    """The declarer's calls to the bus."""
 
 
 class Declarer:
@@ -33,7 +29,7 @@ class Declarer:
 
     def __init__(
         self,
-        bus: DeclaringBus,
+        bus: NatsBus,
         specs: Sequence[StreamSpec],
         consumers: Sequence[ConsumerSpec],
         *,
@@ -69,7 +65,7 @@ class StreamCheck:
     name: Final = "streams"
 
     def __init__(
-        self, bus: Checking, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
+        self, bus: NatsBus, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
     ) -> None:
         self._bus = bus
         self._specs = tuple(specs)

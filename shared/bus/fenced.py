@@ -18,8 +18,8 @@ import msgspec
 
 from shared.bus.api import Api
 from shared.bus.errors import NoAnswer, SequenceInFlight, WrongSequence
-from shared.bus.port import Ack
 from shared.bus.sender import Outgoing, StreamSender
+from shared.bus.values import Ack
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 from shared.runtime.tasks import TaskGroup

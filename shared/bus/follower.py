@@ -24,7 +24,7 @@ from shared.bus.connection import Connection
 from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
 from shared.bus.pace import FollowerPace, Pace
-from shared.bus.port import (
+from shared.bus.values import (
     Batch,
     CaughtUp,
     FollowItem,
@@ -100,7 +100,7 @@ class Follower:
         self._started = Started(last_seq=0, first_seq=0, created="", resumed=False)
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
-        """Yield for ever; see `port.Reading.follow`."""
+        """Yield for ever; see `NatsBus.follow`."""
         try:
             with self._pace.follower() if self._pace else nullcontext() as follower_pace:
                 async with aclosing(self._endless(follower_pace)) as items:

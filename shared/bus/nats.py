@@ -25,7 +25,14 @@ from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
 from shared.bus.listener import Listener
 from shared.bus.pace import Pace
-from shared.bus.port import (
+from shared.bus.publisher import Publisher
+from shared.bus.puller import Puller
+from shared.bus.quorum import QuorumCheck
+from shared.bus.replies import Replies
+from shared.bus.sender import StreamSender
+from shared.bus.stored import StoredMessages
+from shared.bus.streams import DeclaredStreams, unfit
+from shared.bus.values import (
     LAST_PER_SUBJECT,
     FollowItem,
     FromSequence,
@@ -34,13 +41,6 @@ from shared.bus.port import (
     Start,
     StreamInfo,
 )
-from shared.bus.publisher import NatsPublisher
-from shared.bus.puller import NatsPuller
-from shared.bus.quorum import QuorumCheck
-from shared.bus.replies import Replies
-from shared.bus.sender import StreamSender
-from shared.bus.stored import StoredMessages
-from shared.bus.streams import DeclaredStreams, unfit
 from shared.contracts.permissions import inbox_prefix
 from shared.contracts.streams import ConsumerSpec, StreamSpec, streams
 from shared.runtime.clock import Clock
@@ -109,7 +109,7 @@ def from_settings(
 
 
 class NatsBus:
-    """The bus on NATS JetStream; satisfies `port.Bus`."""
+    """The bus on NATS JetStream: publishes, follows streams, pulls work queues, tells presence."""
 
     def __init__(
         self,
@@ -191,7 +191,11 @@ class NatsBus:
 
     @contextmanager
     def final_messages(self) -> Iterator[None]:
-        """See `port.FinalMessages`."""
+        """Keep the connection open while in the block, also when the process is ending.
+
+        All parts of a service are cancelled at once; a lease that is given back, or a member's last
+        announcement, still needs the bus then. It waits for them, but not for ever.
+        """
         self._final_senders += 1
         self._no_final_senders.clear()
         try:
@@ -207,7 +211,7 @@ class NatsBus:
                 await self._no_final_senders.wait()
 
     async def connected(self) -> None:
-        """See `port.Connecting`."""
+        """Return once there is a connection to the server."""
         await self._connection.session()
 
     @property
@@ -216,30 +220,40 @@ class NatsBus:
         return self._replies.unanswered
 
     async def ensure_streams(self, specs: Sequence[StreamSpec]) -> None:
-        """See `port.Declaring`."""
+        """Create or update streams, now and after each reconnect; never deletes one.
+
+        Raises Rejected when a stream exists with a setting that cannot be changed.
+        """
         await self._connection.session()
         await self._declared.declare(tuple(specs))
 
     async def ensure_consumers(self, specs: Sequence[ConsumerSpec]) -> None:
-        """See `port.Declaring`."""
+        """Create or update durable consumers, now and after each reconnect."""
         await self._connection.session()
         await self._declared.declare_consumers(tuple(specs))
 
     async def unfit(self, spec: StreamSpec) -> str:
-        """See `port.Checking`."""
+        """Return why a stream cannot serve as declared (missing, different), or "".
+
+        Raises Retryable when the server does not say.
+        """
         return await unfit(self._api, spec)
 
     async def info(self, stream: str) -> StreamInfo:
-        """See `port.Declaring`."""
+        """Return a stream's state. Raises StreamMissing."""
         return (await self._api.stream(stream)).info
 
     async def purge(self, stream: str, subject: str, *, before_seq: int = 0) -> int:
-        """See `port.Declaring`."""
+        """Remove the messages of a subject (wildcards allowed); return how many.
+
+        With `before_seq` only those with a lower sequence, so that one which comes in the very
+        moment stays.
+        """
         return await self._api.purge(stream, subject, before_seq=before_seq)
 
-    def publisher(self, stream: str) -> NatsPublisher:
-        """See `port.Publishing`."""
-        return NatsPublisher(self._sender(stream), fenced=self._fenced)
+    def publisher(self, stream: str) -> Publisher:
+        """Return a publisher to `stream`; the ones of a connection share its bound in flight."""
+        return Publisher(self._sender(stream), fenced=self._fenced)
 
     def follow(
         self,
@@ -249,7 +263,13 @@ class NatsBus:
         start: Start = LAST_PER_SUBJECT,
         pace: Pace | None = None,
     ) -> AsyncGenerator[FollowItem, None]:
-        """See `port.Reading`."""
+        """Yield what is stored and then what comes, in order, for ever.
+
+        What comes is yielded at once, or as `pace` says.
+
+        Survives reconnects, restarts of the server and re-creation of the stream; see `Reset`.
+        Leave it early under `contextlib.aclosing`.
+        """
         follower = Follower(
             stream,
             subjects,
@@ -268,32 +288,39 @@ class NatsBus:
     def stored(
         self, stream: str, subjects: Sequence[str], *, start: FromSequence | FromTime
     ) -> StoredMessages:
-        """See `port.StoredReading`."""
+        """Return a reader of what a stream holds, which takes none of its consumers."""
         return StoredMessages(
             stream, subjects, start=start, api=self._api, clock=self._clock, log=self._log
         )
 
     def listen(self, subject: str) -> AsyncGenerator[bytes, None]:
-        """See `port.Listening`."""
+        """Yield the payloads of messages as they come, for ever.
+
+        Those that come while there is no connection are missed. Leave it early under
+        `contextlib.aclosing`.
+        """
         listener = Listener(subject, connection=self._connection, clock=self._clock, log=self._log)
         return listener.payloads()
 
     async def last(self, stream: str, subject: str) -> Message | None:
-        """See `port.Reading`."""
+        """Return the last message of a subject, or None. Raises StreamMissing, NoAnswer."""
         return await self._api.message(stream, last_by_subj=subject)
 
     async def snapshot(self, stream: str, subjects: Sequence[str]) -> list[Message]:
-        """See `port.Reading`."""
+        """Return the last message of each subject that matches, at one moment (at most 1024)."""
         return await self._api.last_messages(stream, list(subjects))
 
     async def get(self, stream: str, sequence: int) -> Message | None:
-        """See `port.Reading`."""
+        """Return the message with that sequence, or None when it is gone."""
         return await self._api.message(stream, seq=sequence)
 
     async def scan(
         self, stream: str, subject: str, *, from_seq: int = 1
     ) -> AsyncGenerator[Message, None]:
-        """See `port.Reading`."""
+        """Yield the messages of a subject from `from_seq` up to the last that there is now.
+
+        Works on work queues too, where a second consumer is not allowed.
+        """
         last = (await self.info(stream)).last_seq
         sequence = from_seq
         while sequence <= last:
@@ -303,9 +330,9 @@ class NatsBus:
             yield message
             sequence = message.sequence + 1
 
-    def pull(self, consumer: ConsumerSpec, *, batch: int = 16) -> NatsPuller:
-        """See `port.Pulling`."""
-        return NatsPuller(
+    def pull(self, consumer: ConsumerSpec, *, batch: int = 16) -> Puller:
+        """Return a puller; at most `batch` messages are in this process's hands unasked."""
+        return Puller(
             consumer,
             batch=batch,
             connection=self._connection,
@@ -317,7 +344,10 @@ class NatsBus:
         )
 
     async def listens(self, subject: str) -> bool:
-        """See `port.Presence`."""
+        """Return False when the server knows no listener on `subject`, else True.
+
+        Raises NoAnswer when it cannot be asked.
+        """
         try:
             await (await self._replies.ask(subject, b"", timeout_s=NO_RESPONDERS_S))
         except StreamMissing:
@@ -328,7 +358,7 @@ class NatsBus:
         return True
 
     async def away(self, for_s: float) -> None:
-        """See `port.Presence`."""
+        """Return when there has been no connection for `for_s`."""
         await self._connection.away(for_s)
 
     def _sender(self, stream: str) -> StreamSender:

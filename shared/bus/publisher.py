@@ -1,14 +1,11 @@
-"""Publishing with a known end for every message: acknowledged, refused, or unanswered.
-
-See `port.Publisher` for what is raised when.
-"""
+"""Publishing with a known end for every message: acknowledged, refused, or unanswered."""
 
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
 
 from shared.bus.fenced import FencedStreams
-from shared.bus.port import Ack, FencingToken, Message
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
+from shared.bus.values import Ack, FencingToken, Message
 
 _TTL: Final = "Nats-TTL"
 _ROLLUP: Final = "Nats-Rollup"
@@ -23,8 +20,8 @@ def is_fenced(message: Message, subjects: Collection[str]) -> bool:
     return headers.get(LAST_OF) in subjects and headers.get(LAST, "0").strip("0") != ""
 
 
-class NatsPublisher:
-    """Publishes to one stream."""
+class Publisher:
+    """Publishes to one stream and knows the fate of each message."""
 
     def __init__(self, sender: StreamSender, *, fenced: FencedStreams) -> None:
         self._sender = sender
@@ -42,7 +39,16 @@ class NatsPublisher:
         rollup: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> Ack:
-        """See `port.Publisher.publish`."""
+        """Publish and wait for the server's answer.
+
+        With `msg_id` the message is sent again under the same id until it is answered (the server
+        drops duplicates); without one it is sent once. `fence` and `expect_last` (the last
+        sequence of this very subject; 0: there is none) exclude each other; a publish with
+        `expect_last` is sent once, because the server checks it before the id. With `rollup` the
+        message takes the place of all earlier ones of its subject, where its stream lets it.
+        Readers find `headers` with the message. Raises
+        WrongSequence, StreamFull, StreamMissing, NoAnswer, TooLarge, NotPermitted or Rejected.
+        """
         pending = await self.submit(
             subject,
             payload,
@@ -67,7 +73,10 @@ class NatsPublisher:
         rollup: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> Awaitable[Ack]:
-        """See `port.Publisher.submit`."""
+        """Send once there is room among the messages in flight; the answer is awaited later.
+
+        The same as `publish` otherwise, which is how many messages are published at once.
+        """
         all_headers = _headers(msg_id=msg_id, fence=fence, expect_last=expect_last, ttl_s=ttl_s)
         all_headers.update(headers or {})
         if rollup:

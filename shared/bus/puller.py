@@ -18,7 +18,7 @@ from shared.bus.api import Api
 from shared.bus.connection import Connection, Session
 from shared.bus.errors import NoAnswer
 from shared.bus.feed import NANO, Feed, FeedLost, position
-from shared.bus.port import Backlog, Message, PullItem, Reset, Started
+from shared.bus.values import Backlog, Message, Reset, Started
 from shared.contracts.streams import ConsumerSpec
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -30,8 +30,8 @@ LEAVE_S: Final = 0.05
 that its inbox is closed, and does not send the same messages to it again."""
 
 
-class NatsDelivery:
-    """A message of a work queue in the hands of this process."""
+class Delivery:
+    """A message of a work queue in the hands of this process, until it says what became of it."""
 
     def __init__(self, msg: Msg, session: Session, *, max_deliver: int) -> None:
         at = position(msg)
@@ -45,29 +45,34 @@ class NatsDelivery:
             headers=msg.headers,
         )
         self.attempt: Final = at.attempt
+        """How often it was delivered, from 1."""
         self.exhausted: Final = 0 < max_deliver < at.attempt
+        """Whether it was delivered more often than declared: do not try it again."""
 
     async def ack(self) -> None:
-        """See `port.Delivery`."""
+        """Done: the message leaves the queue. Raises NoAnswer when it cannot be sent."""
         await self._answer(b"+ACK")
 
     async def nak(self, delay_s: float = 0.0) -> None:
-        """See `port.Delivery`."""
+        """Not done: deliver it again, after `delay_s`."""
         await self._answer(_nak(delay_s))
 
     async def in_progress(self) -> None:
-        """See `port.Delivery`."""
+        """Still at it: start the acknowledgement time anew."""
         await self._answer(b"+WPI")
 
     async def term(self, reason: str) -> None:
-        """See `port.Delivery`."""
+        """Never deliver it again; `reason` goes into the server's advisory."""
         await self._answer(b"+TERM " + reason.encode())
 
     async def _answer(self, word: bytes) -> None:
         await self._session.send(self._reply, word, headers=None)
 
 
-class NatsPuller:
+PullItem = Started | Delivery | Reset
+
+
+class Puller:
     """Pulls one durable consumer; one that is not declared yet, or any more, is waited for."""
 
     def __init__(
@@ -93,7 +98,7 @@ class NatsPuller:
         self._created = ""
 
     async def backlog(self) -> Backlog:
-        """See `port.Puller`."""
+        """Return what waits, for metrics."""
         state = await self._api.consumer(self._spec.stream, self._spec.durable)
         return Backlog(
             waiting=state.num_pending,
@@ -102,7 +107,7 @@ class NatsPuller:
         )
 
     async def deliveries(self) -> AsyncGenerator[PullItem, None]:
-        """See `port.Puller`."""
+        """Yield deliveries for ever; `Started` after each (re)connect, `Reset` on a new epoch."""
         with self._final_messages():
             async with aclosing(self._endless()) as items:
                 async for item in items:
@@ -151,7 +156,7 @@ class NatsPuller:
         )
         return [*items, started]
 
-    async def _read(self, feed: Feed, session: Session) -> AsyncGenerator[NatsDelivery, None]:
+    async def _read(self, feed: Feed, session: Session) -> AsyncGenerator[Delivery, None]:
         """Yield deliveries; what is left at the end goes back to the queue at once."""
         unread: deque[Msg] = deque()
         try:
@@ -160,9 +165,7 @@ class NatsPuller:
                 chunk = await feed.take()
                 unread.extend(chunk.messages)
                 while unread:
-                    yield NatsDelivery(
-                        unread.popleft(), session, max_deliver=self._spec.max_deliver
-                    )
+                    yield Delivery(unread.popleft(), session, max_deliver=self._spec.max_deliver)
                 if chunk.ended:
                     await feed.ask(self._batch, wait=True)
         finally:

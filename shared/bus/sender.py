@@ -12,8 +12,8 @@ import msgspec
 
 from shared.bus.api import ATOMIC_DISABLED, ApiError, failure
 from shared.bus.errors import NoAnswer, SequenceInFlight, StreamMissing
-from shared.bus.port import Ack
 from shared.bus.replies import InFlightLimit, Replies, Reply
+from shared.bus.values import Ack
 from shared.runtime.errors import Retryable
 
 ONCE_S: Final = 2.0

@@ -14,17 +14,10 @@ from typing import Final
 import msgspec
 
 from shared.bus.audit import Audit, HeldUids
+from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
-from shared.bus.port import (
-    Batch,
-    CaughtUp,
-    FollowItem,
-    Message,
-    Reading,
-    Reset,
-    Started,
-)
 from shared.bus.seal import Seal
+from shared.bus.values import Batch, CaughtUp, FollowItem, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.subjects import Subjects
@@ -62,7 +55,7 @@ class StateFollower:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from shared.bus.api import Api, stamp
-from shared.bus.port import Batch, FromSequence, FromTime, Message, Reset
+from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
@@ -49,7 +49,12 @@ class StoredMessages:
         """The last sequence that was given."""
 
     async def new(self) -> AsyncGenerator[Batch | Reset, None]:
-        """Yield what the stream holds by now and was not given yet; see `port.Stored.new`."""
+        """Yield what the stream holds by now and was not given yet, in order; then end.
+
+        `Reset`: the stream was made anew, and what it holds comes from the start. Waits for a
+        server that cannot be reached. Leave it early under `contextlib.aclosing`: the next call
+        goes on behind the last batch.
+        """
         info = (await self._retried(lambda: self._api.stream(self._stream))).info
         if self._created and (info.created != self._created or info.last_seq < self._last_seq):
             self._next, self._last_seq = self._start, 0

@@ -8,15 +8,15 @@ bus: whichever replica leads finds its own name in the record and goes on at onc
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, Never, Protocol
+from typing import Final, Never
 
 import msgspec
 
 from shared.api.kinds import LEASE, NAMESPACE
 from shared.api.time import format_micro
-from shared.bus.port import Message, StreamInfo
+from shared.bus.nats import NatsBus
 from shared.contracts import codec
 from shared.contracts.messages import ClusterLeaseStatus
 from shared.contracts.subjects import Subjects
@@ -222,18 +222,6 @@ def _describe(other: str, found: ClusterLease | None) -> str:
     return f"{other} ({process})" if process and other.startswith(HOLDER_PREFIX) else other
 
 
-class InstallationBus(Protocol):
-    """Calls to the bus."""
-
-    async def info(self, stream: str) -> StreamInfo:
-        """Return a stream's state."""
-        ...
-
-    async def snapshot(self, stream: str, subjects: Sequence[str]) -> list[Message]:
-        """Return the last message of each subject that matches."""
-        ...
-
-
 class InstallationElector:
     """All Leases of the installation; without any, nothing hangs on one.
 
@@ -246,7 +234,7 @@ class InstallationElector:
         self,
         electors: Mapping[str, ClusterLeaseElector],
         kube: Kube,
-        bus: InstallationBus,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

@@ -15,11 +15,12 @@ from typing import Final
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.port import FencingToken, Message
+from shared.bus.nats import NatsBus
+from shared.bus.values import FencingToken, Message
 from shared.contracts import codec
 from shared.contracts.messages import LeaderRecord
 from shared.contracts.versions import ContractError
-from shared.election.lease import Lease, LeaseBus, LeaseLost
+from shared.election.lease import Lease, LeaseLost
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Retryable, leaves
 from shared.runtime.logs import Logger
@@ -65,7 +66,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        bus: LeaseBus,
+        bus: NatsBus,
         lease: Lease,
         *,
         fenced: Sequence[FencedStream],

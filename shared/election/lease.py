@@ -19,12 +19,13 @@ on, so that what two owners do alike is done once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Never, Protocol
+from typing import Final, Never
 
 import msgspec
 
 from shared.bus.errors import WrongSequence
-from shared.bus.port import FinalMessages, Message, Presence, Publishing, Reading
+from shared.bus.nats import NatsBus
+from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord
 from shared.contracts.versions import ContractError
@@ -54,10 +55,6 @@ class LeaseTiming(msgspec.Struct, frozen=True, kw_only=True):
     """How long the holder's presence subject must have had no listener."""
 
 
-class LeaseBus(Publishing, Reading, FinalMessages, Presence, Protocol):
-    """A lease's calls to the bus."""
-
-
 class LeaseLost(Exception):  # noqa: N818 - the fact
     """This process no longer holds the lease; the text says how it knows."""
 
@@ -67,7 +64,7 @@ class Lease:
 
     def __init__(
         self,
-        bus: LeaseBus,
+        bus: NatsBus,
         *,
         stream: str,
         subject: str,
@@ -326,7 +323,7 @@ def renewal_in_s(renewed_at: float, renew_s: float) -> float:
     return wait_s if wait_s >= renew_s / 10 else renew_s
 
 
-async def find_free(bus: LeaseBus, leases: Sequence[Lease]) -> list[Lease]:
+async def find_free(bus: NatsBus, leases: Sequence[Lease]) -> list[Lease]:
     """Read leases of one stream at one moment and return those that are free.
 
     Raises the errors of the bus, alone or in an exception group.

@@ -6,13 +6,14 @@ messages that each of them reads, and are listed by `pumice status`.
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from shared.bus.errors import NoAnswer, NotPermitted
-from shared.bus.port import Connecting, FinalMessages, Message, Publishing, Reading
+from shared.bus.nats import NatsBus
 from shared.bus.storage_gate import StorageGate
+from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.subjects import Subjects
@@ -43,10 +44,6 @@ class _Seen(msgspec.Struct, frozen=True):
         return message.sequence > self.sequence or message.time > self.stored_at
 
 
-class MembersBus(Publishing, Reading, Connecting, FinalMessages, Protocol):
-    """Calls to the bus that announcements need."""
-
-
 class Members:
     """Announces this process and knows the others; `run` is a part of the service."""
 
@@ -54,7 +51,7 @@ class Members:
 
     def __init__(
         self,
-        bus: MembersBus,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

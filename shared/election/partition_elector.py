@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from shared.election.lease import Lease, LeaseBus, LeaseLost, find_free
+from shared.bus.nats import NatsBus
+from shared.election.lease import Lease, LeaseLost, find_free
 from shared.election.members import Members
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable, leaves
@@ -31,7 +32,7 @@ class PartitionElector:
 
     def __init__(
         self,
-        bus: LeaseBus,
+        bus: NatsBus,
         leases: Sequence[Lease],
         *,
         members: Members,

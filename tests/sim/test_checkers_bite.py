@@ -10,7 +10,7 @@ from services.binder.adapters.outcomes import Finished
 from services.binder.intents import evict
 from services.controller.adapters.store import Store
 from services.scheduler.engine.state.cluster_state import ClusterState
-from shared.bus.publisher import NatsPublisher
+from shared.bus.publisher import Publisher
 from shared.kube.client import Kube
 from tests.sim.nemeses import NEMESES
 from tests.sim.simulation import simulate
@@ -109,22 +109,22 @@ def freeze_when_victims_are_chosen(monkeypatch):
 
 def messages_that_never_end(monkeypatch):
     """Says for ever what was to be said for a while."""
-    submit = NatsPublisher.submit
+    submit = Publisher.submit
 
     async def for_ever(self, subject, payload, *, ttl_s=None, **how):
         return await submit(self, subject, payload, **how)
 
-    monkeypatch.setattr(NatsPublisher, "submit", for_ever)
+    monkeypatch.setattr(Publisher, "submit", for_ever)
 
 
 def marks_of_leaders_that_stay(monkeypatch):
     """Leaves a mark behind for each term."""
-    submit = NatsPublisher.submit
+    submit = Publisher.submit
 
     async def beside_the_others(self, subject, payload, *, rollup=False, **how):
         return await submit(self, subject, payload, **how)
 
-    monkeypatch.setattr(NatsPublisher, "submit", beside_the_others)
+    monkeypatch.setattr(Publisher, "submit", beside_the_others)
 
 
 def scheduler_that_keeps_what_is_gone(monkeypatch):

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
+from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from shared.election.lease import Lease, LeaseBus, LeaseTiming
+from shared.election.lease import Lease, LeaseTiming
 from shared.runtime.clock import Clock
 
 SUBJECTS: Final = Subjects(cluster="local")
@@ -14,7 +15,7 @@ PATIENT: Final = LeaseTiming(takeover_s=600.0)
 
 
 def lease_of(
-    bus: LeaseBus,
+    bus: NatsBus,
     holder: str,
     *,
     clock: Clock,

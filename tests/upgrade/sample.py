@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from shared.bus.nats import NatsBus
-from shared.bus.port import Batch, Message
 from shared.bus.seal import Seal
+from shared.bus.values import Batch, Message
 from shared.contracts.codec import unpack
 from shared.contracts.messages import Fact, Op
 from shared.contracts.streams import all_streams, streams

@@ -19,8 +19,9 @@ from services.binder.adapters.execute import Executor
 from services.binder.adapters.outcomes import IntentFinished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
-from shared.bus.port import Delivery, Puller, Reset, Started
 from shared.bus.publisher import is_fenced
+from shared.bus.puller import Delivery, Puller
+from shared.bus.values import Reset, Started
 from shared.contracts.codec import decode_command, unpack
 from shared.contracts.messages import (
     BindGang,

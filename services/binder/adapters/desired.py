@@ -25,7 +25,9 @@ from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, redeli
 from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
-from shared.bus.port import Delivery, Message, Puller, Reset, Started
+from shared.bus.nats import NatsBus
+from shared.bus.puller import Delivery, Puller
+from shared.bus.values import Message, Reset, Started
 from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
@@ -40,14 +42,6 @@ from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "status"
-
-
-class DesiredBus(Protocol):
-    """Calls to the bus besides the deliveries."""
-
-    async def last(self, stream: str, subject: str) -> Message | None:
-        """Return the last message of a subject."""
-        ...
 
 
 class PodsEnded(Protocol):
@@ -94,7 +88,7 @@ class DesiredStatuses:
         *,
         partition: int,
         stream: str,
-        bus: DesiredBus,
+        bus: NatsBus,
         statuses: Statuses,
         ended: PodsEnded,
         installation: InstallationLeadership,

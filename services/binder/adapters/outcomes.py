@@ -15,7 +15,9 @@ from typing import Final, Protocol
 import msgspec
 
 from shared.bus.errors import TooLarge
-from shared.bus.port import Batch, CaughtUp, FromTime, Publisher, Reading, Reset
+from shared.bus.nats import NatsBus
+from shared.bus.publisher import Publisher
+from shared.bus.values import Batch, CaughtUp, FromTime, Reset
 from shared.contracts.codec import encode, unpack
 from shared.contracts.messages import (
     Bind,
@@ -154,7 +156,7 @@ class Finished:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Sequence[str],

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Final
 
 from services.binder.metrics import BinderMetrics
-from shared.bus.port import Puller
+from shared.bus.puller import Puller
 from shared.bus.state import StateFollower, Synced
 from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube

@@ -17,8 +17,9 @@ from services.cache.fold.objects import Published, digest, done_of
 from services.cache.fold.publish_queue import Slot
 from shared.api.kinds import POD
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Batch, CaughtUp, FollowItem, Message, Reading, Reset, Started
+from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
+from shared.bus.values import Batch, CaughtUp, FollowItem, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.subjects import Subjects, key_of, unescape
@@ -47,7 +48,7 @@ class PublishedFacts:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

@@ -19,8 +19,9 @@ from services.cache.fold.objects import cause_of
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.port import Ack, FencingToken, Publishing
+from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
+from shared.bus.values import Ack, FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
@@ -55,7 +56,7 @@ class StatePublisher:
 
     def __init__(
         self,
-        bus: Publishing,
+        bus: NatsBus,
         queue: PublishQueue,
         *,
         stream: str,

@@ -7,7 +7,7 @@ same: a rollout waits for it, and only after it does the leader make way for one
 from collections.abc import Callable
 from typing import Final
 
-from shared.bus.port import Reading
+from shared.bus.nats import NatsBus
 from shared.contracts import codec
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
@@ -27,7 +27,7 @@ class StateGate:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

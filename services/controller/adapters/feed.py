@@ -15,8 +15,9 @@ from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import Identity, ObjectRef
 from services.controller.metrics import ControllerMetrics
 from shared.bus.audit import HeldUids
-from shared.bus.port import Listening, Reset
+from shared.bus.nats import NatsBus
 from shared.bus.state import Facts, Stale, StateItem, Synced
+from shared.bus.values import Reset
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
 from shared.runtime.health import Gate
@@ -131,7 +132,7 @@ class AdmissionFeed:
 
     name: Final = "admissions"
 
-    def __init__(self, bus: Listening, informers: Informers, *, subject: str, log: Logger) -> None:
+    def __init__(self, bus: NatsBus, informers: Informers, *, subject: str, log: Logger) -> None:
         self._bus = bus
         self._informers = informers
         self._subject = subject

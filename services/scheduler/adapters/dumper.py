@@ -23,7 +23,8 @@ from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, Recordi
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
-from shared.bus.port import Batch, CaughtUp, Reading, Reset
+from shared.bus.nats import NatsBus
+from shared.bus.values import Batch, CaughtUp, Reset
 from shared.contracts import codec
 from shared.contracts.messages import Fact
 from shared.contracts.subjects import Subjects
@@ -51,7 +52,7 @@ class Dumper:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

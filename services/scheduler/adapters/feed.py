@@ -13,9 +13,10 @@ from typing import Final
 import msgspec
 
 from shared.bus.audit import HeldUids
+from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
-from shared.bus.port import Batch, CaughtUp, FromTime, Message, Reading, Reset, Started
 from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
+from shared.bus.values import Batch, CaughtUp, FromTime, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
@@ -188,7 +189,7 @@ class OutcomeFeed:
 
     def __init__(
         self,
-        bus: Reading,
+        bus: NatsBus,
         *,
         stream: str,
         subjects: Subjects,

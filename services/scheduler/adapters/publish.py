@@ -20,7 +20,9 @@ from services.scheduler.desired import DesiredStatus
 from services.scheduler.messages import key_of
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Ack, Bus, FencingToken, Publisher
+from shared.bus.nats import NatsBus
+from shared.bus.publisher import Publisher
+from shared.bus.values import Ack, FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import BindGang, Command, Fact, Op, WaitExplained
 from shared.contracts.streams import WAITED_TTL_S, WAITING_TTL_S, Streams
@@ -59,7 +61,7 @@ class PlanPublisher:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: NatsBus,
         *,
         streams: Streams,
         subjects: Subjects,

@@ -17,7 +17,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from types import FrameType
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from services.scheduler.engine.session.session import QUARANTINE
 from services.scheduler.overruns import LONGEST_S, OverrunEntry, OverrunQuarantine, decode, encode
 from shared.api.kinds import PODGROUP
 from shared.bus.announcer import Announcer
-from shared.bus.port import Publishing, Reading
+from shared.bus.nats import NatsBus
 from shared.contracts.messages import Fact
 from shared.runtime.errors import Retryable
 from shared.runtime.service import Context
@@ -53,14 +53,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: float = 60.0
 
 
-class QuarantineBus(Publishing, Reading, Protocol):
-    """Calls to the bus that the quarantine needs."""
-
-
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """Where the entries are on the bus."""
 
-    bus: QuarantineBus
+    bus: NatsBus
     stream: str
     subject: str
 

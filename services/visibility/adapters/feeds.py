@@ -13,16 +13,9 @@ from pumice.events.envelope import decode_any
 from services.visibility.adapters.live import Live
 from services.visibility.answers.pending import Decisions
 from services.visibility.usage_history import HOURS, GangRuns
+from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
-from shared.bus.port import (
-    Batch,
-    FromSequence,
-    FromTime,
-    Message,
-    Reading,
-    Reset,
-    StoredReading,
-)
+from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
 from shared.contracts import codec
 from shared.contracts.streams import StreamSpec
 from shared.contracts.subjects import Subjects
@@ -46,7 +39,7 @@ class EventFeed:
     name: Final = "event-feed"
 
     def __init__(
-        self, bus: StoredReading, stream: StreamSpec, live: Live, *, pace: Pace, clock: Clock
+        self, bus: NatsBus, stream: StreamSpec, live: Live, *, pace: Pace, clock: Clock
     ) -> None:
         self._bus = bus
         self._stream = stream
@@ -72,7 +65,7 @@ class DecisionFeed:
     name: Final = "decision-feed"
 
     def __init__(
-        self, bus: Reading, decisions: Decisions, *, stream: StreamSpec, pace: Pace, log: Logger
+        self, bus: NatsBus, decisions: Decisions, *, stream: StreamSpec, pace: Pace, log: Logger
     ) -> None:
         self._bus = bus
         self._pace = pace
@@ -110,7 +103,7 @@ class EventHistory:
     and of what it looks for the latest events are kept: pods have no part in the room of the rest.
     """
 
-    def __init__(self, bus: StoredReading, *, stream: str, subjects: Subjects) -> None:
+    def __init__(self, bus: NatsBus, *, stream: str, subjects: Subjects) -> None:
         self._bus = bus
         self._stream = stream
         self._subjects = subjects
@@ -160,7 +153,7 @@ class EventHistory:
 class UsageFeed:
     """Reads the events of the last hours when they are asked for, each event once."""
 
-    def __init__(self, bus: StoredReading, *, stream: StreamSpec, clock: Clock) -> None:
+    def __init__(self, bus: NatsBus, *, stream: StreamSpec, clock: Clock) -> None:
         self._clock = clock
         self._runs = GangRuns()
         start = FromTime(clock.now() - HOURS * 3600)

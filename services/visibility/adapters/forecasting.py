@@ -30,8 +30,9 @@ from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.simulation import Rules, waiting
 from shared.api.visibility import ExpectedStart
+from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
-from shared.bus.port import Batch, FromSequence, StoredReading
+from shared.bus.values import Batch, FromSequence
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -68,7 +69,7 @@ class Forecasting:
         owner: MirrorOwner,
         policy: Callable[[], Policy],
         *,
-        bus: StoredReading,
+        bus: NatsBus,
         stream: str,
         subjects: Subjects,
         scheduler_name: str,

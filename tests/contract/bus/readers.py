@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from shared.bus.port import Batch, CaughtUp, Idle, Message, Reset, Started
+from shared.bus.values import Batch, CaughtUp, Idle, Message, Reset, Started
 from tests.support.wait import until
 
 

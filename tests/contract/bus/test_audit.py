@@ -11,8 +11,8 @@ from services.cache.fold.objects import Published
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.bus.audit import CONFIRM_S, Audit, AuditMetrics
 from shared.bus.errors import WrongSequence
-from shared.bus.port import Reset
 from shared.bus.state import Facts, StateFollower, Synced
+from shared.bus.values import Reset
 from shared.contracts import codec
 from shared.contracts.digests import UidIndex
 from shared.contracts.messages import Fact, Marker, Op

@@ -6,10 +6,10 @@ import pytest
 
 from shared.bus.api import StreamAnswer
 from shared.bus.errors import NoAnswer, SequenceInFlight, TooLarge, WrongSequence
-from shared.bus.port import FencingToken
 from shared.bus.publisher import is_fenced
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
 from shared.bus.streams import config_of
+from shared.bus.values import FencingToken
 from shared.runtime.errors import Rejected
 from tests.support.wait import until
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from shared.bus.nats import NatsBus
-from shared.bus.port import CaughtUp, FromSequence, OnlyNew, Reset
+from shared.bus.values import CaughtUp, FromSequence, OnlyNew, Reset
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.errors import Retryable
 from tests.contract.bus.cut_servers import THREE, Three, bus_on, cut_off

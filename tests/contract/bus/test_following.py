@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from shared.bus.port import (
+from shared.bus.values import (
     Batch,
     CaughtUp,
     FromSequence,

@@ -14,7 +14,7 @@ from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.plan import Plan
 from shared.bus.errors import TooLarge
 from shared.bus.nats import NatsBus
-from shared.bus.port import FencingToken
+from shared.bus.values import FencingToken
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.streams import Streams

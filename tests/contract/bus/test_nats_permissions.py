@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from pumice.local.memory_nats.subjects import Filter
 from shared.bus.errors import NotPermitted
-from shared.bus.port import CaughtUp, FromSequence, Started
+from shared.bus.values import CaughtUp, FromSequence, Started
 from shared.contracts.permissions import inbox_prefix, permissions
 from shared.contracts.streams import (
     all_streams,

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pumice.local import parts
 from pumice.local.control_plane import Options
 from pumice.local.stack import LocalStack, StackOptions
-from shared.bus.port import Batch, CaughtUp, FromSequence
+from shared.bus.values import Batch, CaughtUp, FromSequence
 from shared.contracts.codec import unpack
 from shared.contracts.streams import all_streams, streams
 from tests.support.api import Api, connect

@@ -4,7 +4,7 @@ import asyncio
 
 from shared.bus.follower import BATCH
 from shared.bus.pace import Activity, Pace
-from shared.bus.port import CaughtUp, FromSequence, LastPerSubject, Reset, Started
+from shared.bus.values import CaughtUp, FromSequence, LastPerSubject, Reset, Started
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.runtime.clock import SystemClock
 from tests.contract.bus.readers import Reader

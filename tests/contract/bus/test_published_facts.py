@@ -11,8 +11,8 @@ from services.cache.adapters import published
 from services.cache.adapters.published import PublishedFacts
 from services.cache.fold.objects import digest
 from shared.bus.errors import WrongSequence
-from shared.bus.port import FencingToken
 from shared.bus.seal import Seal
+from shared.bus.values import FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import Fact, LeaderRecord, Op
 from shared.election.leader_elector import LeadershipTerm

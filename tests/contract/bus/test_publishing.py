@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from shared.bus.errors import StreamFull, StreamMissing, TooLarge, WrongSequence
-from shared.bus.port import FencingToken
+from shared.bus.values import FencingToken
 from shared.runtime.errors import Conflict, Rejected, Retryable
 from tests.support.wait import until, within
 

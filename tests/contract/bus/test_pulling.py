@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from shared.bus.port import Started
-from shared.bus.puller import NatsDelivery
+from shared.bus.puller import Delivery
+from shared.bus.values import Started
 from shared.contracts.streams import command_consumer, desired_consumer
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
@@ -21,7 +21,7 @@ async def quick(bus, **changes):
 
 
 async def acknowledge(item):
-    if isinstance(item, NatsDelivery):
+    if isinstance(item, Delivery):
         await item.ack()
 
 
@@ -45,20 +45,20 @@ async def test_every_message_goes_to_one_of_the_readers_and_leaves(
         await two.has(1, Started)
         await fill(bus, stream, lambda _: subjects.command(0), 400)
         await empty(bus, stream)
-        got = [int(d.message.payload) for r in (one, two) for d in r.of(NatsDelivery)]
+        got = [int(d.message.payload) for r in (one, two) for d in r.of(Delivery)]
         assert sorted(got) == list(range(400))
-        assert one.of(NatsDelivery)
-        assert two.of(NatsDelivery)
+        assert one.of(Delivery)
+        assert two.of(Delivery)
 
 
 async def test_what_is_not_answered_comes_again_to_another(bus, open_bus, declared, subjects):
     stream = declared.command.name
     await fill(bus, stream, lambda _: subjects.command(0), 3)
     async with Reader(bus.pull(await quick(bus)).deliveries()) as silent:
-        await silent.has(3, NatsDelivery)
+        await silent.has(3, Delivery)
     other = await open_bus()
     async with Reader(other.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
-        again = await reader.has(3, NatsDelivery)
+        again = await reader.has(3, Delivery)
         assert [d.attempt for d in again] == [2, 2, 2]
         await empty(bus, stream)
 
@@ -81,7 +81,7 @@ async def test_what_an_ending_reader_has_not_looked_at_goes_to_another_at_once(
         await taken.ack()
     other = await open_bus()
     async with Reader(other.pull(spec).deliveries(), each=acknowledge) as reader:
-        await reader.has(7, NatsDelivery)
+        await reader.has(7, Delivery)
         await empty(bus, stream)
 
 
@@ -89,11 +89,11 @@ async def test_work_in_progress_is_not_given_to_another(bus, declared, subjects)
     stream = declared.command.name
     async with Reader(bus.pull(await quick(bus)).deliveries()) as reader:
         await fill(bus, stream, lambda _: subjects.command(0), 1)
-        (delivery,) = await reader.has(1, NatsDelivery)
+        (delivery,) = await reader.has(1, Delivery)
         for _ in range(6):
             await delivery.in_progress()
             await asyncio.sleep(0.2)
-        assert len(reader.of(NatsDelivery)) == 1
+        assert len(reader.of(Delivery)) == 1
         await delivery.ack()
         await empty(bus, stream)
 
@@ -103,10 +103,10 @@ async def test_a_refused_delivery_comes_again_after_its_delay(bus, declared, sub
     spec = await quick(bus, ack_wait_s=30.0)
     async with Reader(bus.pull(spec).deliveries()) as reader:
         await fill(bus, stream, lambda _: subjects.command(0), 2)
-        now, later = await reader.has(2, NatsDelivery)
+        now, later = await reader.has(2, Delivery)
         await later.nak(delay_s=0.5)
         await now.nak()
-        third, fourth = (await reader.has(4, NatsDelivery))[2:]
+        third, fourth = (await reader.has(4, Delivery))[2:]
         assert [third.message.sequence, fourth.message.sequence] == [1, 2]
         assert fourth.attempt == 2
 
@@ -125,14 +125,14 @@ async def test_a_delivery_that_was_put_off_comes_no_more_when_its_message_has_ex
     async with Reader(puller.deliveries()) as reader:
         await publisher.publish(subjects.desired(0, "podgroup", "ns/a"), b"expires", ttl_s=1)
         await publisher.publish(subjects.desired(0, "podgroup", "ns/b"), b"stays")
-        expires, stays = await reader.has(2, NatsDelivery)
+        expires, stays = await reader.has(2, Delivery)
         await expires.nak(delay_s=2.5)
         await stays.nak(delay_s=2.8)
-        *_, again = await reader.has(3, NatsDelivery)
+        *_, again = await reader.has(3, Delivery)
         assert again.message.payload == b"stays"
         await again.ack()
         await until(nothing_in_progress, describe="the consumer to forget both")
-        assert len(reader.of(NatsDelivery)) == 3
+        assert len(reader.of(Delivery)) == 3
 
 
 async def test_a_message_delivered_too_often_is_marked_and_can_be_quarantined(
@@ -142,7 +142,7 @@ async def test_a_message_delivered_too_often_is_marked_and_can_be_quarantined(
     spec = await quick(bus, max_deliver=2)
     await fill(bus, stream, lambda _: subjects.command(0), 1)
     async with Reader(bus.pull(spec).deliveries()) as reader:
-        deliveries = await reader.has(3, NatsDelivery)
+        deliveries = await reader.has(3, Delivery)
         assert [d.exhausted for d in deliveries[:3]] == [False, False, True]
         await deliveries[2].term("cannot be read")
         await empty(bus, stream)
@@ -150,7 +150,7 @@ async def test_a_message_delivered_too_often_is_marked_and_can_be_quarantined(
 
 async def test_a_poison_message_does_not_hold_up_the_others(bus, declared, subjects):
     async def handle(item):
-        if isinstance(item, NatsDelivery) and item.message.payload != b"0":
+        if isinstance(item, Delivery) and item.message.payload != b"0":
             await item.ack()
 
     stream = declared.command.name
@@ -167,9 +167,9 @@ async def test_partitions_are_read_apart(bus, declared, subjects):
         Reader(bus.pull(await quick(bus)).deliveries()) as even,
         Reader(bus.pull(other).deliveries()) as odd,
     ):
-        await even.has(5, NatsDelivery)
-        await odd.has(5, NatsDelivery)
-        assert [int(d.message.payload) for d in odd.of(NatsDelivery)] == [1, 3, 5, 7, 9]
+        await even.has(5, Delivery)
+        await odd.has(5, Delivery)
+        assert [int(d.message.payload) for d in odd.of(Delivery)] == [1, 3, 5, 7, 9]
 
 
 async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subjects, server):
@@ -180,7 +180,7 @@ async def test_a_queue_goes_on_after_a_restart_of_the_server(bus, declared, subj
             await server.restart(kill=True)
             publisher = bus.publisher(stream)
             await publisher.publish(subjects.command(0), b"%d" % number, msg_id=f"n{number}")
-            await reader.has(number + 1, NatsDelivery)
+            await reader.has(number + 1, Delivery)
         assert [s.resumed for s in reader.of(Started)] == [False, True, True]
 
 
@@ -213,11 +213,11 @@ async def test_no_more_than_declared_are_under_way(bus, declared, subjects):
     spec = await quick(bus, max_ack_pending=3, ack_wait_s=30.0)
     await fill(bus, stream, lambda _: subjects.command(0), 10)
     async with Reader(bus.pull(spec).deliveries()) as reader:
-        first = (await reader.has(3, NatsDelivery))[0]
+        first = (await reader.has(3, Delivery))[0]
         await asyncio.sleep(0.3)
-        assert len(reader.of(NatsDelivery)) == 3
+        assert len(reader.of(Delivery)) == 3
         await first.ack()
-        assert [d.message.payload for d in await reader.has(4, NatsDelivery)] == [
+        assert [d.message.payload for d in await reader.has(4, Delivery)] == [
             b"0",
             b"1",
             b"2",
@@ -230,13 +230,13 @@ async def test_an_id_of_a_done_message_is_forgotten_by_a_restart(bus, declared, 
     publisher = bus.publisher(stream)
     await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")
     async with Reader(bus.pull(await quick(bus)).deliveries(), each=acknowledge) as reader:
-        await reader.has(1, NatsDelivery)
+        await reader.has(1, Delivery)
         await empty(bus, stream)
         assert (await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")).duplicate
         await server.restart(kill=True)
         again = await publisher.publish(subjects.command(0), b"bind", msg_id="1-1-0")
         assert not again.duplicate
-        await reader.has(2, NatsDelivery)
+        await reader.has(2, Delivery)
 
 
 async def test_a_purge_below_a_sequence_keeps_what_came_later(bus, declared, subjects):

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 import structlog
 
-from shared.bus.port import Reset
 from shared.bus.state import STALE_S, Facts, Stale, StateFollower, Synced
+from shared.bus.values import Reset
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.runtime.clock import SystemClock

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from shared.bus.port import Batch, FromSequence, FromTime, Message, Reset
+from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
 from tests.contract.bus.test_following import fill
 from tests.support.wait import until
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from shared.bus.api import StreamAnswer
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
-from shared.bus.port import CaughtUp, FencingToken, FromSequence, Reset
+from shared.bus.values import CaughtUp, FencingToken, FromSequence, Reset
 from shared.contracts.streams import Streams, all_streams, copied
 from shared.runtime.errors import Retryable
 from tests.contract.bus.readers import Reader

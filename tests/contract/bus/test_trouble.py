@@ -9,7 +9,9 @@ import structlog
 
 from pumice.local.services import Supervised, Supervisor
 from shared.bus.errors import NoAnswer
-from shared.bus.port import (
+from shared.bus.puller import Delivery
+from shared.bus.storage_gate import StorageGate
+from shared.bus.values import (
     CaughtUp,
     FromSequence,
     FromTime,
@@ -18,8 +20,6 @@ from shared.bus.port import (
     Reset,
     Started,
 )
-from shared.bus.puller import NatsDelivery
-from shared.bus.storage_gate import StorageGate
 from shared.contracts.streams import command_consumer
 from shared.election.members import Members
 from shared.runtime.clock import SystemClock
@@ -262,7 +262,7 @@ async def test_a_stream_removed_and_made_anew_resets_its_readers(
         assert "made anew" in reset.reason
         await fill(bus, stream, lambda _: subjects.command(0), 1, first=50)
         await until(
-            lambda: b"50" in [d.message.payload for d in puller.of(NatsDelivery)],
+            lambda: b"50" in [d.message.payload for d in puller.of(Delivery)],
             describe="a delivery from the new stream",
         )
 

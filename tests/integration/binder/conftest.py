@@ -11,7 +11,7 @@ import pytest_asyncio
 from pumice.events import CloudEvent, decode
 from pumice.local.control_plane import ControlPlane
 from shared.bus.nats import NatsBus
-from shared.bus.port import FencingToken
+from shared.bus.values import FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import Bind, BindGang, Desired, Evict, Outcome, Victim
 from shared.contracts.streams import MIB, streams

@@ -9,7 +9,7 @@ import pytest
 from pumice.local.nats import NatsServer
 from services.cache.kinds import rows
 from shared.bus.nats import NatsBus
-from shared.bus.port import Message
+from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.streams import streams

@@ -19,7 +19,7 @@ from services.binder.adapters.outcomes import Outcomes
 from services.binder.intents.steps import IntentProgress
 from services.binder.metrics import BinderMetrics
 from shared.bus.errors import NotPermitted
-from shared.bus.port import Ack, Message
+from shared.bus.values import Ack, Message
 from shared.contracts import codec
 from shared.contracts.messages import (
     SCHEDULING,

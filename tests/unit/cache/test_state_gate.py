@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from services.cache.adapters.state_gate import StateGate
-from shared.bus.port import Message
+from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.messages import Marker
 from shared.contracts.subjects import Subjects

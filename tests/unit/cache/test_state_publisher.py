@@ -14,8 +14,8 @@ from services.cache.fold.objects import Held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
-from shared.bus.port import Ack, Batch, CaughtUp, FencingToken, Message
 from shared.bus.seal import Seal
+from shared.bus.values import Ack, Batch, CaughtUp, FencingToken, Message
 from shared.contracts import codec
 from shared.contracts.messages import Fact, LeaderRecord
 from shared.contracts.subjects import Subjects

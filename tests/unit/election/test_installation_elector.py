@@ -12,7 +12,7 @@ import structlog
 
 from pumice.local.apiserver.answers import Response
 from services.cache.settings import CacheSettings, lease_times
-from shared.bus.port import Message, StreamInfo
+from shared.bus.values import Message, StreamInfo
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.messages import CONTROL, SCHEDULING, ClusterLeaseStatus

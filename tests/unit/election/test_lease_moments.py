@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shared.bus.port import Ack
+from shared.bus.values import Ack
 from shared.election.lease import renewal_in_s
 from tests.support.clock import VirtualClock, settle
 from tests.support.leases import lease_of

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import structlog
 
-from shared.bus.port import Message
+from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, Member
 from shared.election.members import SILENT_S, Members

@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from shared.bus.errors import NoAnswer, StreamFull
-from shared.bus.port import Ack, Message
 from shared.bus.storage_gate import ROUNDS, StorageGate
+from shared.bus.values import Ack, Message
 from shared.contracts.subjects import Subjects
 from shared.election.members import Members
 from shared.runtime.errors import Retryable

@@ -13,7 +13,7 @@ from services.scheduler.adapters.marker import Marker
 from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
 from services.scheduler.engine.progress import Step
 from services.scheduler.overruns import decode
-from shared.bus.port import Message
+from shared.bus.values import Message
 from tests.support import facts
 from tests.support.clock import VirtualClock
 from tests.support.visibility import context_of_a_test

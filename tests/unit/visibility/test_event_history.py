@@ -12,8 +12,8 @@ from pumice.events.envelope import encode
 from services.visibility.adapters import feeds
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
 from shared.bus.api import StreamAnswer
-from shared.bus.port import Batch, FromSequence, Message
 from shared.bus.stored import StoredMessages
+from shared.bus.values import Batch, FromSequence, Message
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.clock import VirtualClock

@@ -13,7 +13,7 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.survey import Policy
 from services.visibility.forecast.durations import Subject
 from shared.bus.pace import Activity
-from shared.bus.port import Batch, Message
+from shared.bus.values import Batch, Message
 from shared.contracts.subjects import Subjects
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.clock import VirtualClock

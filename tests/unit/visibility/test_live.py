@@ -23,7 +23,7 @@ from services.visibility.answers.live import entry_of
 from shared.api.time import parse
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.bus.pace import Pace
-from shared.bus.port import Batch, FromTime, Message, Reset
+from shared.bus.values import Batch, FromTime, Message, Reset
 from shared.contracts.streams import streams
 from tests.support.clock import VirtualClock
 
