@@ -98,7 +98,7 @@ def awaits_owner(job: Job) -> bool:
     return (
         _present(job) < job.min_available
         or bool(job.roles_short_of(*VALID, best_effort=False))
-        or (job.division is not None and bool(job.division.short_policies(exists=True)))
+        or (job.sub_jobs is not None and bool(job.sub_jobs.short_policies(exists=True)))
     )
 
 

@@ -33,15 +33,18 @@ ASKED_AGAIN_S: Final = 10.0
 """How often a stream that takes them one by one is asked whether that has changed."""
 
 
-class Way(enum.Enum):
-    """How a stream takes publishes on one condition."""
+class PublishMode(enum.Enum):
+    """How to publish to a stream that checks an expected sequence.
+
+    The server decides which mode it supports (`allow_atomic`, number of replicas).
+    """
 
     AT_ONCE = "at once"
-    """Any number in flight."""
+    """Any number of messages is in flight."""
     ONE_BY_ONE = "one by one"
-    """Each after the answer to the one before."""
+    """Each message is sent after the acknowledgement of the one before."""
     IN_BATCHES = "in batches"
-    """As `ONE_BY_ONE`, and what waits meanwhile goes as one."""
+    """Like `ONE_BY_ONE`, but the messages that wait go as one atomic batch."""
 
 
 class _Queued(msgspec.Struct, eq=False):
@@ -75,7 +78,7 @@ class FencedPublishes:
         self._names = names
         self._queue: deque[_Queued] = deque()
         self._filled = asyncio.Event()
-        self._way: Way | None = None
+        self._mode: PublishMode | None = None
         self._asked_at = 0.0
 
     async def submit(self, message: Outgoing) -> Awaitable[Ack]:
@@ -84,7 +87,11 @@ class FencedPublishes:
         Raises TooLarge, and NoAnswer at once where the stream takes publishes at once and there is
         no connection.
         """
-        if self._way is Way.AT_ONCE and not self._filled.is_set() and not self._sender.stale:
+        if (
+            self._mode is PublishMode.AT_ONCE
+            and not self._filled.is_set()
+            and not self._sender.stale
+        ):
             return await self._sender.send_with_room(message)
         self._sender.refuse_oversized(message)
         room = self._sender.room
@@ -129,29 +136,29 @@ class FencedPublishes:
         return group
 
     async def _publish(self, group: Sequence[_Queued]) -> None:
-        way = await self._current_way()
-        if way is Way.IN_BATCHES and len(group) > 1:
+        mode = await self._current_mode()
+        if mode is PublishMode.IN_BATCHES and len(group) > 1:
             group = await self._as_batch(group)
         for queued in group:
             await self._alone(queued)
 
-    async def _current_way(self) -> Way:
-        """Return how the stream takes publishes, one by one where it cannot be asked."""
+    async def _current_mode(self) -> PublishMode:
+        """Return the mode of the stream; `ONE_BY_ONE` if the server does not reply."""
         now = self._clock.monotonic()
-        slow = self._way is Way.ONE_BY_ONE and now >= self._asked_at + ASKED_AGAIN_S
-        if self._way is None or self._sender.stale or slow:
+        slow = self._mode is PublishMode.ONE_BY_ONE and now >= self._asked_at + ASKED_AGAIN_S
+        if self._mode is None or self._sender.stale or slow:
             self._sender.stale = False
             self._asked_at = now
             try:
                 answer = await self._api.stream(self._sender.stream)
             except PumiceError:
                 self._sender.stale = True
-                return Way.ONE_BY_ONE
+                return PublishMode.ONE_BY_ONE
             if answer.config.get("allow_atomic"):
-                self._way = Way.IN_BATCHES
+                self._mode = PublishMode.IN_BATCHES
             else:
-                self._way = Way.ONE_BY_ONE if answer.replicas > 1 else Way.AT_ONCE
-        return self._way
+                self._mode = PublishMode.ONE_BY_ONE if answer.replicas > 1 else PublishMode.AT_ONCE
+        return self._mode
 
     async def _as_batch(self, group: Sequence[_Queued]) -> Sequence[_Queued]:
         """Publish all or none; return those that have to go alone, each with its own answer.

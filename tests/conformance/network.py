@@ -57,7 +57,7 @@ class Places:
 
     def __init__(self, session: Session, binds: dict[str, str], given: dict[str, Any]) -> None:
         network = session.network
-        jobs = [job for job in session.cluster_state.jobs.all() if job.division is not None]
+        jobs = [job for job in session.cluster_state.jobs.all() if job.sub_jobs is not None]
         stored = given.get("hyperNodeMap", {})
         self.comparable = all(key == entry["name"] for key, entry in stored.items())
         """Not where an object lies under another's name: Volcano then mixes the two up."""
@@ -65,7 +65,7 @@ class Places:
         self.subs = {
             sub.id: place
             for job in jobs
-            for sub in job.division.subs().values()
+            for sub in job.sub_jobs.by_id().values()
             if (place := network.allocated(job, sub))
             and (sub.policy or place != self.jobs.get(job.key, ""))
         }
@@ -98,7 +98,7 @@ def batch_node_order(session: Session, probe: dict[str, Any]) -> None:
     job = session.job_of(task) if task else None
     if task is None or job is None:
         raise Unsupported(f"task {key} is not in the session")
-    sub = job.division.sub_of(task) if job.division else None
+    sub = job.sub_jobs.of_task(task) if job.sub_jobs else None
     so_far = "" if isinstance(asked, str) else asked["jobAllocatedHyperNode"]
     columns = np.array([session.cluster_state.nodes.column(node) for node in nodes])
     order = np.argsort(columns)
@@ -129,8 +129,8 @@ def hypernode_order(session: Session, probe: dict[str, Any]) -> None:
 
 def _sub(session: Session, identity: str) -> SubJob:
     for job in session.jobs:
-        if job.division is not None and identity in job.division.subs():
-            return job.division.subs()[identity]
+        if job.sub_jobs is not None and identity in job.sub_jobs.by_id():
+            return job.sub_jobs.by_id()[identity]
     raise Unsupported(f"subgroup {identity} is not in the session")
 
 

@@ -165,7 +165,8 @@ def of_queue(queue: Any, names: Sequence[str]) -> Any:
 
 OF_GROUP = (
     "phase", "priority_class", "priority", "created", "min_available", "min_task_member",
-    "min_listed", "annotations", "preemptable", "shielded", "conditions", "reservation_expired",
+    "min_listed", "annotations", "preemptable", "non_preemptable", "conditions",
+    "reservation_expired",
 )  # fmt: skip
 
 

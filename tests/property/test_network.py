@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
-from services.scheduler.engine.jobs.subjobs import Division
+from services.scheduler.engine.jobs.subjobs import SubJobs
 from shared.api import kinds
 from tests.support.hits import count_hits, needs_hits
 
@@ -90,11 +90,11 @@ def test_no_job_and_no_subgroup_spans_more_than_it_may(world):
         for number, stated in enumerate(world["jobs"]):
             job = cluster.job(f"j{number}")
             limits = {None: network.limit_of_job(job)}
-            if job.division is not None:
-                subs = job.division.subs()
+            if job.sub_jobs is not None:
+                subs = job.sub_jobs.by_id()
                 limits |= {name: network.limit_of_sub(job, sub) for name, sub in subs.items()}
             for name, limit in limits.items():
-                tasks = job.tasks if name is None else job.division.subs()[name].tasks
+                tasks = job.tasks if name is None else job.sub_jobs.by_id()[name].tasks
                 placed = {binds.get(task.name, "") for task in tasks.values()} - {""}
                 if limit is None or not placed or stated["running"]:
                     continue
@@ -155,11 +155,11 @@ def test_subgroups_kept_up_equal_those_divided_from_scratch(world, random):
         cluster.delete(kinds.POD, key)
     divided = []
     for job in cluster.cluster_state.jobs.all():
-        if job.division is not None:
+        if job.sub_jobs is not None:
             divided.append(job)
-            kept = {name: sorted(sub.tasks) for name, sub in job.division.subs().items()}
-            spec = Division.__new__(Division)
-            spec.__dict__.update(job.division.__dict__)
-            spec.forget()
-            assert kept == {name: sorted(sub.tasks) for name, sub in spec.subs().items()}
+            kept = {name: sorted(sub.tasks) for name, sub in job.sub_jobs.by_id().items()}
+            spec = SubJobs.__new__(SubJobs)
+            spec.__dict__.update(job.sub_jobs.__dict__)
+            spec.invalidate()
+            assert kept == {name: sorted(sub.tasks) for name, sub in spec.by_id().items()}
     count_hits(divided)

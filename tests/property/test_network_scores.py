@@ -84,7 +84,7 @@ def test_vectors_equal_the_rule_node_by_node(world, data):
                 compared.append(task_class)
                 wanted = [plainly(session, node, 1000, 0.8) for node in nodes]
                 assert plain.tolist() == pytest.approx(wanted)
-            for sub in job.division.subs().values() if job.division else ():
+            for sub in job.sub_jobs.by_id().values() if job.sub_jobs else ():
                 so_far = session.network.allocated(job, sub)
                 near = session.hooks.batch_node_order(
                     PlacementTarget(job, sub, so_far), task_class, columns

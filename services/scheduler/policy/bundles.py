@@ -93,25 +93,25 @@ class _Slack:
             }
         self._policies: dict[str, int] = {}
         self._broken: set[str] = set()
-        self._has_subgroups = job.division is not None and bool(job.division.policies)
+        self._has_subgroups = job.sub_jobs is not None and bool(job.sub_jobs.policies)
         if self._has_subgroups:
             self._count_subgroups()
 
     def _count_subgroups(self) -> None:
-        division = self._job.division
-        assert division is not None, f"{self._job.key} has no subgroups"
-        for policy, minimum in division.minima().items():
+        sub_jobs = self._job.sub_jobs
+        assert sub_jobs is not None, f"{self._job.key} has no subgroups"
+        for policy, minimum in sub_jobs.minima().items():
             self._policies[policy] = -minimum
-        for sub in division.subs().values():
+        for sub in sub_jobs.by_id().values():
             if sub.missing:
                 self._broken.add(sub.id)
             else:
                 self._policies[sub.policy] = self._policies.get(sub.policy, 0) + 1
 
     def _sub(self, task: Task) -> SubJob | None:
-        if not self._has_subgroups or self._job.division is None:
+        if not self._has_subgroups or self._job.sub_jobs is None:
             return None
-        return self._job.division.sub_of(task)
+        return self._job.sub_jobs.of_task(task)
 
     def spend(self, task: Task) -> bool:
         """Take a task out if no minimum suffers; a subgroup that lost one may lose them all."""

@@ -207,16 +207,16 @@ def test_a_job_with_too_few_subgroups_is_not_valid_pl01():
 
 def test_subgroups_are_divided_anew_when_pods_come_and_go_t06():
     world = add_job(two_racks(), 2, subGroupPolicy=[BY_TASK])
-    assert sorted(world.job("g").division.subs()) == ["ns/g/part-0", "ns/g/part-1"]
+    assert sorted(world.job("g").sub_jobs.by_id()) == ["ns/g/part-0", "ns/g/part-1"]
     world.delete(kinds.POD, "ns/g-1")
-    assert sorted(world.job("g").division.subs()) == ["ns/g/part-0"]
+    assert sorted(world.job("g").sub_jobs.by_id()) == ["ns/g/part-0"]
 
 
 def test_a_policy_without_keys_leaves_pods_in_the_default_subgroup_t06():
     policy = SubGroupPolicy(name="p")
     assert match_values(policy, {"a": "b"}) == []
     world = add_job(two_racks(), 2, subGroupPolicy=[{"name": "p"}])
-    assert list(world.job("g").division.subs()) == ["ns/g"]
+    assert list(world.job("g").sub_jobs.by_id()) == ["ns/g"]
 
 
 def test_long_label_values_are_hashed_into_the_id_of_a_subgroup_t06():

@@ -97,7 +97,7 @@ class Jobs:
         job.annotations = meta.annotations
         said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
         job.preemptable = bool(parse_bool(said))
-        job.shielded = said is not None and not job.preemptable
+        job.non_preemptable = said is not None and not job.preemptable
         job.seen = Seen(meta.resource_version, _status_of(group), _stamps_of(group))
         self._see_status(job, job.seen.status)
         self.changed(job)

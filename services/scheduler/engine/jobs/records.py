@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from pumice.plugins import Condition, IntArray, NodeGroups
-from services.scheduler.engine.jobs.subjobs import Division, divides
+from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.scheduling import PodGroupSpec
@@ -60,7 +60,6 @@ class Job:
         "conditions",
         "created",
         "decided",
-        "division",
         "gated",
         "has_group",
         "key",
@@ -72,6 +71,7 @@ class Job:
         "min_task_total",
         "name",
         "namespace",
+        "non_preemptable",
         "owner_job",
         "owner_kind",
         "owner_name",
@@ -84,7 +84,7 @@ class Job:
         "reservation_expired",
         "roles",
         "seen",
-        "shielded",
+        "sub_jobs",
         "sums",
         "tasks",
         "uid",
@@ -117,12 +117,12 @@ class Job:
         self.annotations: Mapping[str, str] = {}
         self.preemptable = False
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
-        self.shielded = False
+        self.non_preemptable = False
         """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
         self.has_group = False
         self.reservation_expired = False
         """Whether it no longer reserves the minResources with which it entered its queue."""
-        self.division: Division | None = None
+        self.sub_jobs: SubJobs | None = None
         """Its subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}
         self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
@@ -135,10 +135,10 @@ class Job:
 
     def divide(self, spec: PodGroupSpec) -> None:
         """Divide it as a spec says; what is known stays when the spec says the same still."""
-        if not divides(spec):
-            self.division = None
-        elif self.division is None or not self.division.follows(spec):
-            self.division = Division(self.key, self.tasks, spec)
+        if not has_sub_jobs(spec):
+            self.sub_jobs = None
+        elif self.sub_jobs is None or not self.sub_jobs.matches(spec):
+            self.sub_jobs = SubJobs(self.key, self.tasks, spec)
 
     # --- membership --------------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ class Job:
         self.by_status[task.status][task.uid] = task
         self.sums.weigh(task.task_class.weight)
         self._count(task, 1)
-        if self.division is not None:
-            self.division.forget()
+        if self.sub_jobs is not None:
+            self.sub_jobs.invalidate()
 
     def drop(self, task: Task) -> None:
         """Count a task out."""
@@ -157,8 +157,8 @@ class Job:
         del self.by_status[task.status][task.uid]
         self._count(task, -1)
         self.sums.weigh(-task.task_class.weight)
-        if self.division is not None:
-            self.division.forget()
+        if self.sub_jobs is not None:
+            self.sub_jobs.invalidate()
 
     def _count(self, task: Task, sign: int) -> None:
         status = task.status
@@ -317,9 +317,9 @@ class Job:
 
     def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
         """Return how many policies have fewer subgroups ready (pipelined, there) than they must."""
-        if self.division is None:
+        if self.sub_jobs is None:
             return 0
-        return self.division.short_policies(pipelined=pipelined, exists=exists)
+        return self.sub_jobs.short_policies(pipelined=pipelined, exists=exists)
 
 
 class Queue:

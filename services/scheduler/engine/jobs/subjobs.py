@@ -1,8 +1,8 @@
-"""Subgroups of a job: which tasks belong together, by the PodGroup's policies (T06).
+"""Sub-jobs: the tasks of a job that belong together, by `subGroupPolicy` of its PodGroup (T06).
 
-A job without policies is one subgroup, so that placing within a network topology knows subgroups
-only. Which task is in which one depends on labels, so it is kept until tasks come or go; statuses
-are counted on demand, in the few jobs that have policies or a topology at all.
+A job without policies is one sub-job, so that placement within a network topology only deals with
+sub-jobs. Labels decide which sub-job a task is in; the result is cached until tasks come or go.
+Statuses are counted on demand, because few jobs have policies or a topology.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,8 +115,8 @@ def _fnv32a(data: bytes) -> int:
     return value
 
 
-class Division:
-    """The subgroups of one job; `tasks` are the job's, as it keeps them by uid."""
+class SubJobs:
+    """The sub-jobs of one job. `tasks` is the job's own mapping of uid to task, read on demand."""
 
     def __init__(self, job_key: str, tasks: Mapping[str, Task], spec: PodGroupSpec) -> None:
         self._job_key = job_key
@@ -124,40 +124,40 @@ class Division:
         self.topology = spec.network_topology
         self.policies = spec.sub_group_policy
         self._min_member = spec.min_member
-        self._subs: dict[str, SubJob] | None = None
+        self._by_id: dict[str, SubJob] | None = None
         self._by_task: dict[str, SubJob] = {}
 
-    def follows(self, spec: PodGroupSpec) -> bool:
-        """Tell whether a spec divides the job in this way."""
+    def matches(self, spec: PodGroupSpec) -> bool:
+        """Return whether these sub-jobs were made from an equal spec."""
         return (self.topology, self.policies, self._min_member) == (
             spec.network_topology,
             spec.sub_group_policy,
             spec.min_member,
         )
 
-    def forget(self) -> None:
-        """Divide anew at the next question: tasks came or went."""
-        self._subs = None
+    def invalidate(self) -> None:
+        """Drop the cached sub-jobs, because tasks came or went."""
+        self._by_id = None
 
-    def subs(self) -> dict[str, SubJob]:
-        """Return the subgroups that have tasks, by id in alphabetical order."""
-        if self._subs is None:
+    def by_id(self) -> dict[str, SubJob]:
+        """Return the sub-jobs that have tasks, by id in alphabetical order."""
+        if self._by_id is None:
             found: dict[str, SubJob] = {}
             self._by_task = {}
             for task in self._tasks.values():
-                sub = self._sub(task.labels)
+                sub = self._make(task.labels)
                 sub = found.setdefault(sub.id, sub)
                 sub.tasks[task.uid] = task
                 self._by_task[task.uid] = sub
-            self._subs = dict(sorted(found.items()))
-        return self._subs
+            self._by_id = dict(sorted(found.items()))
+        return self._by_id
 
-    def sub_of(self, task: Task) -> SubJob:
-        """Return the subgroup of a task of the job."""
-        self.subs()
+    def of_task(self, task: Task) -> SubJob:
+        """Return the sub-job of a task of the job."""
+        self.by_id()
         return self._by_task[task.uid]
 
-    def _sub(self, labels: Mapping[str, str]) -> SubJob:
+    def _make(self, labels: Mapping[str, str]) -> SubJob:
         for policy in self.policies:
             values = match_values(policy, labels)
             if values:
@@ -179,7 +179,7 @@ class Division:
     def states_topology(self) -> bool:
         """Tell whether the job or one of its subgroups states a network topology."""
         return self.topology is not None or any(
-            sub.topology is not None for sub in self.subs().values()
+            sub.topology is not None for sub in self.by_id().values()
         )
 
     def minima(self) -> dict[str, int]:
@@ -195,15 +195,15 @@ class Division:
         if not minima:
             return 0
         have: dict[str, int] = {}
-        for sub in self.subs().values():
+        for sub in self.by_id().values():
             if sub.policy in minima:
                 counts = exists or (sub.is_pipelined if pipelined else not sub.missing)
                 have[sub.policy] = have.get(sub.policy, 0) + counts
         return sum(have.get(name, 0) < minimum for name, minimum in minima.items())
 
 
-def divides(spec: PodGroupSpec) -> bool:
-    """Tell whether a job divides at all; the common one asks for nothing of the kind."""
+def has_sub_jobs(spec: PodGroupSpec) -> bool:
+    """Return whether a spec has sub-job policies or a network topology; most have neither."""
     return spec.network_topology is not None or bool(spec.sub_group_policy)
 
 

@@ -231,7 +231,7 @@ def _without_messages(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
 
 def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
     """Return a job's demand; None where it waits for more than amounts of resources."""
-    if job.division is not None or job.gated:
+    if job.sub_jobs is not None or job.gated:
         return None
     if job.reservation_expired and job.task_count < job.min_available:
         return None

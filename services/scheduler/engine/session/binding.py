@@ -59,7 +59,7 @@ def needed(job: Job, binds: Sequence[Bind]) -> int:
     """
     if not any(use.to_prepare for bind in binds for use in bind.devices):
         return 0
-    if job.division is not None:
+    if job.sub_jobs is not None:
         return len(binds)
     surplus = job.ready_count + job.pending_best_effort - job.min_available
     if job.role_minima_count:

@@ -51,8 +51,8 @@ class Network:
 
     def limit_of_job(self, job: plugins.Job) -> int | None:
         """Return the highest tier that a job may span, None when it has no such limit."""
-        division = engine_record(job, Job).division
-        return self._limit(division.topology, self.top_tier) if division else None
+        sub_jobs = engine_record(job, Job).sub_jobs
+        return self._limit(sub_jobs.topology, self.top_tier) if sub_jobs else None
 
     def limit_of_sub(self, job: plugins.Job, sub: plugins.SubJob) -> int | None:
         """Return the highest tier that a subgroup may span; a wish is bounded by the job's."""
@@ -61,7 +61,7 @@ class Network:
         )
 
     def _bound(self, job: Job) -> int:
-        topology = job.division.topology if job.division else None
+        topology = job.sub_jobs.topology if job.sub_jobs else None
         if topology is None:
             return self.top_tier
         if topology.mode is TopologyMode.SOFT:
@@ -81,10 +81,10 @@ class Network:
 
     def is_bound(self, job: Job) -> bool:
         """Tell whether a job or one of its subgroups has a limit."""
-        if job.division is None:
+        if job.sub_jobs is None:
             return False
         return self.limit_of_job(job) is not None or any(
-            self.limit_of_sub(job, sub) is not None for sub in job.division.subs().values()
+            self.limit_of_sub(job, sub) is not None for sub in job.sub_jobs.by_id().values()
         )
 
     # --- places (SS12) -----------------------------------------------------------------------
@@ -109,10 +109,10 @@ class Network:
 
         Of HyperNodes that hold all allocated tasks of a subgroup the lowest counts.
         """
-        if job.division is None or not self.ready:
+        if job.sub_jobs is None or not self.ready:
             return
         whole = ""
-        for sub in job.division.subs().values():
+        for sub in job.sub_jobs.by_id().values():
             if sub.topology is None:
                 continue
             place = self._lowest(

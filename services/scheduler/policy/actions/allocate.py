@@ -61,7 +61,7 @@ def attempt(
     if hold is not None:
         session.hold(job, hold)
     elif not failed.would_fail(job, tasks):
-        turn = JobAttempt if job.division is None else GroupedJobAttempt
+        turn = JobAttempt if job.sub_jobs is None else GroupedJobAttempt
         if turn(session, queue, job, worklist).run():
             return True
         if job.key not in session.held:
@@ -101,7 +101,7 @@ def _worklists(session: Session) -> dict[str, Worklist]:
 
 def _worklist(session: Session, job: Job) -> Worklist:
     """Return the tasks to place, in order; none for a job that is not valid."""
-    if job.division is not None and waits_for_network(session, job):
+    if job.sub_jobs is not None and waits_for_network(session, job):
         session.explain(job, "topology", "the HyperNodes do not make a tree")
         return deque()
     invalid = session.hooks.job_valid(job)

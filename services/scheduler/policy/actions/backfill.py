@@ -53,7 +53,7 @@ def _admit(session: Session) -> None:
 
 def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
     """Place equal tasks as far as nodes take them; return the others."""
-    sub = job.division.sub_of(run[0]) if job.division else None
+    sub = job.sub_jobs.of_task(run[0]) if job.sub_jobs else None
     while run:
         target = PlacementTarget(job, sub)
         columns = session.choose(run[0].task_class, len(run), waiting=False, target=target)

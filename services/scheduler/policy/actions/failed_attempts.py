@@ -93,7 +93,7 @@ class FailedAttempts:
         self._known[signature] = _Attempt(job, tuple(tasks), is_explained)
 
     def _signature(self, job: Job, tasks: Sequence[Task]) -> Hashable | None:
-        if not self._session.equal_jobs_fail_equally or job.division is not None:
+        if not self._session.equal_jobs_fail_equally or job.sub_jobs is not None:
             return None
         if not len(tasks) == len(job.by_status[TaskStatus.PENDING]) == len(job.tasks):
             return None

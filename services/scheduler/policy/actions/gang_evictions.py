@@ -104,7 +104,7 @@ class PreemptableTasks:
             found = (
                 (job, [t for s in self._statuses for t in job.by_status[s].values()])
                 for job in jobs.all()
-                if not job.shielded and jobs.takes_part(job)
+                if not job.non_preemptable and jobs.takes_part(job)
             )
             self._known = [
                 (job, willing)
@@ -247,7 +247,7 @@ class GangEviction:
         for task in work.tasks:
             if not session.hooks.allocatable(self._queue, task.task_class, 1):
                 return None
-            sub = work.sub if job.division is not None else None
+            sub = work.sub if job.sub_jobs is not None else None
             strictly = self._round.options.spare
             column = _best_column(session, job, sub, task.task_class, within, strictly=strictly)
             if column == NOWHERE:
@@ -303,12 +303,12 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_order)
         if not (task.gated or task.held or task.task_class.best_effort)
     ]
-    if job.division is None:
+    if job.sub_jobs is None:
         alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)
         return [Work(alone, wanting)] if wanting else []
     work: dict[str, Work] = {}
     for task in wanting:
-        sub = job.division.sub_of(task)
+        sub = job.sub_jobs.of_task(task)
         work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
     first = required_subgroups(session, job)
     return sorted(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pumice.plugins import BoolArray, Hold
 from services.scheduler.engine.jobs.records import Job, Queue
-from services.scheduler.engine.jobs.subjobs import Division, SubJob
+from services.scheduler.engine.jobs.subjobs import SubJob, SubJobs
 from services.scheduler.engine.nodes.hypernodes import TOP
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.plan import Explanation
@@ -46,19 +46,19 @@ class Solution(NamedTuple):
 
 def waits_for_network(session: Session, job: Job) -> bool:
     """Tell whether a job needs the HyperNodes while they do not make a tree."""
-    stated = job.division is not None and job.division.states_topology()
+    stated = job.sub_jobs is not None and job.sub_jobs.states_topology()
     return stated and not session.network.ready
 
 
 def missing_tasks(session: Session, job: Job, sub: SubJob) -> int:
     """Return what a subgroup lacks; the job, when that is its only one."""
-    has_policies = job.division is not None and bool(job.division.policies)
+    has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
     return session.hooks.sub_job_ready(sub) if has_policies else session.hooks.job_ready(job)
 
 
 def may_wait(session: Session, job: Job, sub: SubJob) -> bool:
     """Tell whether a subgroup may keep what it waits for; the job, when that is its only one."""
-    has_policies = job.division is not None and bool(job.division.policies)
+    has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
     return (
         session.hooks.sub_job_pipelined(sub) if has_policies else session.hooks.job_pipelined(job)
     )
@@ -66,11 +66,11 @@ def may_wait(session: Session, job: Job, sub: SubJob) -> bool:
 
 def required_subgroups(session: Session, job: Job) -> set[str]:
     """Return the subgroups that complete the minima of their policies; they come first (A02)."""
-    if job.division is None:
+    if job.sub_jobs is None:
         return set()
-    minima = job.division.minima()
+    minima = job.sub_jobs.minima()
     lacking = []
-    for sub in job.division.subs().values():
+    for sub in job.sub_jobs.by_id().values():
         if missing_tasks(session, job, sub):
             lacking.append(sub)
         elif sub.policy in minima:
@@ -87,13 +87,13 @@ class GroupedJobAttempt:
     """One attempt at one job."""
 
     def __init__(self, session: Session, queue: Queue, job: Job, tasks: Worklist) -> None:
-        assert job.division is not None, f"{job.key} is not grouped"
+        assert job.sub_jobs is not None, f"{job.key} is not grouped"
         self._session = session
         self._queue = queue
         self._job = job
-        self._division: Division = job.division
+        self._sub_jobs: SubJobs = job.sub_jobs
         self._tasks = tasks
-        self._subs = job.division.subs()
+        self._subs = job.sub_jobs.by_id()
         self._hold: Hold | None = None
         """Why it may not keep the places that one of the tries found."""
 
@@ -150,7 +150,7 @@ class GroupedJobAttempt:
             elif task.gated:
                 admit(self._session, self._queue, self._job, [task])
             else:
-                work.setdefault(self._division.sub_of(task).id, deque()).append(task)
+                work.setdefault(self._sub_jobs.of_task(task).id, deque()).append(task)
         return work
 
     def _try(
@@ -216,7 +216,7 @@ class GroupedJobAttempt:
             return False  # keeps its place for the rest of the session, as a plain job does
         session.commit(job, position)
         network = session.network
-        if self._division.policies or network.is_bound(job):
+        if self._sub_jobs.policies or network.is_bound(job):
             network.occupy(job, network.widened(network.allocated(job), best.place))
             for name, place in best.places.items():
                 network.occupy(job, place, self._subs[name])
@@ -309,7 +309,7 @@ class _SubGoal:
         self._job = job
         self._sub = sub
         self._failed = session.failures(job)
-        self._has_policies = job.division is not None and bool(job.division.policies)
+        self._has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
         self._within = session.network.mask(place)
         self._so_far = session.network.allocated(job, sub)
         network = session.network

@@ -91,7 +91,7 @@ def execute(session: Session, arguments: Arguments) -> None:
     starving = [
         job
         for job in starving_jobs(session)
-        if job.division is None or not job.division.states_topology()
+        if job.sub_jobs is None or not job.sub_jobs.states_topology()
     ]
     for queue, theirs in turns(session, orders, starving, EvictionHints(session, _REASON)):
         jobs = orders.jobs(theirs)

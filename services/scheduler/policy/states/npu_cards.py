@@ -159,7 +159,7 @@ def choose(
             if all(request.counted for request in requests):
                 continue
             return None
-        found = _of_one_kind(own, usage, requests, _Way(chip, table, want.sliced, policy))
+        found = _of_one_kind(own, usage, requests, _CardRules(chip, table, want.sliced, policy))
         if found is None:
             return None
         chosen += found.shares
@@ -167,7 +167,7 @@ def choose(
     return Choice(tuple(chosen), score)
 
 
-class _Way(NamedTuple):
+class _CardRules(NamedTuple):
     """How NPUs of one kind are given to a pod."""
 
     chip: Chip
@@ -201,20 +201,20 @@ def _of_one_kind(
     cards: Sequence[Card],
     usage: Mapping[str, CardUsage],
     requests: Sequence[NpuRequest],
-    way: _Way,
+    rules: _CardRules,
 ) -> Choice | None:
-    order = sorted(cards, key=lambda card: -way.points(card, usage[card.uuid]))
+    order = sorted(cards, key=lambda card: -rules.points(card, usage[card.uuid]))
     wired = requests[0].chip.startswith(_WIRED) and all(c.network is not None for c in cards)
     chosen: list[tuple[Share, ...]] = []
     given: list[Card] = []
     score = 0.0
     for request in requests:
         rest = [card for card in order if card not in given]
-        free = [(c, s) for c in rest if (s := way.share(c, usage[c.uuid], request)) is not None]
+        free = [(c, s) for c in rest if (s := rules.share(c, usage[c.uuid], request)) is not None]
         if len(free) < request.number:
             return None
         taken = (_by_network(free) if wired else free)[: request.number]
-        score += way.points(taken[0][0], usage[taken[0][0].uuid])
+        score += rules.points(taken[0][0], usage[taken[0][0].uuid])
         given += [card for card, _ in taken]
         chosen.append(tuple(share for _, share in taken))
     return Choice(tuple(chosen), score + (_togetherness(given) if wired else 0.0))
