@@ -188,7 +188,7 @@ class JobAttempt:
 
     def _subgroup(self, task: Task) -> str:
         """Return the end of a message that names the subgroup of a task, "" for none."""
-        division = self._job.division
+        division = self._job.sub_jobs
         policy = division.sub_of(task).policy if division is not None else ""
         return f" (subgroup {policy})" if policy else ""
 
