@@ -188,8 +188,8 @@ class JobAttempt:
 
     def _subgroup(self, task: Task) -> str:
         """Return the end of a message that names the subgroup of a task, "" for none."""
-        division = self._job.sub_jobs
-        policy = division.sub_of(task).policy if division is not None else ""
+        sub_jobs = self._job.sub_jobs
+        policy = sub_jobs.of_task(task).policy if sub_jobs is not None else ""
         return f" (subgroup {policy})" if policy else ""
 
     def _beyond_share(self, task: Task) -> list[Shortage]:
