@@ -32,17 +32,17 @@ def render() -> str:
 def _head() -> Iterator[str]:
     yield "# States"
     yield ""
-    yield "What the controllers do to an entity follows from one table per entity. This page is"
-    yield "drawn from those tables by `make crds`; a test fails when it does not match them."
+    yield "This page is a reference: what the controllers do in each state of an object. `make crds`"
+    yield "generates it from the tables in the code."
     yield ""
 
 
 def _jobs() -> Iterator[str]:
     yield "## Job"
     yield ""
-    yield "`services/controller/job/phases.py` (J15 to J20, J37). A label that begins with an"
-    yield "action is an order or the answer of a policy; the others say what the counts of pods"
-    yield "must be. When no further try is left, a kill leaves pods that ended as they are (J21)."
+    yield "`services/controller/job/phases.py` (J15 to J20, J37). A label is an action, from a Command"
+    yield "or a policy, or a condition on the counts of pods. When no retry is left, a kill keeps"
+    yield "pods that have ended (J21). The last column names the phases that the diagram leads to."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     edges[_START, JobPhase.PENDING].append("created")
@@ -65,7 +65,7 @@ def _jobs() -> Iterator[str]:
 
 def _done(move: Transition, action: Action | None) -> str:
     if move.do is Do.SYNC:
-        return "make what the spec asks for" if action is None else "count"
+        return "create what the spec asks for" if action is None else "count"
     if move.scope is KillScope.JOB:
         return "delete pods and PodGroup; version + 1"
     return (
@@ -88,14 +88,13 @@ def _then(move: Transition) -> str:
     if move.enters is not None:
         return f"{move.enters}{'; retryCount + 1' if move.retry else ''}"
     leads = move.then.leads_to if move.then is not None else {}
-    return "; ".join(f"{phase}: {when}" for phase, when in leads.items()) or "stays"
+    return " or ".join(leads) or "stays"
 
 
 def _queues() -> Iterator[str]:
     yield "## Queue"
     yield ""
-    yield "`services/controller/queue/plan.py` (Q02). `holding` stands for a queue that has"
-    yield "PodGroups."
+    yield "`services/controller/queue/plan.py` (Q02). `holding`: the queue has PodGroups."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (state, action), outcome in QUEUE_TABLE.items():
@@ -116,7 +115,7 @@ def _outcomes(outcome: NextState) -> Iterator[tuple[str, str]]:
 def _flows() -> Iterator[str]:
     yield "## JobFlow"
     yield ""
-    yield "`services/controller/jobflow/status.py` (F03). The labels say what its jobs amount to."
+    yield "`services/controller/jobflow/status.py` (F03). A label is the state of the flow's jobs."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     edges[_START, next(iter(FLOW_TABLE))].append("created")
