@@ -32,17 +32,17 @@ def render() -> str:
 def _head() -> Iterator[str]:
     yield "# States"
     yield ""
-    yield "This page is a reference: what the controllers do in each state of an object. `make crds`"
-    yield "generates it from the tables in the code."
+    yield "This page is a reference: what the controllers do in each state of an object."
+    yield "`make crds` generates it from the tables in the code."
     yield ""
 
 
 def _jobs() -> Iterator[str]:
     yield "## Job"
     yield ""
-    yield "`services/controller/job/phases.py` (J15 to J20, J37). A label is an action, from a Command"
-    yield "or a policy, or a condition on the counts of pods. When no retry is left, a kill keeps"
-    yield "pods that have ended (J21). The last column names the phases that the diagram leads to."
+    yield "`services/controller/job/phases.py` (J15 to J20, J37). A label is an action, from a"
+    yield "Command or a policy, or a condition on the counts of pods. When no retry is left, a kill"
+    yield "keeps pods that have ended (J21)."
     yield ""
     edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     edges[_START, JobPhase.PENDING].append("created")
@@ -57,9 +57,11 @@ def _jobs() -> Iterator[str]:
     yield "| phase | action | what is done | pods that stay | then |"
     yield "|---|---|---|---|---|"
     for phase, rows in JOB_TABLE.items():
+        alike: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for action, move in rows.items():
-            cells = (phase, action or _OTHER, _done(move, action), _stay(move), _then(move))
-            yield f"| {' | '.join(cells)} |"
+            alike[_done(move, action), _stay(move), _then(move)].append(action or _OTHER)
+        for (done, stay, then), actions in alike.items():
+            yield f"| {phase} | {', '.join(actions)} | {done} | {stay} | {then} |"
     yield ""
 
 
@@ -68,11 +70,7 @@ def _done(move: Transition, action: Action | None) -> str:
         return "create what the spec asks for" if action is None else "count"
     if move.scope is KillScope.JOB:
         return "delete pods and PodGroup; version + 1"
-    return (
-        f"delete the {move.scope.value}'s pods"
-        if move.scope is not KillScope.POD
-        else ("delete the pod")
-    )
+    return "delete the pods in the action's scope"
 
 
 def _stay(move: Transition) -> str:
