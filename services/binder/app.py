@@ -108,7 +108,7 @@ class _Wiring:
         )
         self._quarantine.on_quarantined(self._recorder.quarantined)
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
-        self._announcer = self._on_bus.announcer()
+        self._event_publisher = self._on_bus.event_publisher()
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -131,7 +131,7 @@ class _Wiring:
             ),
             Markers(self._on_bus.state([]), self._installation),
             self._recorder,
-            self._announcer,
+            self._event_publisher,
             finished,
             *self._commands(commands, finished),
             *self._desired(desired, finished),
@@ -219,7 +219,7 @@ class _Wiring:
         )
         return Executor(
             cluster,
-            listeners=(self._recorder, PodEvents(self._announcer), finished),
+            listeners=(self._recorder, PodEvents(self._event_publisher), finished),
             quarantine=self._quarantine,
             clock=context.clock,
             faults=context.faults,

@@ -98,7 +98,7 @@ class _Wiring:
         published = self._published()
         publisher = self._publisher(queue, published, revalidate, leases)
         watchers += self._watchers(queue, publisher)
-        announcer = self._on_bus.announcer()
+        event_publisher = self._on_bus.event_publisher()
         return [
             self._bus,
             self._on_bus.leases,
@@ -111,12 +111,12 @@ class _Wiring:
             _Leader(
                 publisher,
                 self._on_bus.leader_elector(
-                    self._streams.state.name, guard="state", announcer=announcer
+                    self._streams.state.name, guard="state", event_publisher=event_publisher
                 ),
                 leases,
                 self._on_bus.leases,
             ),
-            announcer,
+            event_publisher,
             StateGate(
                 self._bus,
                 stream=self._streams.state.name,

@@ -6,7 +6,7 @@ from typing import Final
 from pumice.events.tls import TlsClient
 from services.controller.adapters.feed import AdmissionFeed, Feed
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.ownership import Ownership, Shares
+from services.controller.adapters.ownership import OwnedPartitions, PartitionOwnership
 from services.controller.adapters.reconciler import Manager, Reconciler
 from services.controller.adapters.recorder import ControllerEvents, QuarantineEvents, Recorder
 from services.controller.adapters.store import Touched
@@ -57,7 +57,7 @@ def compose(
     """Return the parts on a bus and a way to the API server that are there already."""
     if idle := inert_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
-    ownership = Ownership(clock=context.clock)
+    ownership = PartitionOwnership(clock=context.clock)
     installation = InstallationLeadership(
         CONTROL,
         required=settings.leader_elect,
@@ -81,7 +81,7 @@ class _Wiring:
         kube: Kube,
         bus: NatsBus,
         *,
-        ownership: Ownership,
+        ownership: PartitionOwnership,
         installation: InstallationLeadership,
     ) -> None:
         self._settings = settings
@@ -107,7 +107,7 @@ class _Wiring:
             log=context.log,
         )
         self._quarantine.on_quarantined(QuarantineEvents(self._informers, self._recorder))
-        self._announcer = self._on_bus.announcer()
+        self._event_publisher = self._on_bus.event_publisher()
         self._feed = self._make_feed()
         manager = self._make_manager(kube)
         self._controllers = [self._make(row, manager) for row in CONTROLLERS if row.name in chosen]
@@ -123,7 +123,7 @@ class _Wiring:
             self._on_bus.leases,
             self._on_bus.check(self._streams.state, self._streams.lease, self._streams.events),
             members,
-            self._shares(members),
+            self._owned_partitions(members),
             self._feed,
             AdmissionFeed(
                 self._bus,
@@ -133,7 +133,7 @@ class _Wiring:
             ),
             *self._controllers,
             self._recorder,
-            self._announcer,
+            self._event_publisher,
         ]
 
     def _enqueue(self, touched: Touched) -> None:
@@ -181,7 +181,7 @@ class _Wiring:
                 metrics=self._metrics,
             ),
             recorder=self._recorder,
-            events=ControllerEvents(self._announcer),
+            events=ControllerEvents(self._event_publisher),
             ownership=self._ownership,
             is_synced=self._may_act,
             quarantine=self._quarantine,
@@ -211,7 +211,7 @@ class _Wiring:
             context.metrics.registry.register(collector)
         return made
 
-    def _shares(self, members: Members) -> Shares:
+    def _owned_partitions(self, members: Members) -> OwnedPartitions:
         context = self._context
         leases = [self._on_bus.lease(f"{SERVICE}-p{number}") for number in range(JOB_PARTITIONS)]
         partitions = PartitionElector(
@@ -224,4 +224,4 @@ class _Wiring:
             log=context.log,
             on_lost=self._ownership.lose,
         )
-        return Shares(partitions, self._ownership)
+        return OwnedPartitions(partitions, self._ownership)

@@ -90,7 +90,7 @@ class _Wiring:
         self._expressions = Expressions(
             wait_s=0.0, changed=self._inbox.changed.set, log=context.log
         )
-        self._announcer = self._on_bus.announcer()
+        self._event_publisher = self._on_bus.event_publisher()
         self._watchdog = self._make_watchdog()
         self._scheduler_state = self._make_scheduler_state()
         self._explained = WaitPublisher(
@@ -114,7 +114,7 @@ class _Wiring:
             context.quarantined,
             instance=context.instance,
             clock=context.clock,
-            announcer=self._announcer,
+            event_publisher=self._event_publisher,
         )
         conf = ConfFile(
             self._settings.scheduler_conf,
@@ -139,7 +139,7 @@ class _Wiring:
             self._expressions,
             self._scheduler(conf=conf, state=state, outcomes=outcomes, dumper=dumper),
             dumper,
-            self._announcer,
+            self._event_publisher,
             self._explained,
             self._watchdog,
         ]
@@ -156,7 +156,7 @@ class _Wiring:
                 stream=self._streams.lease.name,
                 subject=self._subjects.quarantine(role),
             ),
-            announcer=self._announcer,
+            event_publisher=self._event_publisher,
             context=self._context,
         )
 
@@ -248,7 +248,7 @@ class _Wiring:
         )
         report = Report(
             metrics=context.metrics,
-            events=GangEvents(self._announcer, context.spans),
+            events=GangEvents(self._event_publisher, context.spans),
             gate=context.readiness.gate("scheduler"),
             log=context.log,
         )
@@ -266,7 +266,7 @@ class _Wiring:
                 self._streams.command.name,
                 guard="command",
                 role=SINGLE_PODS if settings.single_pods else "",
-                announcer=self._announcer,
+                event_publisher=self._event_publisher,
             ),
             report=report,
             explained=self._explained,

@@ -13,7 +13,6 @@ their owners have to learn why.
 """
 
 import hashlib
-import heapq
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -26,6 +25,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import Mode, Sharding, ShardStatus
 from shared.api.kinds import NODESHARD, POD, PODGROUP
 from shared.contracts import messages as m
+from shared.model.held_status import DueTimes
 
 FIRST_S: Final = 60
 LONGEST_S: Final = 3600
@@ -48,7 +48,6 @@ class DesiredStatus(Struct, frozen=True, kw_only=True):
 
 class _Sent(Struct, frozen=True, kw_only=True):
     status: DesiredStatus
-    due: float
     interval_s: int
 
 
@@ -57,7 +56,7 @@ class Reminders:
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
-        self._due: list[tuple[float, str]] = []
+        self._due = DueTimes()
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -72,11 +71,8 @@ class Reminders:
     ) -> list[DesiredStatus]:
         """Return the statuses to publish again; those no longer outstanding are forgotten."""
         again = []
-        while self._due and self._due[0][0] <= now:
-            at, uid = heapq.heappop(self._due)
-            sent = self._sent.get(uid)
-            if sent is None or sent.due != at:
-                continue  # published anew since
+        for uid in self._due.take(now=now):
+            sent = self._sent[uid]
             if not is_outstanding(sent.status):
                 del self._sent[uid]
                 continue
@@ -94,9 +90,8 @@ class Reminders:
         self._due.clear()
 
     def _remember(self, status: DesiredStatus, *, now: float, interval_s: int) -> None:
-        sent = _Sent(status=status, due=now + interval_s, interval_s=interval_s)
-        self._sent[status.wanted.uid] = sent
-        heapq.heappush(self._due, (sent.due, status.wanted.uid))
+        self._sent[status.wanted.uid] = _Sent(status=status, interval_s=interval_s)
+        self._due.set(status.wanted.uid, now + interval_s)
 
 
 def shard_status(wanted: m.DesiredNodeShard) -> ShardStatus:

@@ -16,7 +16,6 @@ both.
 """
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -30,7 +29,7 @@ from services.scheduler.engine.status.messages import settled
 from services.scheduler.pacing import awaits_owner
 from shared.contracts import messages as m
 from shared.contracts.streams import WAITING_TTL_S
-from shared.model.held_status import PATIENCE, HeldStatus, hold
+from shared.model.held_status import PATIENCE, DueTimes, HeldStatus, hold
 
 FIGURES_S: Final = 10.0
 REPUBLISH_S: Final = WAITING_TTL_S / 2
@@ -153,14 +152,14 @@ class WaitExplanations(_WaitMemory[_Explained]):
         super().__init__()
         self._settle_s = settle_s
         self._due: dict[str, _Explained] = {}
-        self._republish_at: deque[tuple[float, str]] = deque()
+        self._republish = DueTimes()
 
     @override
     def forget(self) -> None:
         """Publish everything again: another leader has published, or the bus has lost it."""
         super().forget()
         self._due.clear()
-        self._republish_at.clear()
+        self._republish.clear()
 
     def changes(
         self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float, cycle: int, term: int
@@ -219,20 +218,15 @@ class WaitExplanations(_WaitMemory[_Explained]):
         return known.held.is_due(now=now, delay_s=PATIENCE * self._settle_s)
 
     def _repeated(self, *, now: float, term: int) -> Iterator[m.WaitExplained]:
-        while self._republish_at and self._republish_at[0][0] <= now:
-            due_at, key = self._republish_at.popleft()
+        for key in self._republish.take(now=now):
             known = self._find(key)
-            if (
-                known is not None
-                and known.is_published
-                and known.published_at + REPUBLISH_S == due_at
-            ):
+            if known is not None and known.is_published:
                 yield self._publish(key, known, now, term)
 
     def _publish(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
         known.is_due, known.is_published = False, True
         known.published_cause, known.published_at = known.held.status, now
-        self._republish_at.append((now + REPUBLISH_S, key))
+        self._republish.set(key, now + REPUBLISH_S)
         return _message(known, term)
 
 

@@ -9,10 +9,10 @@ from functools import partial
 
 from pumice.events import LeaderChanged
 from pumice.events.tls import TlsClient
-from shared.bus.announcer import Announcer
 from shared.bus.audit import Audit, AuditMetrics
 from shared.bus.client import Dial
 from shared.bus.declarer import StreamCheck
+from shared.bus.event_publisher import EventPublisher
 from shared.bus.nats import NatsBus, from_settings
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
@@ -132,10 +132,10 @@ class BusParts:
             ),
         )
 
-    def announcer(self) -> Announcer:
+    def event_publisher(self) -> EventPublisher:
         """Return the part that publishes scheduling events."""
         context = self._context
-        return Announcer(
+        return EventPublisher(
             self._bus.publisher(self._streams.events.name),
             cluster=self._cluster,
             service=context.service,
@@ -188,7 +188,7 @@ class BusParts:
         )
 
     def leader_elector(
-        self, stream: str, *, guard: str, announcer: Announcer, role: str = ""
+        self, stream: str, *, guard: str, event_publisher: EventPublisher, role: str = ""
     ) -> LeaderElector:
         """Return the elector of the service's leader, who alone may publish to `stream`.
 
@@ -207,7 +207,7 @@ class BusParts:
                 previous=term.previous,
                 term=term.number,
             )
-            announcer.announce(event, f"leader/{name}/{term.number}")
+            event_publisher.publish(event, f"leader/{name}/{term.number}")
 
         return LeaderElector(
             self.leases,

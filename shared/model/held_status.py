@@ -15,9 +15,12 @@ The rule of scheduler, binder and controller:
    message, so that the last one is always written.
 10. Each write starts a new delay.
 
+A status on the bus expires. `DueTimes` says when to publish it again as long as it is needed.
+
 Times `now` are seconds of the caller's clock.
 """
 
+import heapq
 from typing import Final, NamedTuple
 
 import msgspec
@@ -65,3 +68,31 @@ class Delay(msgspec.Struct, frozen=True, kw_only=True):
     def behind(self, waiting: int) -> float:
         """Return the delay in seconds behind `waiting` others."""
         return min(self.first_s * (1.0 + waiting / self.doubled_by), self.longest_s)
+
+
+class DueTimes:
+    """Keys with the time at which each is due; a key has one time."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def set(self, key: str, at: float) -> None:
+        """Have a key due at `at`, and at no other time."""
+        self._at[key] = at
+        heapq.heappush(self._heap, (at, key))
+
+    def take(self, *, now: float) -> list[str]:
+        """Return the keys that are due by `now`, in order, and forget their times."""
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heapq.heappop(self._heap)
+            if self._at.get(key) == at:
+                del self._at[key]
+                due.append(key)
+        return due
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        self._at.clear()
+        self._heap.clear()

@@ -22,7 +22,7 @@ import yaml
 from pumice.local.apiserver.answers import Request as CoreRequest
 from pumice.local.apiserver.answers import Response
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.ownership import PartitionOwnership
 from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
 from services.controller.adapters.recorder import ControllerEvents, Recorder
 from services.controller.adapters.write_queue import WriteQueue
@@ -313,7 +313,7 @@ class _Silence(ControllerEvents):
         """Say nothing of a job."""
 
 
-class _Everything(Ownership):
+class _Everything(PartitionOwnership):
     """A process that is alone."""
 
     def owns(self, key: str) -> bool:

@@ -15,7 +15,7 @@ from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
-from shared.bus.announcer import Announcer
+from shared.bus.event_publisher import EventPublisher
 from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Preemptor, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
@@ -168,8 +168,8 @@ class Recorder(EventWriter):
 class PodEvents:
     """Turns finished items of intents into events."""
 
-    def __init__(self, announcer: Announcer) -> None:
-        self._announcer = announcer
+    def __init__(self, event_publisher: EventPublisher) -> None:
+        self._event_publisher = event_publisher
 
     def bound(self, gang: BindGang, item: Bind) -> None:
         """Announce that a pod is bound."""
@@ -181,11 +181,11 @@ class PodEvents:
             queue=gang.queue,
             job=item.owner_job,
         )
-        self._announcer.announce(event, f"{gang.id}/{item.uid}")
+        self._event_publisher.publish(event, f"{gang.id}/{item.uid}")
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
         """Announce that a pod is being evicted, for which preemptor and why."""
-        self._announcer.announce(eviction_event(intent, victim), f"{intent.id}/{victim.uid}")
+        self._event_publisher.publish(eviction_event(intent, victim), f"{intent.id}/{victim.uid}")
 
 
 def eviction_event(intent: Evict, victim: Victim) -> PodEvicted:

@@ -23,7 +23,7 @@ _RECONCILING: Final[ContextVar[tuple[int, int] | None]] = ContextVar("reconcilin
 """Partition of the key that is reconciled, and how often it had been lost at the beginning."""
 
 
-class Ownership:
+class PartitionOwnership:
     """The partitions held, and the reconciliations under way in each."""
 
     def __init__(self, *, clock: Clock) -> None:
@@ -89,12 +89,12 @@ class Ownership:
             call(partition)
 
 
-class Shares:
+class OwnedPartitions:
     """Holds this replica's share of the partitions for as long as the service runs."""
 
     name: Final = "partitions"
 
-    def __init__(self, partitions: PartitionElector, ownership: Ownership) -> None:
+    def __init__(self, partitions: PartitionElector, ownership: PartitionOwnership) -> None:
         self._partitions = partitions
         self._ownership = ownership
 

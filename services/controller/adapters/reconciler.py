@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.ownership import PartitionOwnership
 from services.controller.adapters.recorder import ControllerEvents, Recorder
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import Writer
@@ -44,7 +44,7 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
     writer: Writer
     recorder: Recorder
     events: ControllerEvents
-    ownership: Ownership
+    ownership: PartitionOwnership
     is_synced: Callable[[], bool]
     quarantine: Quarantine
     clock: Clock

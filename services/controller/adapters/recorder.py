@@ -16,7 +16,7 @@ from shared.api.batch import Command, Job, JobPhase, JobStatus
 from shared.api.kinds import COMMAND, JOB, KINDS, QUEUE, Kind
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, Queue, QueueState
-from shared.bus.announcer import Announcer
+from shared.bus.event_publisher import EventPublisher
 from shared.contracts.subjects import split_key
 from shared.jobs.durations import of_job, template_of
 from shared.kube.client import Kube
@@ -119,8 +119,8 @@ _RECENT_S: Final = 100.0
 class ControllerEvents:
     """Turns what the controller has written into events."""
 
-    def __init__(self, announcer: Announcer) -> None:
-        self._announcer = announcer
+    def __init__(self, event_publisher: EventPublisher) -> None:
+        self._event_publisher = event_publisher
 
     def phase(self, job: Job, *, was: str, status: JobStatus, group: PodGroup | None) -> None:
         """Announce that a job, which may have its PodGroup, has entered a phase."""
@@ -145,7 +145,7 @@ class ControllerEvents:
             stated_by="" if stated is None else stated.basis.value,
         )
         entry = f"{phase}-{status.retry_count}-{state.last_transition_time}"
-        self._announcer.announce(event, f"{job.metadata.uid}/{entry}")
+        self._event_publisher.publish(event, f"{job.metadata.uid}/{entry}")
 
     def announce_if_fresh(self, job: Job, group: PodGroup | None, *, now: float) -> None:
         """Announce the present phase of a job that came from another process, if it is fresh."""
@@ -162,7 +162,7 @@ class ControllerEvents:
             queue=meta.name, uid=meta.uid, state=state.value, previous=was.value if was else ""
         )
         entry = f"{state}-{meta.resource_version}" if was else f"{state}-first"
-        self._announcer.announce(event, f"{meta.uid}/{entry}")
+        self._event_publisher.publish(event, f"{meta.uid}/{entry}")
 
 
 def _needed(group: PodGroup | None) -> dict[str, str]:

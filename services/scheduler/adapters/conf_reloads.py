@@ -3,7 +3,7 @@
 from typing import Final
 
 from pumice.events import ConfigurationRefused
-from shared.bus.announcer import Announcer
+from shared.bus.event_publisher import EventPublisher
 from shared.runtime.clock import Clock
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import QuarantineRegistry
@@ -22,13 +22,13 @@ class ConfigurationReloads:
         *,
         instance: str,
         clock: Clock,
-        announcer: Announcer | None = None,
+        event_publisher: EventPublisher | None = None,
     ) -> None:
-        """Make it; without `announcer` no event is sent (of several processes one is enough)."""
+        """Make it; without `event_publisher` no event is published: one process of several does."""
         self._quarantined = quarantined
         self._instance = instance
         self._clock = clock
-        self._announcer = announcer
+        self._event_publisher = event_publisher
         self._refused = metrics.gauge(
             "pumice_configuration_refused",
             "1 while the configuration file was refused and the one before it is in force",
@@ -47,8 +47,8 @@ class ConfigurationReloads:
         now = self._clock.now()
         line = " ".join(reason.split())
         self._quarantined.put(_KIND, file, stage=_STAGE, reason=line, now=now)
-        if self._announcer is not None:
+        if self._event_publisher is not None:
             event = ConfigurationRefused(
                 service="scheduler", instance=self._instance, file=file, reason=line
             )
-            self._announcer.announce(event, f"configuration/{self._instance}/{now}")
+            self._event_publisher.publish(event, f"configuration/{self._instance}/{now}")

@@ -13,7 +13,7 @@ from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.decide import Part
 from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import Explanation, GangBinds, Plan
-from shared.bus.announcer import Announcer
+from shared.bus.event_publisher import EventPublisher
 from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics, steps
@@ -36,8 +36,8 @@ class GangEvents:
     decides the same again announces nothing new; other ids are made of uid and cycle.
     """
 
-    def __init__(self, announcer: Announcer, spans: Spans) -> None:
-        self._announcer = announcer
+    def __init__(self, event_publisher: EventPublisher, spans: Spans) -> None:
+        self._event_publisher = event_publisher
         self._spans = spans
 
     def admitted(self, event: GangAdmitted, *, term: int, cycle: int, begun: float) -> None:
@@ -48,7 +48,7 @@ class GangEvents:
         if self._spans.is_on:
             self._spans.add(event.gang, "admit gang", begun=begun, cycle=cycle, queue=event.queue)
         decided_on = event.resource_version or f"{term}-{cycle}"
-        self._announcer.announce(event, f"admitted/{event.uid}/{decided_on}")
+        self._event_publisher.publish(event, f"admitted/{event.uid}/{decided_on}")
 
     def placed(self, gang: GangBinds, *, term: int, cycle: int, begun: float) -> None:
         """Announce that a gang was given nodes."""
@@ -63,7 +63,7 @@ class GangEvents:
             pods=len(gang.binds),
             nodes=tuple(sorted({bind.node for bind in gang.binds})),
         )
-        self._announcer.announce(event, f"placed/{gang.job_uid}/{term}-{cycle}")
+        self._event_publisher.publish(event, f"placed/{gang.job_uid}/{term}-{cycle}")
 
     def unschedulable(self, why: Explanation, *, term: int, cycle: int, begun: float) -> None:
         """Announce why a job waits."""
@@ -81,7 +81,7 @@ class GangEvents:
             reasons=dict(why.reasons),
             position=why.position,
         )
-        self._announcer.announce(event, f"unschedulable/{why.job}/{term}-{cycle}")
+        self._event_publisher.publish(event, f"unschedulable/{why.job}/{term}-{cycle}")
 
 
 class Report:

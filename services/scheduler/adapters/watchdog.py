@@ -27,7 +27,7 @@ from services.scheduler.engine.progress import IDLE, Progress, Step
 from services.scheduler.engine.session.session import QUARANTINE
 from services.scheduler.overruns import LONGEST_S, OverrunEntry, OverrunQuarantine, decode, encode
 from shared.api.kinds import PODGROUP
-from shared.bus.announcer import Announcer
+from shared.bus.event_publisher import EventPublisher
 from shared.bus.nats import NatsBus
 from shared.contracts.messages import Fact
 from shared.runtime.errors import Retryable
@@ -72,14 +72,14 @@ class Watchdog:
         *,
         marker: Marker,
         shared: Shared,
-        announcer: Announcer,
+        event_publisher: EventPublisher,
         context: Context,
     ) -> None:
         self._budget = budget
         self._marker = marker
         self._shared = shared
         self._publisher = shared.bus.publisher(shared.stream)
-        self._announcer = announcer
+        self._event_publisher = event_publisher
         self._clock = context.clock
         self._log = context.log
         self.progress: Final = Progress(marker)
@@ -225,7 +225,9 @@ class Watchdog:
         event = GangUnschedulable(
             gang=entry.key, uid=entry.uid, gate=QUARANTINE, message=entry.reason
         )
-        self._announcer.announce(event, f"quarantined/{entry.uid or entry.key}/{entry.until:.0f}")
+        self._event_publisher.publish(
+            event, f"quarantined/{entry.uid or entry.key}/{entry.until:.0f}"
+        )
 
     def _note_death(self, step: Step, *, was_slow: bool) -> None:
         now = self._clock.now()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.controller.adapters.ownership import Ownership
+from services.controller.adapters.ownership import PartitionOwnership
 from shared.api.kinds import POD
 from shared.kube.client import Kube
 from shared.kube.wire import Request
@@ -31,8 +31,8 @@ class Way:
         pass
 
 
-def owned() -> tuple[Ownership, Way, Kube]:
-    ownership, way = Ownership(clock=VirtualClock()), Way()
+def owned() -> tuple[PartitionOwnership, Way, Kube]:
+    ownership, way = PartitionOwnership(clock=VirtualClock()), Way()
     return ownership, way, Kube(transport=way).guarded(ownership.check)
 
 

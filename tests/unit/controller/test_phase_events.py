@@ -15,7 +15,7 @@ class _Announced:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def announce(self, event: Event, _: str) -> None:
+    def publish(self, event: Event, _: str) -> None:
         self.events.append(event)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model.held_status import Delay, HeldStatus, hold
+from shared.model.held_status import Delay, DueTimes, HeldStatus, hold
 
 DELAY_S, LONGEST_S = 2.0, 10.0
 HISTORIES = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 2)), min_size=1, max_size=60)
@@ -37,3 +37,13 @@ def test_a_delay_grows_with_those_that_wait_up_to_its_limit(waiting):
     assert delay.behind(0) == 2.0
     assert delay.behind(25) == 4.0
     assert delay.behind(waiting) <= delay.behind(waiting + 1) <= 20.0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), max_size=30))
+def test_a_key_is_due_once_at_the_last_time_that_was_set_for_it(settings):
+    due, last = DueTimes(), {}
+    for key, at in settings:
+        due.set(key, at)
+        last[key] = at
+    for now in range(0, 22, 2):
+        assert set(due.take(now=now)) == {k for k, at in last.items() if now - 2 < at <= now}

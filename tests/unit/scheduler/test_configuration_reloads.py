@@ -19,12 +19,12 @@ GOOD = "actions: allocate\n"
 
 
 class Announced:
-    """Takes events in the place of the announcer."""
+    """Takes events in the place of the EventPublisher."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def announce(self, event: Event, identity: str) -> None:
+    def publish(self, event: Event, identity: str) -> None:
         assert identity
         self.events.append(event)
 
@@ -44,7 +44,7 @@ class Stage:
             self.quarantined,
             instance="scheduler-1",
             clock=self.clock,
-            announcer=self.announced,  # type: ignore[arg-type]  # it has all that is asked for
+            event_publisher=self.announced,  # type: ignore[arg-type]  # it has all that is asked for
         )
         self.conf = ConfFile(
             str(path),

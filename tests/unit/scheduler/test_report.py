@@ -94,11 +94,11 @@ def test_only_who_leads_shows_queues_and_jobs_me3() -> None:
 def test_a_successor_announces_an_admission_of_the_same_version_under_the_same_id() -> None:
     ids: list[str] = []
 
-    class Announcer:
-        def announce(self, event: Event, identity: str) -> None:
+    class EventPublisher:
+        def publish(self, event: Event, identity: str) -> None:
             ids.append(identity)
 
-    events = GangEvents(cast("Any", Announcer()), NO_SPANS)
+    events = GangEvents(cast("Any", EventPublisher()), NO_SPANS)
     for term, cycle, rv in ((1, 7, "41"), (2, 1, "41"), (2, 2, "42"), (2, 3, ""), (3, 3, "")):
         event = GangAdmitted(gang="ns/g", uid="u", resource_version=rv)
         events.admitted(event, term=term, cycle=cycle, begun=0.0)

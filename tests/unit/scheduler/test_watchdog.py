@@ -43,7 +43,7 @@ class Bus:
 
 
 class Silent:
-    def announce(self, *_: object) -> None:
+    def publish(self, *_: object) -> None:
         return
 
 
@@ -57,7 +57,7 @@ class Decisions:
             Budget(budget_s=BUDGET_S, limit_s=0.0),
             marker=Marker(str(directory)),
             shared=Shared(bus=cast("Any", bus), stream="LEASE", subject="quarantine"),
-            announcer=cast("Any", Silent()),
+            event_publisher=cast("Any", Silent()),
             context=msgspec.structs.replace(context_of_a_test(), clock=clock),
         )
 

@@ -2,7 +2,7 @@
 
 A slow stream of events must never slow a decision or a bind: the list is bounded, published in
 batches, again and again until the server has it. An event's id is its message id, so that what is
-announced twice is stored once. What does not fit is dropped and counted.
+published twice is stored once. What does not fit is dropped and counted.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ _WAITING_MAX: Final = 20_000
 _BATCH: Final = 256
 
 
-class _Announcement(msgspec.Struct, frozen=True, kw_only=True):
+class _Waiting(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     id: str
     payload: bytes
 
 
-class Announcer:
+class EventPublisher:
     """Takes events without waiting; a part of the service."""
 
-    name: Final = "announcements"
+    name: Final = "event-publisher"
 
     def __init__(
         self,
@@ -53,22 +53,20 @@ class Announcer:
         self._clock = clock
         self._backoff = backoff
         self._fates = metrics.counter(
-            f"pumice_{service}_announcements", "Scheduling events by their fate", ["fate"]
+            f"pumice_{service}_scheduling_events", "Scheduling events by their fate", ["fate"]
         )
         self._log = log
-        self._waiting: deque[_Announcement] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._filled = asyncio.Event()
 
-    def announce(self, event: Event, identity: str) -> None:
-        """Take an event; `identity` is the same when the same event is announced again."""
+    def publish(self, event: Event, identity: str) -> None:
+        """Take an event; `identity` is the same when the same event is published again."""
         if len(self._waiting) >= _WAITING_MAX:
             self._fates.labels("dropped").inc()
             return
         payload = encode(event, id=identity, time=self._clock.now(), source=self._source)
         self._waiting.append(
-            _Announcement(
-                subject=subject(event, cluster=self._cluster), id=identity, payload=payload
-            )
+            _Waiting(subject=subject(event, cluster=self._cluster), id=identity, payload=payload)
         )
         self._filled.set()
 
@@ -89,23 +87,23 @@ class Announcer:
             await self._clock.sleep(self._backoff.delay_s(attempt))
             attempt += 1
 
-    async def _publish(self, batch: list[_Announcement]) -> list[_Announcement]:
+    async def _publish(self, batch: list[_Waiting]) -> list[_Waiting]:
         """Publish at once and return those that have to be published again."""
-        left: list[_Announcement] = []
+        left: list[_Waiting] = []
 
-        async def one(item: _Announcement) -> None:
+        async def one(item: _Waiting) -> None:
             try:
                 await self._publisher.publish(item.subject, item.payload, msg_id=item.id)
             except Retryable as error:
                 left.append(item)
-                self._log.debug("announcement_delayed", id=item.id, reason=str(error))
+                self._log.debug("event_delayed", id=item.id, reason=str(error))
             except Rejected as error:
                 self._fates.labels("refused").inc()
-                self._log.warning("announcement_refused", id=item.id, reason=str(error))
+                self._log.warning("event_refused", id=item.id, reason=str(error))
             else:
                 self._fates.labels("published").inc()
 
         async with TaskGroup() as group:
             for item in batch:
-                group.create_task(one(item), name=f"announce {item.id}")
+                group.create_task(one(item), name=f"event {item.id}")
         return left
