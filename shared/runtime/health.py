@@ -5,14 +5,14 @@ a probe that times out. `/livez` also answers 503, with the reasons, when a part
 of the process: it is what a kubelet should ask for. `/readyz` answers 503 with the gates that are
 shut and why; a gate is anything a service needs before others may count on it (streams, first
 sync, leadership). Behind them it lists what the service goes on without, which is no reason
-for 503.
+for 503. `/readyz/GATE,GATE` asks about some gates alone.
 `/quarantine` lists what the service has left out because handling it failed; it goes on without.
 """
 
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -79,6 +79,14 @@ class Readiness:
             {"gate": gate.name, "reason": gate.reason}
             for _, gate in sorted(self._gates.items())
             if not gate.ok
+        ]
+
+    def shut_among(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """Return those of some gates that are shut; one that is not there yet is."""
+        missing = [Gate(name, lambda: None) for name in names if name not in self._gates]
+        known = [self._gates[name] for name in names if name in self._gates]
+        return [
+            {"gate": gate.name, "reason": gate.reason} for gate in (*known, *missing) if not gate.ok
         ]
 
     def note(self, name: str, reason: str) -> None:
@@ -150,6 +158,7 @@ class HealthServer:
             application.router.add_get("/healthz", self._healthz)
             application.router.add_get("/livez", self._livez)
             application.router.add_get("/readyz", self._readyz)
+            application.router.add_get("/readyz/{gates}", self._readyz_of_gates)
             application.router.add_get("/quarantine", self._quarantine_page)
         if metrics is not None:
             application.router.add_get("/metrics", self._metrics_page)
@@ -203,6 +212,14 @@ class HealthServer:
         return web.Response(
             status=503 if shut else 200,
             body=msgspec.json.encode(shut + self._readiness.notes()),
+            content_type="application/json",
+        )
+
+    async def _readyz_of_gates(self, request: web.Request) -> web.Response:
+        shut = self._readiness.shut_among(request.match_info["gates"].split(","))
+        return web.Response(
+            status=503 if shut else 200,
+            body=msgspec.json.encode(shut),
             content_type="application/json",
         )
 

@@ -18,12 +18,13 @@ import pytest_asyncio
 from pumice.local.authority import Authority, pair
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
+from services.visibility.app import build
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.integration.visibility.conftest import API_SERVICE, manifests
 from tests.support import roles
 from tests.support.api import ApiError, connect, credentials
-from tests.support.visibility import FixedAnswers, serving_api
+from tests.support.visibility import FixedAnswers, context_of_a_test, serving_api
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -32,6 +33,8 @@ GROUP = "visibility.pumice.dev"
 OURS = "dev.pumice.visibility."
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+GATES = ("api", "authentication", "certificate")
+"""What the readiness probe of a replica asks for (`k8s/base`)."""
 Json = dict[str, Any]
 
 
@@ -157,6 +160,43 @@ async def test_a_namespace_waits_for_visibility_that_is_down_and_goes_once_it_is
             deadline_s=120,
             describe="it goes when the APIService has gone",
         )
+
+
+async def test_a_namespace_goes_while_nats_is_unavailable(
+    control_plane: ControlPlane,
+) -> None:
+    """The API is found without the bus; only its objects are refused meanwhile."""
+    port = free_port()
+    settings = VisibilitySettings(
+        port=port,
+        bind_address="127.0.0.1",
+        service_port=port,
+        nats=f"nats://127.0.0.1:{free_port()}",
+        kubeconfig=str(roles.account(control_plane.kubeconfig, "visibility")),
+    )
+    context = context_of_a_test()
+    parts = await build(settings, context)
+    async with connect(control_plane.kubeconfig) as api, asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(part.run(), name=part.name) for part in parts]
+        try:
+            async with manifests(api, port):
+
+                async def is_available() -> bool:
+                    found = (await api.request("GET", API_SERVICE)).get("status", {})
+                    return any(c["status"] == "True" for c in found.get("conditions", []))
+
+                await until(is_available, deadline_s=60, describe="the API is served")
+                assert context.readiness.shut_among(GATES) == []
+                assert "nats" in {gate["gate"] for gate in context.readiness.shut()}
+                await api.create("namespaces", {"metadata": {"name": "goes-at-once"}})
+                await api.request("DELETE", "/api/v1/namespaces/goes-at-once")
+                await until(lambda: is_gone(api, "goes-at-once"), deadline_s=60, describe="it goes")
+                with pytest.raises(ApiError) as refused:
+                    await api.request("GET", f"/apis/{GROUP}/v1alpha1/pendingjobs")
+                assert refused.value.status == 503
+        finally:
+            for task in running:
+                task.cancel()
 
 
 async def slow(_: aiohttp.web.Request) -> aiohttp.web.Response:

@@ -126,6 +126,11 @@ async def test_a_service_serves_its_pages_and_ends_well_on_a_signal(tmp_path, nu
             assert answer.status == 200
         async with session.get(f"{base}/readyz") as answer:
             assert (answer.status, await answer.json()) == (200, [])
+        async with session.get(f"{base}/readyz/started,later") as answer:
+            found = [{"gate": "later", "reason": "not started"}]
+            assert (answer.status, await answer.json()) == (503, found)
+        async with session.get(f"{base}/readyz/started") as answer:
+            assert (answer.status, await answer.json()) == (200, [])
         async with session.get(f"{base}/metrics") as answer:
             page = await answer.text()
         assert "process_resident_memory_bytes" in page
