@@ -107,7 +107,7 @@ class Bench:
         for command in decision.commands:
             codec.encode(command)
         for status in decision.statuses:
-            codec.encode(status.wanted)
+            codec.encode(status.message)
         if decision.exclusions:
             raise ValueError(f"the cycle left something out: {decision.exclusions[0].reason}")
         encoded = time.process_time()

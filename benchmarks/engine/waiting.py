@@ -278,7 +278,7 @@ class World:
         for command in decision.commands:
             codec.encode(command)
         for desired in decision.statuses:
-            codec.encode(desired.wanted)
+            codec.encode(desired.message)
         for said in decision.explained:
             codec.encode(said)
         if not decision.says_nothing:
@@ -286,7 +286,7 @@ class World:
         took = time.process_time() - begun
         if failures or decision.exclusions:
             raise ValueError(f"left out: {failures[:1]} {decision.exclusions[:1]}")
-        self._carry_out(decision.commands, [desired.wanted for desired in decision.statuses])
+        self._carry_out(decision.commands, [desired.message for desired in decision.statuses])
         return took
 
     def _carry_out(self, commands: Sequence[m.Command], statuses: Sequence[m.Desired]) -> None:

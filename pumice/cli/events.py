@@ -131,13 +131,13 @@ async def _serve(
     await forward(
         args,
         where,
-        wanted=lambda received: _is_wanted(args, received),
+        wanted=lambda received: _matches(args, received),
         on_connection=_note,
         environ=environ,
     )
 
 
-def _is_wanted(args: argparse.Namespace, received: Received) -> bool:
+def _matches(args: argparse.Namespace, received: Received) -> bool:
     data = received.event.data
     return is_about(args.job, data.about_job) and args.queue in ("", getattr(data, "queue", ""))
 
@@ -193,7 +193,7 @@ async def _print_from(
     show = as_json if args.output == "json" else as_text
     async with aclosing(events) as stream:
         async for received in stream:
-            if _is_wanted(args, received):
+            if _matches(args, received):
                 out.write(show(received) + "\n")
                 out.flush()
 

@@ -18,7 +18,7 @@ ANSWER_S: Final = 2.0
 _FAMILIES: Final = {
     "watch": ("list", "lists"),
     "commands": ("partition of commands", "partitions of commands"),
-    "desired": ("partition of wanted statuses", "partitions of wanted statuses"),
+    "desired": ("partition of desired statuses", "partitions of desired statuses"),
 }
 """First part of a gate's name → its name in singular and plural."""
 _NO_REASON: Final = frozenset({"", "not started"})

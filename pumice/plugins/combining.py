@@ -237,14 +237,14 @@ def agreed_by_rules(
     return agreed_victims(fns)
 
 
-class Unwanted(Protocol):
+class VictimTasks(Protocol):
     """Answers which of the running tasks should go, each once."""
 
     def __call__(self, running: Sequence[_V]) -> list[_V]:
         """Return the tasks."""
 
 
-def first_named(fns: Tiers[Callable[[Sequence[Task]], Sequence[Task]]]) -> Unwanted:
+def first_named(fns: Tiers[Callable[[Sequence[Task]], Sequence[Task]]]) -> VictimTasks:
     """Unite lists in a tier; the first non-empty result decides.
 
     Tasks that were given come first, in that order; a plugin may name others as well.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from pumice.plugins import combining, contributions, guarding
-from pumice.plugins.combining import Each, Key, OrderKey, Unwanted, Victims
+from pumice.plugins.combining import Each, Key, OrderKey, Victims, VictimTasks
 from pumice.plugins.guarding import answering
 from pumice.plugins.interface import (
     Cluster,
@@ -226,7 +226,7 @@ class Points(TurnPoints):
             failing=_LAST,
         )
     )
-    victim_tasks: Plain[Callable[[Sequence[Task]], Sequence[Task]], Unwanted] = Plain(
+    victim_tasks: Plain[Callable[[Sequence[Task]], Sequence[Task]], VictimTasks] = Plain(
         "VictimTasks",
         "enabledVictim",
         "which running tasks to evict although no task needs their place",

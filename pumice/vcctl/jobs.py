@@ -52,7 +52,7 @@ async def show(cluster: Cluster, values: Mapping[str, Value]) -> str:
     """List jobs; ⚠ `--selector` is a part of the name, not a label selector (V02)."""
     everywhere = bool(values["all-namespaces"])
     jobs = await cluster.items(JOB, "" if everywhere else text(values, "namespace"))
-    wanted = [job for job in jobs if _is_wanted(job, values)]
+    wanted = [job for job in jobs if _matches(job, values)]
     return tables.jobs(wanted, everywhere=everywhere)
 
 
@@ -127,7 +127,7 @@ def _name(values: Mapping[str, Value], verb: str) -> str:
     return name
 
 
-def _is_wanted(job: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
+def _matches(job: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
     spec = job.get("spec") or {}
     scheduler, queue = text(values, "scheduler"), str(values.get("queue", ""))
     return (

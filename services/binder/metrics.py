@@ -39,7 +39,7 @@ class BinderMetrics:
             ("stream",),
         )
         self.statuses = metrics.counter(
-            "pumice_binder_statuses", "Wanted statuses handled", ("kind", "result")
+            "pumice_binder_statuses", "Desired statuses handled", ("kind", "result")
         )
         self.events = metrics.counter(
             "pumice_binder_events", "Kubernetes Events, by what became of them", ("result",)

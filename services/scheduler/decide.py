@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from services.scheduler.config import DEFAULT_TEXT, BadConfig, SchedulerConfig, hint, parse
 from services.scheduler.engine.placement.hooks import Registrar
 from services.scheduler.engine.plan import (
+    DesiredPodCondition,
+    DesiredPodGroupStatus,
     Explanation,
     GateLifted,
     Plan,
-    PodConditionWanted,
-    PodGroupStatusWanted,
     QueueAllocated,
 )
 from services.scheduler.engine.progress import Progress, Step
@@ -246,23 +246,23 @@ def _leaves_out_contenders(session: Session) -> bool:
 def conclude(session: Session) -> Plan:
     """Return the plan of a session whose actions have run."""
     wording = Wording(session)
-    groups: list[PodGroupStatusWanted] = []
+    groups: list[DesiredPodGroupStatus] = []
     reasons: list[Explanation] = []
-    pods: list[PodConditionWanted] = []
+    pods: list[DesiredPodCondition] = []
     for job in session.visited():
         with session.isolate(_STATUS, job):
-            wanted = group_status(session, wording, job)
+            desired = group_status(session, wording, job)
             reason = explanation_of(session, wording, job)
             pods += pod_conditions(session, wording, job)
-            groups += [wanted] if wanted else []
+            groups += [desired] if desired else []
             reasons += [reason] if reason else []
     for exclusion in session.exclusions.found.values():
         if isinstance(exclusion.error, Quarantined):
             reasons.append(session.explanations[exclusion.key])
     with session.isolate(_STATUS):
-        for stray, wanted in stray_group_statuses(session):
+        for stray, desired in stray_group_statuses(session):
             reasons.append(stray)
-            groups += [wanted] if wanted else []
+            groups += [desired] if desired else []
         pods += stray_pod_conditions(session)
     queues: list[QueueAllocated] = []
     with session.isolate(_STATUS):

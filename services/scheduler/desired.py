@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pumice.plugins import Condition
-from services.scheduler.engine.plan import Plan, PodConditionWanted, PodGroupStatusWanted
+from services.scheduler.engine.plan import DesiredPodCondition, DesiredPodGroupStatus, Plan
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import Mode, Sharding, ShardStatus
 from shared.api.kinds import NODESHARD, POD, PODGROUP
@@ -35,11 +35,11 @@ _LEFT_OUT_MAX: Final = 1_000
 
 
 class DesiredStatus(Struct, frozen=True, kw_only=True):
-    """One wanted status on its way to the bus."""
+    """A desired status of one object, with how to publish it on DESIRED."""
 
     kind: str
     """Token of the kind."""
-    wanted: m.Desired
+    message: m.Desired
     ttl_s: int = 2 * FIRST_S
     """Time to live on the bus."""
     deferral_s: int = 0
@@ -78,8 +78,8 @@ class Reminders:
                 continue
             interval_s = min(2 * sent.interval_s, LONGEST_S)
             # Without a version: whatever is in the way, the binder has to look.
-            wanted = replace(sent.status.wanted, rv="")
-            status = replace(sent.status, wanted=wanted, ttl_s=2 * interval_s, deferral_s=0)
+            message = replace(sent.status.message, rv="")
+            status = replace(sent.status, message=message, ttl_s=2 * interval_s, deferral_s=0)
             self._remember(status, now=now, interval_s=interval_s)
             again.append(status)
         return again
@@ -90,39 +90,40 @@ class Reminders:
         self._due.clear()
 
     def _remember(self, status: DesiredStatus, *, now: float, interval_s: int) -> None:
-        self._sent[status.wanted.uid] = _Sent(status=status, interval_s=interval_s)
-        self._due.set(status.wanted.uid, now + interval_s)
+        self._sent[status.message.uid] = _Sent(status=status, interval_s=interval_s)
+        self._due.set(status.message.uid, now + interval_s)
 
 
-def shard_status(wanted: m.DesiredNodeShard) -> ShardStatus:
+def shard_status(message: m.DesiredNodeShard) -> ShardStatus:
     """Return the status that a message wants of a NodeShard."""
     return ShardStatus(
-        in_use=frozenset(wanted.in_use),
-        to_add=frozenset(wanted.to_add),
-        to_remove=frozenset(wanted.to_remove),
+        in_use=frozenset(message.in_use),
+        to_add=frozenset(message.to_add),
+        to_remove=frozenset(message.to_remove),
     )
 
 
 def is_outstanding(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     """Tell whether a status is still the scheduler's, and its object does not show it."""
-    wanted = status.wanted
-    if isinstance(wanted, m.DesiredPodGroup):
-        job = cluster_state.jobs.get(wanted.key)
-        return job is not None and job.uid == wanted.uid and job.decided is not None
-    if isinstance(wanted, m.DesiredUngated):
-        task = cluster_state.task(wanted.uid)
+    message = status.message
+    if isinstance(message, m.DesiredPodGroup):
+        job = cluster_state.jobs.get(message.key)
+        return job is not None and job.uid == message.uid and job.decided is not None
+    if isinstance(message, m.DesiredUngated):
+        task = cluster_state.task(message.uid)
         return task is not None and task.lifting
-    if isinstance(wanted, m.DesiredPod):
-        task = cluster_state.task(wanted.uid)
+    if isinstance(message, m.DesiredPod):
+        task = cluster_state.task(message.uid)
         return task is not None and not task.fact_node and task.last_condition != task.shown
-    if isinstance(wanted, m.DesiredNodeShard):
-        return cluster_state.shards.is_outstanding(wanted.key, wanted.uid, shard_status(wanted))
-    queue = cluster_state.jobs.queues.get(wanted.key)
+    if isinstance(message, m.DesiredNodeShard):
+        return cluster_state.shards.is_outstanding(message.key, message.uid, shard_status(message))
+    queue = cluster_state.jobs.queues.get(message.key)
     return (
         queue is not None
-        and queue.uid == wanted.uid
-        and (dict(queue.shown_allocated), queue.shown_pending) != (wanted.allocated, wanted.pending)
-        and (dict(queue.last_allocated), queue.last_pending) == (wanted.allocated, wanted.pending)
+        and queue.uid == message.uid
+        and (dict(queue.shown_allocated), queue.shown_pending)
+        != (message.allocated, message.pending)
+        and (dict(queue.last_allocated), queue.last_pending) == (message.allocated, message.pending)
     )
 
 
@@ -139,7 +140,7 @@ class OwnShard:
         anew.shards.given_back = before.shards.given_back
         return anew
 
-    def wanted(self, cluster_state: ClusterState, cycle: int) -> list[DesiredStatus]:
+    def statuses(self, cluster_state: ClusterState, cycle: int) -> list[DesiredStatus]:
         """Return the status to publish, if it is another; what it gives back is used no more."""
         self._offered = None
         name, shards = self.sharding.name, cluster_state.shards
@@ -161,9 +162,9 @@ class OwnShard:
             cycle=cycle,
             rv=own.rv,
         )
-        return [DesiredStatus(kind=NODESHARD.token, wanted=message)]
+        return [DesiredStatus(kind=NODESHARD.token, message=message)]
 
-    def published(self, cluster_state: ClusterState) -> None:
+    def assume(self, cluster_state: ClusterState) -> None:
         """Use a status that was published until the object shows it."""
         if self._offered is not None:
             cluster_state.shards.assume_status(self.sharding.name, self._offered)
@@ -188,14 +189,14 @@ class QuarantineConditions:
             return plan
         waiting, self._waiting = self._waiting, {}
         pods = tuple(
-            PodConditionWanted(
+            DesiredPodCondition(
                 key=key, uid=uid, condition=Condition("PodScheduled", "False", "Quarantined", text)
             )
             for (kind, key), (uid, text) in waiting.items()
             if kind == POD.token
         )
         groups = tuple(
-            PodGroupStatusWanted(
+            DesiredPodGroupStatus(
                 key=key,
                 uid=uid,
                 phase="Pending",

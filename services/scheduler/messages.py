@@ -20,12 +20,12 @@ from pumice.plugins import Condition
 from services.scheduler.desired import DesiredStatus
 from services.scheduler.engine.jobs.records import Seen, Stamp
 from services.scheduler.engine.plan import (
+    DesiredPodCondition,
+    DesiredPodGroupStatus,
     Eviction,
     GangBinds,
     GateLifted,
     Plan,
-    PodConditionWanted,
-    PodGroupStatusWanted,
     QueueAllocated,
 )
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -75,7 +75,7 @@ def commands(
     """
     leader = f"{role}-{token}" if role else str(token)
     ids = (f"{leader}-{plan.cycle}-{index}" for index in count())
-    wanted: list[m.Command] = [
+    result: list[m.Command] = [
         m.BindGang(
             id=next(ids),
             cycle=plan.cycle,
@@ -90,7 +90,7 @@ def commands(
     ]
     nominated = {n.uid: n for n in plan.nominations}
     for (reason, uid), victims in groupby(plan.evictions, key=_cause):
-        wanted += [
+        result += [
             m.Evict(
                 id=next(ids),
                 cycle=plan.cycle,
@@ -100,7 +100,7 @@ def commands(
             )
             for piece in _pieces(map(_victim, victims), gang_message)
         ]
-    return wanted
+    return result
 
 
 def _needed(gang: GangBinds, count: int) -> int | msgspec.UnsetType:
@@ -141,19 +141,19 @@ def key_of(command: m.Command) -> str:
 
 
 def desires(plan: Plan, cluster_state: ClusterState) -> list[DesiredStatus]:
-    """Return the wanted status of every object whose status should change.
+    """Return the desired status of every object whose status should change.
 
     Each carries the version of the object that the scheduler has seen, and what of its status
     stays, so that the binder can write without reading.
     """
     cycle = plan.cycle
-    wanted = [_of_podgroup(group, cluster_state, cycle) for group in plan.podgroups]
+    result = [_of_podgroup(group, cluster_state, cycle) for group in plan.podgroups]
     of_pods: list[m.Desired] = [_of_pod(pod, cluster_state, cycle) for pod in plan.pods]
     of_pods += [_of_gate(lifted, cluster_state, cycle) for lifted in plan.lifted]
     of_queues = [_of_queue(queue, cluster_state, cycle) for queue in plan.queues]
-    wanted += [DesiredStatus(kind=kinds.POD.token, wanted=each) for each in of_pods]
-    wanted += [DesiredStatus(kind=kinds.QUEUE.token, wanted=each) for each in of_queues]
-    return wanted
+    result += [DesiredStatus(kind=kinds.POD.token, message=each) for each in of_pods]
+    result += [DesiredStatus(kind=kinds.QUEUE.token, message=each) for each in of_queues]
+    return result
 
 
 def admissions(plan: Plan, cluster_state: ClusterState) -> list[GangAdmitted]:
@@ -169,7 +169,7 @@ def admissions(plan: Plan, cluster_state: ClusterState) -> list[GangAdmitted]:
     ]
 
 
-def _admission(group: PodGroupStatusWanted, cluster_state: ClusterState) -> GangAdmitted:
+def _admission(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> GangAdmitted:
     event = GangAdmitted(gang=group.key, uid=group.uid, queue=group.queue, job=group.owner_job)
     job = cluster_state.jobs.get(group.key)
     if job is None or job.uid != group.uid:
@@ -190,15 +190,15 @@ def _admission(group: PodGroupStatusWanted, cluster_state: ClusterState) -> Gang
 
 
 def _of_podgroup(
-    group: PodGroupStatusWanted, cluster_state: ClusterState, cycle: int
+    group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
 ) -> DesiredStatus:
-    kind, wanted = kinds.PODGROUP.token, _of_group(group, cluster_state, cycle)
+    kind, result = kinds.PODGROUP.token, _of_group(group, cluster_state, cycle)
     if group.owner_job and group.phase == "Completed":
-        return DesiredStatus(kind=kind, wanted=wanted, ttl_s=END_TTL_S, deferral_s=END_DEFERRAL_S)
-    return DesiredStatus(kind=kind, wanted=wanted, deferral_s=_deferral_s(group, cluster_state))
+        return DesiredStatus(kind=kind, message=result, ttl_s=END_TTL_S, deferral_s=END_DEFERRAL_S)
+    return DesiredStatus(kind=kind, message=result, deferral_s=_deferral_s(group, cluster_state))
 
 
-def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int:
+def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> int:
     """Return how long a status may wait to be one write with the next one (ADR 35).
 
     Only the status of a Job's PodGroup may wait: its pods are made on the event of the admission.
@@ -223,7 +223,7 @@ def _deferral_s(group: PodGroupStatusWanted, cluster_state: ClusterState) -> int
 
 
 def _of_group(
-    group: PodGroupStatusWanted, cluster_state: ClusterState, cycle: int
+    group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
 ) -> m.DesiredPodGroup:
     job = cluster_state.jobs.get(group.key)
     seen = job.seen if job is not None and job.uid == group.uid else Seen()
@@ -240,7 +240,7 @@ def _of_group(
     )
 
 
-def _of_pod(pod: PodConditionWanted, cluster_state: ClusterState, cycle: int) -> m.DesiredPod:
+def _of_pod(pod: DesiredPodCondition, cluster_state: ClusterState, cycle: int) -> m.DesiredPod:
     task = cluster_state.task(pod.uid)
     same = task is not None and task.shown and task.shown.status == pod.condition.status
     stamp = Stamp("", task.shown_since) if task is not None and same else None

@@ -22,14 +22,14 @@ from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Plan, PodGroupStatusWanted
+from services.scheduler.engine.plan import DesiredPodGroupStatus, Plan
 from shared.model.held_status import PATIENCE, HeldStatus, hold
 from shared.model.status import VALID, TaskStatus
 
 PODS: Final = 3
 
 PhaseOf = Callable[[str], str]
-"""Key of a PodGroup to the phase that it shows or was last wanted to show."""
+"""Key of a PodGroup to the phase that it shows or was last desired to show."""
 GroupOf = Callable[[str], str]
 """Uid of a pod to the key of its PodGroup; empty without one."""
 
@@ -71,7 +71,7 @@ class Pacing:
             self._held[uid] = held
             return False
 
-        def moves_on(group: PodGroupStatusWanted) -> bool:
+        def moves_on(group: DesiredPodGroupStatus) -> bool:
             return group.phase not in {shown(group.key), "Pending"}
 
         return replace(

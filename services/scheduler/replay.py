@@ -174,11 +174,11 @@ def _waiting(explanations: Sequence[Explanation]) -> Iterator[str]:
 
 
 def _short(shortage: Shortage) -> str:
-    wanted, free = (
+    desired, free = (
         readable(shortage.resource, amount)
         for amount in (shortage.requested, shortage.largest_free)
     )
-    return f"short of {shortage.resource}: a task asks for {wanted}, no node has more than {free}"
+    return f"short of {shortage.resource}: a task asks for {desired}, no node has more than {free}"
 
 
 def _verdict(unlike: Sequence[str]) -> str:

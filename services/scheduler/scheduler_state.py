@@ -236,7 +236,7 @@ class SchedulerState:
         self._reminders.forget()
         self._wait_reports.forget()
         self._cluster_state.jobs.activate_all()
-        self._cluster_state.forget_wanted()
+        self._cluster_state.forget_desired()
         self._cluster_state.drop_assumptions()
         self._cluster_state.refusals.clear()
         for command in unfinished:
@@ -305,8 +305,8 @@ class SchedulerState:
         self._unpublished = {group.key for group in whole.podgroups} - {
             g.key for g in plan.podgroups
         }
-        wanted = self._commands(plan, token=token)
-        for command in wanted:
+        commands = self._commands(plan, token=token)
+        for command in commands:
             self._assume(command)
         statuses = self._statuses(plan, now)
         waits, explained = self._wait_reports.review(
@@ -316,7 +316,7 @@ class SchedulerState:
         return Decision(
             plan=plan,
             whole=whole,
-            commands=wanted,
+            commands=commands,
             statuses=statuses,
             admitted=messages.admissions(plan, self._cluster_state),
             waits=waits,
@@ -343,7 +343,7 @@ class SchedulerState:
 
     def _statuses(self, plan: Plan, now: float) -> list[desired.DesiredStatus]:
         fresh = messages.desires(plan, self._cluster_state)
-        fresh += self._own_shard.wanted(self._cluster_state, plan.cycle)
+        fresh += self._own_shard.statuses(self._cluster_state, plan.cycle)
         self._reminders.sent(fresh, now=now)
         return fresh + self._reminders.due(
             now=now,
@@ -419,7 +419,7 @@ class SchedulerState:
         """Assume the statuses of a published plan until the objects show them."""
         self._metrics.mark_stale()
         self._cluster_state.assume_statuses(plan, unpublished=sorted(self._unpublished))
-        self._own_shard.published(self._cluster_state)
+        self._own_shard.assume(self._cluster_state)
 
     # --- recorded cycles ----------------------------------------------------------------------
 

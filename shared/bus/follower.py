@@ -254,9 +254,9 @@ def _in_order(msgs: Sequence[Msg], expected: int) -> tuple[list[Message], str]:
     messages: list[Message] = []
     for msg in msgs:
         at = position(msg)
-        wanted = expected + len(messages)
-        if at.consumer_seq != wanted:
-            return messages, f"expected delivery {wanted}, got {at.consumer_seq}"
+        desired = expected + len(messages)
+        if at.consumer_seq != desired:
+            return messages, f"expected delivery {desired}, got {at.consumer_seq}"
         messages.append(_message(msg, at.stream_seq, at.time))
     return messages, ""
 

@@ -96,27 +96,27 @@ async def unfit(api: Api, spec: StreamSpec) -> str:
         if found.err_code == STREAM_NOT_FOUND:
             return f"{about} is missing, the declarer makes it"
         raise failure(found, about=about)
-    wanted = config_of(spec)
+    desired = config_of(spec)
     for key in NEEDED:
-        if (is_now := found.config.get(key, False)) != wanted[key]:
-            return f"{about} has {key} {is_now!r} and needs {wanted[key]!r}"
-    strange = [key for key in STRANGE if (found.config.get(key) or None) != wanted.get(key)]
+        if (is_now := found.config.get(key, False)) != desired[key]:
+            return f"{about} has {key} {is_now!r} and needs {desired[key]!r}"
+    strange = [key for key in STRANGE if (found.config.get(key) or None) != desired.get(key)]
     return f"{about} has {', '.join(strange)}, which the declarer never sets" if strange else ""
 
 
 async def ensure_consumer(api: Api, spec: ConsumerSpec) -> bool:
     """Make a durable consumer, or bring it to its declaration; return whether it changed."""
-    wanted = consumer_config_of(spec)
+    desired = consumer_config_of(spec)
     about = f"consumer {spec.durable} of {spec.stream}"
     operation = f"CONSUMER.INFO.{spec.stream}.{spec.durable}"
     found = await api.call(operation, None, ConsumerAnswer, about=about)
     if isinstance(found, ApiError) and found.err_code != CONSUMER_NOT_FOUND:
         raise failure(found, about=about)
     if isinstance(found, ConsumerAnswer) and all(
-        found.config.get(key) == value for key, value in wanted.items()
+        found.config.get(key) == value for key, value in desired.items()
     ):
         return False
-    await api.make_consumer(spec.stream, spec.durable, wanted)
+    await api.make_consumer(spec.stream, spec.durable, desired)
     return True
 
 
@@ -125,37 +125,37 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
 
     Raises Rejected when a setting differs that cannot be changed, and Retryable.
     """
-    wanted = config_of(spec)
+    desired = config_of(spec)
     about = f"stream {spec.name}"
     found = await api.call(f"STREAM.INFO.{spec.name}", None, StreamAnswer, about=about)
     if isinstance(found, ApiError):
         if found.err_code != STREAM_NOT_FOUND:
             raise failure(found, about=about)
-        made = await api.call(f"STREAM.CREATE.{spec.name}", wanted, StreamAnswer, about=about)
+        made = await api.call(f"STREAM.CREATE.{spec.name}", desired, StreamAnswer, about=about)
         if not isinstance(made, ApiError):
             return True
         if made.err_code != NAME_IN_USE:
             raise failure(made, about=about)
         found = await api.stream(spec.name)
-    return await _update(api, spec, wanted, found)
+    return await _update(api, spec, desired, found)
 
 
-async def _update(api: Api, spec: StreamSpec, wanted: dict[str, Any], found: StreamAnswer) -> bool:
+async def _update(api: Api, spec: StreamSpec, desired: dict[str, Any], found: StreamAnswer) -> bool:
     if found.replicas > spec.replicas:  # an operator may keep more copies
-        wanted = config_of(msgspec.structs.replace(spec, replicas=found.replicas))
-    wanted["max_consumers"] = found.config.get("max_consumers", -1)  # fixed when it was made
-    differing = [key for key, value in wanted.items() if found.config.get(key, False) != value]
+        desired = config_of(msgspec.structs.replace(spec, replicas=found.replicas))
+    desired["max_consumers"] = found.config.get("max_consumers", -1)  # fixed when it was made
+    differing = [key for key, value in desired.items() if found.config.get(key, False) != value]
     if not differing:
         return False
     for key in FIXED:
         if key in differing:
             raise Rejected(
                 f"stream {spec.name} has {key} {found.config.get(key)!r} and needs "
-                f"{wanted[key]!r}, which cannot be changed: use another cluster name, or remove "
+                f"{desired[key]!r}, which cannot be changed: use another cluster name, or remove "
                 f"the stream by hand",
                 field=key,
             )
-    config = {**found.config, **{key: wanted[key] for key in differing}}
+    config = {**found.config, **{key: desired[key] for key in differing}}
     updated = await api.call(
         f"STREAM.UPDATE.{spec.name}", config, StreamAnswer, about=f"stream {spec.name}"
     )

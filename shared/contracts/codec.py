@@ -122,7 +122,7 @@ def decode_command(payload: bytes) -> m.Command:
 
 
 def decode_desired(payload: bytes) -> m.Desired:
-    """Decode a wanted status; unknown fields are refused."""
+    """Decode a desired status; unknown fields are refused."""
     return _decode(_desired, payload)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from services.controller.job import sync
-from services.controller.job.group import group_body, wanted_of
+from services.controller.job.group import desired_group, group_body
 from services.controller.job.podtemplate import PodBuilder, owner_references
 from shared.api import keys, kinds
 from shared.api.batch import Job, PartitionPolicy, TaskSpec
@@ -59,7 +59,7 @@ def check_expansion(case: dict[str, Any]) -> None:
     The part of Volcano that marks claims (J30) was not run when the cases were recorded.
     """
     job, actual = _admitted(case["job"]), case["actual"]
-    group = group_body(job, wanted_of(job, {}))
+    group = group_body(job, desired_group(job, {}))
     expect("podGroup", {k: group[k] for k in ("metadata", "spec")}, actual["podGroup"])
     marks = {k: v for k, v in sync.marks(job).items() if not k.startswith(keys.VOLUME_MARK)}
     expect("controlledResources", marks, actual.get("controlledResources", {}))

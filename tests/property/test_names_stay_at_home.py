@@ -124,7 +124,7 @@ def published(drawn: Drawn, conf: str) -> Iterator[tuple[str, Any]]:
     for why in plan.explanations:
         yield why.job.partition("/")[0], why
     for status in desires(plan, state):
-        key = getattr(status.wanted, "key", "")  # that of a queue is its name, without a namespace
+        key = getattr(status.message, "key", "")  # that of a queue is its name, without a namespace
         yield key.rpartition("/")[0], status
     for admission in admissions(plan, state):
         yield admission.gang.partition("/")[0], admission

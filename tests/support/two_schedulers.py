@@ -158,12 +158,12 @@ class Histories:
 
     def show(self, at: int, decision: Decision) -> None:
         for wish in decision.statuses:
-            name = wish.wanted.key.partition("/")[2]
-            if isinstance(wish.wanted, m.DesiredPodGroup) and name in self.groups:
-                status = {"phase": wish.wanted.phase, "running": wish.wanted.running}
+            name = wish.message.key.partition("/")[2]
+            if isinstance(wish.message, m.DesiredPodGroup) and name in self.groups:
+                status = {"phase": wish.message.phase, "running": wish.message.running}
                 status["conditions"] = [
                     {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
-                    for c in wish.wanted.conditions
+                    for c in wish.message.conditions
                 ]
                 self.put("podgroups", {**self.groups[name], "status": status}, to=at)
 

@@ -39,21 +39,21 @@ class Cluster:
         self._clock = clock
         self._metrics = metrics
 
-    async def bind(self, wanted: Bind) -> ApiResponse:
+    async def bind(self, desired: Bind) -> ApiResponse:
         """Post the binding with the pod's uid and the annotations to merge (CA06)."""
-        namespace, name = split_key(wanted.pod)
+        namespace, name = split_key(desired.pod)
 
         async def post() -> bytes:
             await self._kube.bind(
                 namespace,
                 name,
-                uid=wanted.uid,
-                node=wanted.node,
-                annotations=wanted.annotations,
+                uid=desired.uid,
+                node=desired.node,
+                annotations=desired.annotations,
             )
             return b""
 
-        return await self._ask("bind", post, node=wanted.node)
+        return await self._ask("bind", post, node=desired.node)
 
     async def get(self, pod: str) -> ApiResponse:
         """Get the pod."""

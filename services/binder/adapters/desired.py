@@ -1,4 +1,4 @@
-"""DESIRED: one shared durable consumer per partition; each wanted status until the world has it.
+"""DESIRED: one shared durable consumer per partition; each desired status until the world has it.
 
 The newest status stands, however late an older one is handled, even by another binder: a write
 holds for one version of its object only, so of two writes that race the second is refused. A binder
@@ -154,32 +154,32 @@ class DesiredStatuses:
     async def _handle(self, delivery: Delivery) -> None:
         message: Message | None = delivery.message
         while message is not None:
-            wanted = await self._read(message, delivery)
-            if wanted is None:
+            desired = await self._read(message, delivery)
+            if desired is None:
                 return
-            kind = KIND_OF[type(wanted)].token
+            kind = KIND_OF[type(desired)].token
             with self._quarantine.isolate(
-                kind, wanted.key, stage=_STAGE, uid=wanted.uid
+                kind, desired.key, stage=_STAGE, uid=desired.uid
             ) as isolated:
-                message = await self._apply(message, wanted)
+                message = await self._apply(message, desired)
             if isolated.error is not None:
-                if await self._statuses.is_gone(wanted):
-                    self._quarantine.gone(kind, wanted.key)
+                if await self._statuses.is_gone(desired):
+                    self._quarantine.gone(kind, desired.key)
                     break
                 await self._retry_later(delivery, str(isolated.error), None)
                 return
         await delivery.ack()
 
-    async def _apply(self, message: Message, wanted: Desired) -> Message | None:
-        """Write the wanted status; return the message that supersedes this one if there is one."""
-        kind = KIND_OF[type(wanted)].token
-        if isinstance(wanted, DesiredPod) and self._ended.pod(wanted.uid):
+    async def _apply(self, message: Message, desired: Desired) -> Message | None:
+        """Write the desired status; return the message that supersedes this one if there is one."""
+        kind = KIND_OF[type(desired)].token
+        if isinstance(desired, DesiredPod) and self._ended.pod(desired.uid):
             self._metrics.statuses.labels(kind, "void").inc()
             return None
         try:
-            if wanted.rv and await self._write_as_decided(kind, wanted):
+            if desired.rv and await self._write_as_decided(kind, desired):
                 return None
-            change = await self._statuses.compare(wanted)
+            change = await self._statuses.compare(desired)
             if isinstance(change, StatusPatch):
                 last = await self._bus.last(self._stream, message.subject)
                 if last is None or last.sequence != message.sequence:
@@ -192,13 +192,13 @@ class DesiredStatuses:
             self._metrics.statuses.labels(kind, NoPatch.OVER.value).inc()
         except Rejected as error:
             self._metrics.statuses.labels(kind, "refused").inc()
-            self._log.error("status_refused", kind=kind, object=wanted.key, reason=str(error))
+            self._log.error("status_refused", kind=kind, object=desired.key, reason=str(error))
         return None
 
-    async def _write_as_decided(self, kind: str, wanted: Desired) -> bool:
+    async def _write_as_decided(self, kind: str, desired: Desired) -> bool:
         """Write without reading the object; return False when it is not as it was decided on."""
         try:
-            await self._write(kind, self._statuses.decided(wanted))
+            await self._write(kind, self._statuses.decided(desired))
         except Gone:
             raise
         except Conflict:
@@ -208,14 +208,14 @@ class DesiredStatuses:
 
     async def _write(self, kind: str, change: StatusPatch) -> None:
         await self._statuses.write(change)
-        wanted = change.wanted
+        desired = change.desired
         self._metrics.statuses.labels(kind, "written").inc()
-        self._log.info("status_written", kind=kind, object=wanted.key, cycle=wanted.cycle)
+        self._log.info("status_written", kind=kind, object=desired.key, cycle=desired.cycle)
 
     async def _read(self, message: Message, delivery: Delivery) -> Desired | None:
-        """Return what is wanted; None when it is quarantined or left: the delivery is answered."""
+        """Return what is desired; None when it is quarantined or left: the delivery is answered."""
         try:
-            wanted = decode_desired(message.payload)
+            desired = decode_desired(message.payload)
         except UnknownVersion as error:
             if error.version > CURRENT:
                 self._metrics.newer.labels(self._stream).inc()
@@ -225,9 +225,9 @@ class DesiredStatuses:
         except ContractError as error:
             reason = str(error)
         else:
-            reason = breach_of_desired(wanted)
+            reason = breach_of_desired(desired)
             if not reason:
-                return wanted
+                return desired
         self._metrics.quarantined.labels(self._stream).inc()
         self._log.error(
             "desired_status_quarantined",

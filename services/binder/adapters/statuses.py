@@ -1,4 +1,4 @@
-"""Brings one object's status to what is wanted, with one request where nothing is in the way.
+"""Brings one object's status to what is desired, with one request where nothing is in the way.
 
 A message names the version of the object that it was decided on, and the patch carries it: the API
 server itself tells whether the object is still so. Only when it is not, or when a message names no
@@ -62,7 +62,7 @@ class NoPatch(enum.Enum):
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     """The write of a status; holds only for the version `rv` of the object."""
 
-    wanted: Desired
+    desired: Desired
     status: dict[str, Any]
     rv: str
     new_conditions: list[DesiredCondition] = []
@@ -71,7 +71,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> Kind:
         """Return the kind of the object."""
-        return KIND_OF[type(self.wanted)]
+        return KIND_OF[type(self.desired)]
 
 
 class Statuses:
@@ -82,98 +82,100 @@ class Statuses:
         self._recorder = recorder
         self._clock = clock
 
-    def decided(self, wanted: Desired) -> StatusPatch:
+    def decided(self, desired: Desired) -> StatusPatch:
         """Return what to write if the object is still the one that was decided on."""
-        status, new_conditions = as_decided(wanted, now=format_seconds(self._clock.now()))
+        status, new_conditions = as_decided(desired, now=format_seconds(self._clock.now()))
         return StatusPatch(
-            wanted=wanted, status=status, rv=wanted.rv, new_conditions=new_conditions
+            desired=desired, status=status, rv=desired.rv, new_conditions=new_conditions
         )
 
-    async def compare(self, wanted: Desired) -> StatusPatch | NoPatch:
-        """Read the object and return what to write to make its status what is wanted."""
-        kind = KIND_OF[type(wanted)]
-        namespace, name = split_key(wanted.key)
+    async def compare(self, desired: Desired) -> StatusPatch | NoPatch:
+        """Read the object and return what to write to make its status what is desired."""
+        kind = KIND_OF[type(desired)]
+        namespace, name = split_key(desired.key)
         try:
             present = decode(kind, await self._kube.get(kind, namespace, name))
         except Gone:
             return NoPatch.OVER
-        if present.metadata.uid != wanted.uid:
+        if present.metadata.uid != desired.uid:
             return NoPatch.OVER
-        return compare(wanted, present, now=format_seconds(self._clock.now()))
+        return compare(desired, present, now=format_seconds(self._clock.now()))
 
-    async def is_gone(self, wanted: Desired) -> bool:
+    async def is_gone(self, desired: Desired) -> bool:
         """Tell whether the object of a desired status is no more; nothing else of it is read."""
-        kind = KIND_OF[type(wanted)]
-        namespace, name = split_key(wanted.key)
+        kind = KIND_OF[type(desired)]
+        namespace, name = split_key(desired.key)
         try:
             found = partial_object(await self._kube.get(kind, namespace, name))
         except Gone:
             return True
-        return found.metadata.uid != wanted.uid
+        return found.metadata.uid != desired.uid
 
     async def write(self, change: StatusPatch) -> None:
         """Write a change. Raises Conflict when the object has changed, Gone when it is gone."""
-        wanted = change.wanted
+        desired = change.desired
         if change.status:
             await self._patch(change)
-        if isinstance(wanted, DesiredNodeShard) and wanted.leadership_term is not msgspec.UNSET:
-            await self._sign(wanted)
+        if isinstance(desired, DesiredNodeShard) and desired.leadership_term is not msgspec.UNSET:
+            await self._sign(desired)
         for condition in change.new_conditions:
             if change.kind is POD:
-                self._recorder.pod_condition(wanted.key, wanted.uid, condition)
+                self._recorder.pod_condition(desired.key, desired.uid, condition)
             else:
-                self._recorder.podgroup_condition(wanted.key, wanted.uid, condition)
+                self._recorder.podgroup_condition(desired.key, desired.uid, condition)
 
     async def _patch(self, change: StatusPatch) -> None:
         """Write a status. A PodGroup's goes to the object itself: it has no subresource (C03 ⚠)."""
-        namespace, name = split_key(change.wanted.key)
-        of_spec = isinstance(change.wanted, DesiredUngated)
+        namespace, name = split_key(change.desired.key)
+        of_spec = isinstance(change.desired, DesiredUngated)
         await self._kube.patch(
             change.kind,
             namespace,
             name,
             {"spec" if of_spec else "status": change.status},
-            uid=change.wanted.uid,
+            uid=change.desired.uid,
             resource_version=change.rv,
             subresource="" if of_spec or change.kind is PODGROUP else "status",
             patch_type="strategic" if change.kind is POD else "merge",
         )
 
-    async def _sign(self, wanted: DesiredNodeShard) -> None:
+    async def _sign(self, desired: DesiredNodeShard) -> None:
         """Have a NodeShard bear the name of the term in which its scheduler claims nodes."""
-        body = {"metadata": {"annotations": {keys.LEADERSHIP_TERM: wanted.leadership_term or None}}}
-        await self._kube.patch(NODESHARD, "", wanted.key, body, uid=wanted.uid)
+        body = {
+            "metadata": {"annotations": {keys.LEADERSHIP_TERM: desired.leadership_term or None}}
+        }
+        await self._kube.patch(NODESHARD, "", desired.key, body, uid=desired.uid)
 
 
 def compare(
-    wanted: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
+    desired: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
 ) -> StatusPatch | NoPatch:
-    """Return the difference between a wanted status and an object of the wanted uid."""
+    """Return the difference between a desired status and an object of the wanted uid."""
     new_conditions: list[DesiredCondition] = []
-    if isinstance(wanted, DesiredPodGroup) and isinstance(present, PodGroup):
-        patch = podgroup_patch(wanted, present, now=now)
-        new_conditions = changed_conditions(wanted.conditions, present.status.conditions)
-    elif isinstance(wanted, DesiredUngated) and isinstance(present, Pod):
+    if isinstance(desired, DesiredPodGroup) and isinstance(present, PodGroup):
+        patch = podgroup_patch(desired, present, now=now)
+        new_conditions = changed_conditions(desired.conditions, present.status.conditions)
+    elif isinstance(desired, DesiredUngated) and isinstance(present, Pod):
         patch = gate_patch(present)
-    elif isinstance(wanted, DesiredNodeShard) and isinstance(present, NodeShard):
-        patch = shard_patch(wanted, present, now=now)
+    elif isinstance(desired, DesiredNodeShard) and isinstance(present, NodeShard):
+        patch = shard_patch(desired, present, now=now)
         signed = present.metadata.annotations.get(keys.LEADERSHIP_TERM, "")
-        if not patch and wanted.leadership_term not in (msgspec.UNSET, signed):
+        if not patch and desired.leadership_term not in (msgspec.UNSET, signed):
             rv = present.metadata.resource_version
-            return StatusPatch(wanted=wanted, status={}, rv=rv)
-    elif isinstance(wanted, DesiredPod) and isinstance(present, Pod):
+            return StatusPatch(desired=desired, status={}, rv=rv)
+    elif isinstance(desired, DesiredPod) and isinstance(present, Pod):
         if present.spec.node_name:
             return NoPatch.OVER
-        patch = pod_patch(wanted, present, now=now)
-        new_conditions = changed_conditions(wanted.conditions, present.status.conditions)
+        patch = pod_patch(desired, present, now=now)
+        new_conditions = changed_conditions(desired.conditions, present.status.conditions)
     else:
-        assert isinstance(wanted, DesiredQueue), "every kind of message is handled"
+        assert isinstance(desired, DesiredQueue), "every kind of message is handled"
         assert isinstance(present, Queue), "objects are read with the view of their kind"
-        patch = queue_patch(wanted, present)
+        patch = queue_patch(desired, present)
     if not patch:
         return NoPatch.EQUAL
     return StatusPatch(
-        wanted=wanted,
+        desired=desired,
         status=patch,
         rv=present.metadata.resource_version,
         new_conditions=new_conditions,

@@ -19,34 +19,34 @@ from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 
 
 def after_post(
-    wanted: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
+    bind: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Get | Wait:
     """Return what follows the answer to the `attempt`-th post (from 1)."""
     if reply.kind is ResponseKind.DONE:
-        return ended(wanted, Result.BOUND, node=wanted.node)
+        return ended(bind, Result.BOUND, node=bind.node)
     if reply.kind is ResponseKind.GONE:
-        return ended(wanted, Result.GONE, message=reply.message)
+        return ended(bind, Result.GONE, message=reply.message)
     if reply.kind is ResponseKind.REFUSED:
-        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
+        return ended(bind, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.kind is ResponseKind.CONFLICT or delays.ends(attempt):
         return Get()
     return Wait(delays.wait_s(attempt, reply.retry_after_s))
 
 
 def after_get(
-    wanted: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
+    bind: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Wait:
     """Return what follows a read; after `Wait` comes the next post."""
     if reply.kind is ResponseKind.GONE:
-        return ended(wanted, Result.GONE, message=reply.message)
+        return ended(bind, Result.GONE, message=reply.message)
     if reply.kind is ResponseKind.REFUSED:
-        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=reply.message)
+        return ended(bind, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.seen is None:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
-    result = outcome_of(wanted, reply.seen)
+    result = outcome_of(bind, reply.seen)
     if result is None and delays.ends(attempt):
         return ended(
-            wanted,
+            bind,
             Result.FAILED,
             retry=Retry.LATER,
             message=f"not bound after {attempt} attempts",
@@ -54,18 +54,18 @@ def after_get(
     return result or Wait(delays.wait_s(attempt, None))
 
 
-def outcome_of(wanted: Bind, seen: Seen) -> ItemOutcome | None:
+def outcome_of(bind: Bind, seen: Seen) -> ItemOutcome | None:
     """Return how the bind ended given the pod as it is; None: it can still be bound."""
-    if seen.uid != wanted.uid:
-        return ended(wanted, Result.GONE, message=f"the name belongs to uid {seen.uid}")
-    if seen.node == wanted.node:
-        return ended(wanted, Result.BOUND, node=seen.node, rv=seen.rv)
+    if seen.uid != bind.uid:
+        return ended(bind, Result.GONE, message=f"the name belongs to uid {seen.uid}")
+    if seen.node == bind.node:
+        return ended(bind, Result.BOUND, node=seen.node, rv=seen.rv)
     if seen.node:
-        return ended(wanted, Result.CONFLICT, node=seen.node, rv=seen.rv)
+        return ended(bind, Result.CONFLICT, node=seen.node, rv=seen.rv)
     if seen.deleting:
         message = "the pod is being deleted"
-        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
+        return ended(bind, Result.FAILED, retry=Retry.NEVER, message=message)
     if seen.foreign:
         message = f"not a pod of a gang of ours: {seen.foreign}"
-        return ended(wanted, Result.FAILED, retry=Retry.NEVER, message=message)
+        return ended(bind, Result.FAILED, retry=Retry.NEVER, message=message)
     return None

@@ -64,13 +64,13 @@ def _of_bind(gang: BindGang, item: Bind) -> str:
     return ""
 
 
-def breach_of_desired(wanted: Desired) -> str:
-    """Return which bound a wanted status breaks; empty: none.
+def breach_of_desired(desired: Desired) -> str:
+    """Return which bound a desired status breaks; empty: none.
 
     Of a pod's conditions only PodScheduled is scheduling's to write (D02).
     """
-    if isinstance(wanted, DesiredPod):
-        for condition in wanted.conditions:
+    if isinstance(desired, DesiredPod):
+        for condition in desired.conditions:
             if condition.type not in _OF_PODS:
                 return f"condition {condition.type} of a pod is not scheduling's to write"
     return ""

@@ -1,7 +1,7 @@
 """The difference between a status that scheduling wants and the one that an object has.
 
 Statuses are written on a change of meaning only: times and transition ids do not count. What is
-wanted is whole: a PodGroup condition that is not wanted any more is removed, since scheduling is
+wanted is whole: a PodGroup condition that is no longer desired is removed, since scheduling is
 their only author. A pod's conditions have other authors too; only the wanted types are touched.
 
 A message that names the version of the object that it was decided on is written as it stands
@@ -32,82 +32,84 @@ Patch = dict[str, Any]
 _UNGATED: Final[Patch] = {"schedulingGates": [{"name": keys.QUEUE_GATE, "$patch": "delete"}]}
 
 
-def as_decided(wanted: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
+def as_decided(desired: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
     """Return the patch of an object that is still as scheduling saw it, and its new conditions.
 
     Scheduling wants a status only where it differs from what it saw. A count of 0 is removed, as
     Volcano leaves it out.
     """
-    if isinstance(wanted, DesiredQueue):
-        allocated = {**dict.fromkeys(wanted.released), **_plain(wanted.allocated)}
-        return {"allocated": allocated, "pending": wanted.pending}, []
-    if isinstance(wanted, DesiredNodeShard):
-        return _shard_status(wanted.in_use, wanted.to_add, wanted.to_remove, now), []
-    if isinstance(wanted, DesiredPod):
-        conditions = [_pod_condition(condition, None, now) for condition in wanted.conditions]
-        return {"conditions": conditions}, list(wanted.conditions)
-    if isinstance(wanted, DesiredUngated):
+    if isinstance(desired, DesiredQueue):
+        allocated = {**dict.fromkeys(desired.released), **_plain(desired.allocated)}
+        return {"allocated": allocated, "pending": desired.pending}, []
+    if isinstance(desired, DesiredNodeShard):
+        return _shard_status(desired.in_use, desired.to_add, desired.to_remove, now), []
+    if isinstance(desired, DesiredPod):
+        conditions = [_pod_condition(condition, None, now) for condition in desired.conditions]
+        return {"conditions": conditions}, list(desired.conditions)
+    if isinstance(desired, DesiredUngated):
         return dict(_UNGATED), []
     patch = {
-        "phase": wanted.phase,
-        **{name: getattr(wanted, name) or None for name in _COUNTS},
-        "conditions": [_podgroup_condition(c, None, wanted.cycle, now) for c in wanted.conditions],
+        "phase": desired.phase,
+        **{name: getattr(desired, name) or None for name in _COUNTS},
+        "conditions": [
+            _podgroup_condition(c, None, desired.cycle, now) for c in desired.conditions
+        ],
     }
-    return patch, [condition for condition in wanted.conditions if not _is_known(condition)]
+    return patch, [condition for condition in desired.conditions if not _is_known(condition)]
 
 
 def _is_known(condition: DesiredCondition) -> bool:
     return bool(condition.transition_id or condition.last_transition_time)
 
 
-def podgroup_patch(wanted: DesiredPodGroup, present: PodGroup, *, now: str) -> Patch:
+def podgroup_patch(desired: DesiredPodGroup, present: PodGroup, *, now: str) -> Patch:
     """Return what to write into a PodGroup's status (SS03, SS04, D01, CA09); `now` is RFC 3339.
 
     A condition whose meaning stays keeps its time and transition id.
     """
     status = present.status
     patch: Patch = {}
-    if wanted.phase != (status.phase.value if status.phase else ""):
-        patch["phase"] = wanted.phase
+    if desired.phase != (status.phase.value if status.phase else ""):
+        patch["phase"] = desired.phase
     for name in _COUNTS:
-        if getattr(wanted, name) != getattr(status, name):
-            patch[name] = getattr(wanted, name)
+        if getattr(desired, name) != getattr(status, name):
+            patch[name] = getattr(desired, name)
     before = {condition.type: condition for condition in status.conditions}
     conditions = [
-        _podgroup_condition(condition, before.get(condition.type), wanted.cycle, now)
-        for condition in wanted.conditions
+        _podgroup_condition(condition, before.get(condition.type), desired.cycle, now)
+        for condition in desired.conditions
     ]
-    if [_meaning(c) for c in wanted.conditions] != [_meaning(c) for c in status.conditions]:
+    if [_meaning(c) for c in desired.conditions] != [_meaning(c) for c in status.conditions]:
         patch["conditions"] = conditions
     return patch
 
 
 def _podgroup_condition(
-    wanted: DesiredCondition, before: PodGroupCondition | None, cycle: int, now: str
+    desired: DesiredCondition, before: PodGroupCondition | None, cycle: int, now: str
 ) -> dict[str, str]:
-    same = before is not None and _meaning(before) == _meaning(wanted)
+    same = before is not None and _meaning(before) == _meaning(desired)
     kept = before if same else None
     return {
-        "type": wanted.type,
-        "status": wanted.status,
-        "reason": wanted.reason,
-        "message": wanted.message,
-        "transitionID": kept.transition_id if kept else wanted.transition_id or str(cycle),
+        "type": desired.type,
+        "status": desired.status,
+        "reason": desired.reason,
+        "message": desired.message,
+        "transitionID": kept.transition_id if kept else desired.transition_id or str(cycle),
         "lastTransitionTime": (kept.last_transition_time if kept else None)
-        or wanted.last_transition_time
+        or desired.last_transition_time
         or now,
     }
 
 
 def changed_conditions(
-    wanted: Sequence[DesiredCondition], present: Sequence[PodGroupCondition | PodCondition]
+    desired: Sequence[DesiredCondition], present: Sequence[PodGroupCondition | PodCondition]
 ) -> list[DesiredCondition]:
     """Return the wanted conditions that say something new: each is worth a Kubernetes Event."""
     known = {_meaning(condition) for condition in present}
-    return [condition for condition in wanted if _meaning(condition) not in known]
+    return [condition for condition in desired if _meaning(condition) not in known]
 
 
-def pod_patch(wanted: DesiredPod, present: Pod, *, now: str) -> Patch:
+def pod_patch(desired: DesiredPod, present: Pod, *, now: str) -> Patch:
     """Return what to write into a pod's status (D02): conditions, merged by type.
 
     Nothing for a pod that has a node: why it was not scheduled is history, and the API server has
@@ -118,7 +120,7 @@ def pod_patch(wanted: DesiredPod, present: Pod, *, now: str) -> Patch:
     before = {condition.type: condition for condition in present.status.conditions}
     conditions = [
         _pod_condition(condition, before.get(condition.type), now)
-        for condition in changed_conditions(wanted.conditions, present.status.conditions)
+        for condition in changed_conditions(desired.conditions, present.status.conditions)
     ]
     return {"conditions": conditions} if conditions else {}
 
@@ -130,40 +132,40 @@ def gate_patch(present: Pod) -> Patch:
 
 
 def _pod_condition(
-    wanted: DesiredCondition, before: PodCondition | None, now: str
+    desired: DesiredCondition, before: PodCondition | None, now: str
 ) -> dict[str, str]:
-    since = before.last_transition_time if before and before.status == wanted.status else None
+    since = before.last_transition_time if before and before.status == desired.status else None
     return {
-        "type": wanted.type,
-        "status": wanted.status,
-        "reason": wanted.reason,
-        "message": wanted.message,
-        "lastTransitionTime": since or wanted.last_transition_time or now,
+        "type": desired.type,
+        "status": desired.status,
+        "reason": desired.reason,
+        "message": desired.message,
+        "lastTransitionTime": since or desired.last_transition_time or now,
     }
 
 
-def queue_patch(wanted: DesiredQueue, present: Queue) -> Patch:
+def queue_patch(desired: DesiredQueue, present: Queue) -> Patch:
     """Return what to write into a queue's status: `allocated` and `pending` (SS03, CA09).
 
     A resource that no job holds any more is removed by null, as merge patches do.
     """
     patch: Patch = {}
     before = {name: str(amount) for name, amount in present.status.allocated.items()}
-    if dict(wanted.allocated) != before:
-        patch["allocated"] = {**dict.fromkeys(before), **_plain(wanted.allocated)}
-    if wanted.pending != present.status.pending:
-        patch["pending"] = wanted.pending
+    if dict(desired.allocated) != before:
+        patch["allocated"] = {**dict.fromkeys(before), **_plain(desired.allocated)}
+    if desired.pending != present.status.pending:
+        patch["pending"] = desired.pending
     return patch
 
 
-def shard_patch(wanted: DesiredNodeShard, present: NodeShard, *, now: str) -> Patch:
+def shard_patch(desired: DesiredNodeShard, present: NodeShard, *, now: str) -> Patch:
     """Return what to write into a NodeShard's status, of whatever version it is by now (CA12).
 
     A node is newly in use only at a version that desires it: it may be another scheduler's since.
     """
-    desired, status = set(present.spec.nodes_desired), present.status
-    in_use = set(wanted.in_use) & (desired | set(status.nodes_in_use))
-    found = (in_use, desired - in_use, in_use - desired)
+    nodes, status = set(present.spec.nodes_desired), present.status
+    in_use = set(desired.in_use) & (nodes | set(status.nodes_in_use))
+    found = (in_use, nodes - in_use, in_use - nodes)
     shown = (status.nodes_in_use, status.nodes_to_add, status.nodes_to_remove)
     return _shard_status(*found, now) if found != tuple(map(set, shown)) else {}
 

@@ -61,22 +61,22 @@ def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float
         return Unusable(f"resource claim {use.claim} is another one now")
     if meta.deletion_timestamp is not None:
         return Unusable(f"resource claim {use.claim} is being deleted")
-    wanted: dict[str, Any] = {}
+    desired: dict[str, Any] = {}
     if status.allocation is None:
         if use.allocated:
             return Unusable(f"resource claim {use.claim} has lost its devices")
         if FINALIZER not in meta.finalizers:
             return Protect({"metadata": {"finalizers": [*meta.finalizers, FINALIZER]}})
         written = {"allocationTimestamp": format_seconds(now)}
-        wanted["allocation"] = msgspec.json.decode(use.allocation) | written
+        desired["allocation"] = msgspec.json.decode(use.allocation) | written
     elif not _is_as_decided(use, status.allocation):
         return Unusable(f"resource claim {use.claim} has got other devices")
     if all(user.uid != item.uid for user in status.reserved_for):
         if len(status.reserved_for) >= RESERVED_MAX:
             return Unusable(f"resource claim {use.claim} is used by {RESERVED_MAX} pods")
         mine = {"resource": "pods", "name": split_key(item.pod)[1], "uid": item.uid}
-        wanted["reservedFor"] = [*_users(claim), mine]
-    return Write({"status": wanted}) if wanted else Ready()
+        desired["reservedFor"] = [*_users(claim), mine]
+    return Write({"status": desired}) if desired else Ready()
 
 
 def prepared_step(use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float) -> State:
@@ -111,14 +111,14 @@ def release_step(
     if claim.metadata.uid != use.uid or status.allocation is None:
         return Ready()
     others = [user for user in _users(claim) if user["uid"] != item.uid]
-    wanted: dict[str, Any] = {}
+    desired: dict[str, Any] = {}
     if len(others) < len(status.reserved_for):
-        wanted["reservedFor"] = others or None
+        desired["reservedFor"] = others or None
     made_here = not use.allocated and _is_as_decided(use, status.allocation)
     spoilt = isinstance(prepared_step(use, claim, now=now, timeout_s=timeout_s), Unusable)
     if not others and (made_here or spoilt):
-        wanted |= {"allocation": None} | ({"devices": None} if status.devices else {})
-    return Write({"status": wanted}) if wanted else Ready()
+        desired |= {"allocation": None} | ({"devices": None} if status.devices else {})
+    return Write({"status": desired}) if desired else Ready()
 
 
 def _is_as_decided(use: DeviceUse, found: AllocationResult) -> bool:

@@ -62,7 +62,7 @@ class PublishedFacts:
         self._stream = stream
         self._subjects = subjects
         self._leader = subjects.leader("state")
-        self._wanted = [*(subjects.state_kind(kind) for kind in kinds), self._leader]
+        self._followed = [*(subjects.state_kind(kind) for kind in kinds), self._leader]
         self._instance = instance
         self._seal = seal
         self._clock = clock
@@ -111,7 +111,7 @@ class PublishedFacts:
 
     async def _follow(self) -> None:
         self._forget()
-        async with aclosing(self._bus.follow(self._stream, self._wanted)) as items:
+        async with aclosing(self._bus.follow(self._stream, self._followed)) as items:
             async for item in items:
                 self._handle(item)
 

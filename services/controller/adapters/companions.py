@@ -259,11 +259,11 @@ def _read_meta(answer: bytes) -> ObjectMeta:
     return partial_object(answer).metadata
 
 
-def _holds(found: object, wanted: object) -> bool:
+def _holds(found: object, desired: object) -> bool:
     """Tell whether a merge patch with `wanted` would change nothing."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return all(key in found and _holds(found[key], value) for key, value in wanted.items())
-    return found == wanted
+    if isinstance(found, dict) and isinstance(desired, dict):
+        return all(key in found and _holds(found[key], value) for key, value in desired.items())
+    return found == desired
 
 
 def key_pair() -> KeyPair:

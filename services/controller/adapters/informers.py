@@ -191,7 +191,7 @@ class Informers(Stores):
             queue=self.queues.get(queue),
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
             commands=tuple(c for c in self.commands_to(record.key) if is_meant(c, record)),
-            group_wanted=record.group_wanted(values),
+            desired_group=record.desired_group(values),
             completed=record.completed,
             claims_missing=self._claims_missing(record.job),
             applied=record.applied,

@@ -12,7 +12,7 @@ import msgspec
 
 from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.facts import PodView
-from services.controller.job.group import GroupWanted, wanted_of
+from services.controller.job.group import DesiredPodGroup, desired_group
 from services.controller.job.held_pods import HeldPods
 from services.controller.job.phases import ALIVE
 from services.controller.job.policies import Delayed
@@ -74,7 +74,7 @@ class JobRecord:
         self._sums = PodSums(())
         """Of `pods`, while requests are kept up to date."""
         self._scheduler_name, self._generation = scheduler_name, -1
-        self._wanted: tuple[JobSpec, Mapping[str, int], GroupWanted] | None = None
+        self._desired: tuple[JobSpec, Mapping[str, int], DesiredPodGroup] | None = None
         self.job = job
         self._problems: tuple[str, ...] | None = None
         self.take(job)
@@ -90,17 +90,17 @@ class JobRecord:
             self._problems = problems(self.job)
         return self._problems
 
-    def group_wanted(self, priorities: Mapping[str, int]) -> GroupWanted | None:
+    def desired_group(self, priorities: Mapping[str, int]) -> DesiredPodGroup | None:
         """Return what the PodGroup should say (J27, J28), made anew when what it rests on changed.
 
         `priorities` holds the value of each PriorityClass.
         """
         if self.problems:
             return None
-        known = self._wanted
+        known = self._desired
         if known is None or known[0] is not self.job.spec or known[1] != priorities:
-            made = wanted_of(self.job, priorities)
-            self._wanted = known = (self.job.spec, dict(priorities), made)
+            made = desired_group(self.job, priorities)
+            self._desired = known = (self.job.spec, dict(priorities), made)
         return known[2]
 
     def take(self, job: Job) -> bool:

@@ -65,7 +65,7 @@ def from_labels(
 
 
 def changes(
-    wanted: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = LABEL_SOURCE
+    desired: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = LABEL_SOURCE
 ) -> tuple[list[HyperNode], list[tuple[HyperNode, HyperNode]], list[HyperNode]]:
     """Return what to create, what to change into what, and what to delete.
 
@@ -77,13 +77,13 @@ def changes(
         for one in there
         if one.metadata.labels.get(keys.TOPOLOGY_SOURCE) == source
     }
-    create = [one for name, one in wanted.items() if name not in ours]
+    create = [one for name, one in desired.items() if name not in ours]
     change = [
         (ours[name], one)
-        for name, one in wanted.items()
+        for name, one in desired.items()
         if name in ours and not _is_as(ours[name], one)
     ]
-    delete = [one for name, one in ours.items() if name not in wanted]
+    delete = [one for name, one in ours.items() if name not in desired]
     return (
         sorted(create, key=_height),
         sorted(change, key=lambda pair: _height(pair[0])),
@@ -91,11 +91,11 @@ def changes(
     )
 
 
-def _is_as(there: HyperNode, wanted: HyperNode) -> bool:
+def _is_as(there: HyperNode, desired: HyperNode) -> bool:
     """Whether a HyperNode is what it should be; labels of others are theirs."""
     return (
-        there.spec == wanted.spec
-        and wanted.metadata.labels.items() <= there.metadata.labels.items()
+        there.spec == desired.spec
+        and desired.metadata.labels.items() <= there.metadata.labels.items()
     )
 
 

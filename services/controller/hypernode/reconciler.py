@@ -71,8 +71,8 @@ class HyperNodeReconciler(SingletonReconciler):
         await self._read_config()
         labels = self._labels()
         if self._discovery.types is not None:
-            wanted = discovery.from_labels(self._discovery.types, labels)
-            await self._follow(wanted, source=discovery.LABEL_SOURCE)
+            desired = discovery.from_labels(self._discovery.types, labels)
+            await self._follow(desired, source=discovery.LABEL_SOURCE)
         if self._discovery.ufm is not None:
             await self._ask_fabric_manager(self._discovery.ufm, labels)
         hypernodes = dict(self._informers.hypernodes.items())
@@ -114,12 +114,12 @@ class HyperNodeReconciler(SingletonReconciler):
                 self._ask_at = now + min(source.interval_s, _REQUEUE_AFTER_S)
                 self._log.warning("fabric_manager_not_read", reason=str(error))
         if self._ports is not None:
-            wanted = discovery.from_ports(self._ports, nodes.keys())
-            await self._follow(wanted, source=discovery.UFM_SOURCE)
+            desired = discovery.from_ports(self._ports, nodes.keys())
+            await self._follow(desired, source=discovery.UFM_SOURCE)
 
-    async def _follow(self, wanted: Mapping[str, HyperNode], *, source: str) -> None:
+    async def _follow(self, desired: Mapping[str, HyperNode], *, source: str) -> None:
         there = [one for _, one in self._informers.hypernodes.items()]
-        create, change, delete = discovery.changes(wanted, there, source=source)
+        create, change, delete = discovery.changes(desired, there, source=source)
         for one in create:
             await self._create(one)
         for old, new in change:

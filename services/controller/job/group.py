@@ -31,7 +31,7 @@ def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:
     """Return the spec that the job's PodGroup should have; `job` has its defaults and is valid."""
     spec = job.spec
     templates = {task.name: read_template(task).spec for task in spec.tasks}
-    wanted: Json = {
+    desired: Json = {
         "minMember": least_started(spec),
         "minTaskMember": {task.name: task.min_available or 0 for task in spec.tasks},
         "queue": spec.queue,
@@ -46,19 +46,19 @@ def group_spec(job: Job, priorities: Mapping[str, int]) -> Json:
         ),
     }
     if spec.priority_class_name:
-        wanted["priorityClassName"] = spec.priority_class_name
+        desired["priorityClassName"] = spec.priority_class_name
     if spec.network_topology is not None:
-        wanted["networkTopology"] = _topology(spec.network_topology)
+        desired["networkTopology"] = _topology(spec.network_topology)
     if subgroups := [_subgroup(task) for task in spec.tasks if task.partition_policy is not None]:
-        wanted["subGroupPolicy"] = subgroups
-    return wanted
+        desired["subGroupPolicy"] = subgroups
+    return desired
 
 
 def _subgroup(task: TaskSpec) -> Json:
     """J29: the partitions of a task are placed together."""
     policy = task.partition_policy
     assert policy is not None, "only tasks with partitions have a subgroup"
-    wanted: Json = {
+    desired: Json = {
         "name": task.name,
         "subGroupSize": policy.partition_size,
         "minSubGroups": policy.min_partitions,
@@ -66,29 +66,29 @@ def _subgroup(task: TaskSpec) -> Json:
         "matchLabelKeys": [keys.PARTITION_ID],
     }
     if policy.network_topology is not None:
-        wanted["networkTopology"] = _topology(policy.network_topology)
-    return wanted
+        desired["networkTopology"] = _topology(policy.network_topology)
+    return desired
 
 
-def _topology(wanted: NetworkTopology) -> Json:
+def _topology(desired: NetworkTopology) -> Json:
     """Return a topology with its mode spelt out, which a view leaves out when it is the default."""
-    return {"mode": wanted.mode.value, **msgspec.to_builtins(wanted)}
+    return {"mode": desired.mode.value, **msgspec.to_builtins(desired)}
 
 
-class GroupWanted(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredPodGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The spec that a job's PodGroup should have; it changes with the job's spec alone."""
 
     plain: Json
     typed: PodGroupSpec
 
 
-def wanted_of(job: Job, priorities: Mapping[str, int]) -> GroupWanted:
+def desired_group(job: Job, priorities: Mapping[str, int]) -> DesiredPodGroup:
     """Return what the PodGroup of a job should say; some 0.2 ms per task."""
     plain = group_spec(job, priorities)
-    return GroupWanted(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
+    return DesiredPodGroup(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
 
 
-def group_body(job: Job, wanted: GroupWanted) -> Json:
+def group_body(job: Job, desired: DesiredPodGroup) -> Json:
     """Return the PodGroup to create: the job's labels and annotations go with it (J27)."""
     annotations = {k: v for k, v in job.metadata.annotations.items() if k != _INTERNAL}
     return {
@@ -101,28 +101,28 @@ def group_body(job: Job, wanted: GroupWanted) -> Json:
             **({"annotations": annotations} if annotations else {}),
             "ownerReferences": owner_references(job),
         },
-        "spec": wanted.plain,
+        "spec": desired.plain,
     }
 
 
-def group_patch(group: PodGroup, wanted: GroupWanted) -> Json:
+def group_patch(group: PodGroup, desired: DesiredPodGroup) -> Json:
     """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
 
     Fields are compared as typed values, so that a default that the API server filled in is no
     difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very
     same object.
     """
-    if wanted.typed == group.spec:
+    if desired.typed == group.spec:
         return {}
     before = msgspec.to_builtins(group.spec)
     patch: Json = {}
     for field in msgspec.structs.fields(PodGroupSpec):
-        if getattr(wanted.typed, field.name) == getattr(group.spec, field.name):
+        if getattr(desired.typed, field.name) == getattr(group.spec, field.name):
             continue
-        if field.name == "queue" and wanted.typed.queue == DEFAULT_QUEUE:
+        if field.name == "queue" and desired.typed.queue == DEFAULT_QUEUE:
             continue  # admission put the group into the queue of its namespace (W40)
         name = field.encode_name
-        new, old = wanted.plain.get(name), before.get(name)
+        new, old = desired.plain.get(name), before.get(name)
         both = isinstance(new, dict) and isinstance(old, dict)
         patch[name] = merge_patch(old, new) if both else new
     return {"spec": patch} if patch else {}

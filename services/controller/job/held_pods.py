@@ -73,10 +73,10 @@ class HeldPods:
         """Whether a quota forbids an object of the job at present."""
         return bool(self._quotas)
 
-    def keep_only(self, is_wanted: Callable[[str], bool]) -> None:
-        """Forget what is not wanted any more."""
+    def keep_only(self, keeps: Callable[[str], bool]) -> None:
+        """Forget what is no longer desired."""
         for held in (self._names, self._quotas):
-            for name in [name for name in held if not is_wanted(name)]:
+            for name in [name for name in held if not keeps(name)]:
                 del held[name]
 
     def quota_may_be_free(self) -> None:

@@ -70,7 +70,7 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
         return _sorted(
             p
             for p in alive
-            if is_stale(job, p, done) or (p.task and not _is_wanted(p.name, replicas))
+            if is_stale(job, p, done) or (p.task and not _is_specified(p.name, replicas))
         )
     if phase == JobPhase.RESTARTING:
         # The restart has been recorded by now: one more than `to_delete_by_transition` counts.
@@ -80,16 +80,16 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
     return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
 
 
-def is_wanted(job: Job, name: str) -> bool:
+def is_specified(job: Job, name: str) -> bool:
     """Tell whether a pod has the name of a replica that a job asks for."""
-    return _is_wanted(name, _replicas(job))
+    return _is_specified(name, _replicas(job))
 
 
 def _replicas(job: Job) -> dict[str, int]:
     return {f"{job.metadata.name}-{task.name}": task.replicas for task in job.spec.tasks}
 
 
-def _is_wanted(name: str, replicas: Mapping[str, int]) -> bool:
+def _is_specified(name: str, replicas: Mapping[str, int]) -> bool:
     """Whether a pod has the name of a replica that the spec asks for: job, task and index."""
     prefix, _, index = name.rpartition("-")
     number = int(index) if index.isdecimal() and index.isascii() and len(index) <= _DIGITS else -1

@@ -21,7 +21,7 @@ from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
 from services.controller.job.held_pods import is_beside_pods, quota_of
-from services.controller.job.kills import is_wanted
+from services.controller.job.kills import is_specified
 from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import Request, pod_name
@@ -348,7 +348,7 @@ def _is_still_held(record: JobRecord, name: str) -> bool:
     """Tell whether an object is still missing that could not be made."""
     if record.job.status.state.phase not in ALIVE or name in record.pods:
         return False
-    return is_beside_pods(name) or is_wanted(record.job, name)
+    return is_beside_pods(name) or is_specified(record.job, name)
 
 
 def _words(name: str) -> str:

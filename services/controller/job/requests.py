@@ -115,7 +115,7 @@ def compare(
         if before is None:
             return ()
         done = before.index in completed.get(before.task, ())
-        return (_ended(job, before, wanted=deleted_by_us or done),)
+        return (_ended(job, before, desired=deleted_by_us or done),)
     if after.out_of_sync:
         known = before is not None and before.out_of_sync
         return () if known else (_request(job, after, JobEvent.OUT_OF_SYNC),)
@@ -235,11 +235,11 @@ def _since(pod: PodView, event: JobEvent) -> str:
     return pod.created if event == JobEvent.POD_PENDING else pod.ended
 
 
-def _ended(job: Job, pod: PodView, *, wanted: bool) -> Request:
+def _ended(job: Job, pod: PodView, *, desired: bool) -> Request:
     """Return the request for a pod that is gone: evicted, unless that was intended (J08)."""
     task = _task(job.spec, pod.task)
     surplus = task is None or pod.index >= task.replicas
-    no_loss = wanted or pod.out_of_sync or surplus
+    no_loss = desired or pod.out_of_sync or surplus
     return _request(job, pod, JobEvent.OUT_OF_SYNC if no_loss else JobEvent.POD_EVICTED)
 
 

@@ -33,18 +33,18 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
         return (deletes,) if deletes else ()
     creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
-    assert facts.group_wanted is not None, "only valid jobs are synced"
+    assert facts.desired_group is not None, "only valid jobs are synced"
     if facts.group is None:
-        beside.append(effects.CreateGroup(body=group.group_body(job, facts.group_wanted)))
-    elif patch := group.group_patch(facts.group, facts.group_wanted):
+        beside.append(effects.CreateGroup(body=group.group_body(job, facts.desired_group)))
+    elif patch := group.group_patch(facts.group, facts.desired_group):
         meta = facts.group.metadata
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
-    wanted = companions(job)
-    mark = digest(wanted)
+    desired = companions(job)
+    mark = digest(desired)
     touched = bool(creates or to_delete or beside or facts.held_back[0])
     begins = facts.group is None  # perhaps again: companions may have been deleted meanwhile
-    if wanted and (begins or (facts.applied != mark and (touched or not _marked(job)))):
-        ensure = effects.EnsureCompanions(companions=wanted, digest=mark, anew=begins)
+    if desired and (begins or (facts.applied != mark and (touched or not _marked(job)))):
+        ensure = effects.EnsureCompanions(companions=desired, digest=mark, anew=begins)
         # The scheduler waits for a new group; pods of a job that changes wait for names of hosts.
         beside = [*beside, ensure] if begins else [ensure, *beside]
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
@@ -97,9 +97,9 @@ def companions(job: Job) -> tuple[Companion, ...]:
     return (*made, *claims(job))
 
 
-def digest(wanted: tuple[Companion, ...]) -> int:
+def digest(desired: tuple[Companion, ...]) -> int:
     """Return a number that changes with the content of `wanted`; never 0."""
-    return zlib.crc32(msgspec.json.encode([c.body for c in wanted])) | 1 << 32
+    return zlib.crc32(msgspec.json.encode([c.body for c in desired])) | 1 << 32
 
 
 def marks(job: Job) -> dict[str, str]:

@@ -59,9 +59,9 @@ def entries(flow: JobFlow) -> dict[str, Flow]:
 
 def _jobs_to_delete(flow: JobFlow, status: JobFlowStatus, jobs: Sequence[Job]) -> tuple[Job, ...]:
     """Return the jobs to delete: those of a success, if the flow wants that (F04)."""
-    wanted = flow.spec.job_retain_policy is RetainPolicy.DELETE
+    desired = flow.spec.job_retain_policy is RetainPolicy.DELETE
     over = status.state.phase is FlowPhase.SUCCEED
-    return tuple(jobs) if wanted and over else ()
+    return tuple(jobs) if desired and over else ()
 
 
 def _missing(

@@ -125,8 +125,8 @@ def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> Progress:
     states = {entry.name: entry.state for entry in entries}
     if any(state in STOPPED for state in states.values()):
         return Progress.BROKEN
-    wanted = [name_of(flow, entry.name) for entry in flow.spec.flows]
-    if wanted and all(states.get(name) == JobPhase.COMPLETED for name in wanted):
+    desired = [name_of(flow, entry.name) for entry in flow.spec.flows]
+    if desired and all(states.get(name) == JobPhase.COMPLETED for name in desired):
         return Progress.WHOLE
     begun = any(state not in {"", JobPhase.PENDING} for state in states.values())
     return Progress.UNDER_WAY if begun else Progress.WAITING

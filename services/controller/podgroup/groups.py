@@ -1,6 +1,6 @@
 """PodGroups for bare pods: pods of our schedulers that are in no group (P01 to P05).
 
-Pods of one controlling owner share a group, a pod without one has its own. `wanted_for` compares
+Pods of one controlling owner share a group, a pod without one has its own. `change_for` compares
 what a group's pods and their owner say with the group that is there; the shell carries it out and
 comes back on the next change. The group is made before its name is written into the pods'
 annotations, so that a crash between the two leaves a group that the next reconciliation finds.
@@ -42,7 +42,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     group: PodGroup | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
     """Writes that a group needs, in the order of the fields; empty when all is well."""
 
     create: Json | None = None
@@ -71,7 +71,7 @@ def owner_uid(pod: Pod) -> str:
     return owner.uid if owner is not None else pod.metadata.uid
 
 
-def wanted_for(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
+def change_for(facts: GroupFacts, *, inherit: bool = True) -> GroupChange:
     """Return what has to be done about one group of bare pods.
 
     With `inherit` the annotations of all owners are merged; that of a later reference wins.
@@ -79,15 +79,15 @@ def wanted_for(facts: GroupFacts, *, inherit: bool = True) -> Wanted:
     """
     if not facts.pods:
         wants_none = any(owner.spec.replicas == 0 for owner in facts.owners)
-        return Wanted(delete=wants_none and facts.group is not None)  # P04
+        return GroupChange(delete=wants_none and facts.group is not None)  # P04
     of_owners: dict[str, str] = {}
     for owner in facts.owners if inherit else ():
         of_owners.update(owner.metadata.annotations)
     body = group_for(model(facts.pods), of_owners)
     unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
     if facts.group is None:
-        return Wanted(create=body, unnamed=unnamed)
-    return Wanted(patch=_patch(facts.group, body), unnamed=unnamed)
+        return GroupChange(create=body, unnamed=unnamed)
+    return GroupChange(patch=_patch(facts.group, body), unnamed=unnamed)
 
 
 def model(pods: tuple[Pod, ...]) -> Pod:
@@ -156,9 +156,9 @@ def _patch(group: PodGroup, body: Json) -> Json:
     if changed := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
         patch["metadata"] = {"annotations": changed}
     stated = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}
-    wanted = msgspec.to_builtins(msgspec.convert(stated, PodGroupSpec))
+    desired = msgspec.to_builtins(msgspec.convert(stated, PodGroupSpec))
     there = {k: v for k, v in msgspec.to_builtins(group.spec).items() if k in stated}
-    spec = merge_patch(there, wanted)
+    spec = merge_patch(there, desired)
     return {**patch, "spec": spec} if spec else patch
 
 

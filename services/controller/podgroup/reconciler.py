@@ -16,11 +16,11 @@ from services.controller.adapters.reconciler import Manager, Reconciler
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import apply
 from services.controller.podgroup.groups import (
+    GroupChange,
     GroupFacts,
-    Wanted,
+    change_for,
     group_name,
     model,
-    wanted_for,
 )
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -64,9 +64,9 @@ class PodGroupReconciler(Reconciler):
         """Do what one group needs. Raises any of the errors of a seam to be called again."""
         self._refused.pop(key, None)
         facts = self._informers.group_facts(key)
-        wanted = wanted_for(facts, inherit=self._inherit)
+        change = change_for(facts, inherit=self._inherit)
         try:
-            await self._carry_out(key, wanted)
+            await self._carry_out(key, change)
         except Rejected as error:
             self._record_refusal(key, facts, error)
 
@@ -78,16 +78,16 @@ class PodGroupReconciler(Reconciler):
         self._refused[key] = None
         self.add(key, _REQUEUE_AFTER_S)
 
-    async def _carry_out(self, key: str, wanted: Wanted) -> None:
+    async def _carry_out(self, key: str, change: GroupChange) -> None:
         group = self._informers.groups.get(key)
-        if wanted.create is not None:
+        if change.create is not None:
             with suppress(AlreadyExists):  # its fact is on the way
-                await self._writer.create(kinds.PODGROUP, split_key(key)[0], wanted.create)
-        elif group is not None and wanted.patch:
-            await self._writer.patch(kinds.PODGROUP, group.metadata, wanted.patch)
-        elif group is not None and wanted.delete:
+                await self._writer.create(kinds.PODGROUP, split_key(key)[0], change.create)
+        elif group is not None and change.patch:
+            await self._writer.patch(kinds.PODGROUP, group.metadata, change.patch)
+        elif group is not None and change.delete:
             await self._writer.delete(kinds.PODGROUP, group.metadata)
-        await apply([partial(self._name, pod) for pod in wanted.unnamed], width=_PATCHERS)
+        await apply([partial(self._name, pod) for pod in change.unnamed], width=_PATCHERS)
 
     async def _name(self, pod: Pod) -> None:
         """Write the group's name on a pod; one that is gone needs none."""

@@ -47,20 +47,20 @@ def assign(
 
 
 def waves(
-    present: Desired, wanted: Desired
+    present: Desired, desired: Desired
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     """Return the nodes of the NodeShards to be written first, and of those to be written then.
 
     A NodeShard that is not wanted is left without nodes. One that gains nodes loses others before.
     """
     first = {
-        name: tuple(sorted(set(wanted.get(name, ())) & set(nodes)))
+        name: tuple(sorted(set(desired.get(name, ())) & set(nodes)))
         for name, nodes in present.items()
     }
     less = {name: nodes for name, nodes in first.items() if set(nodes) != set(present[name])}
     more = {
         name: tuple(nodes)
-        for name, nodes in wanted.items()
+        for name, nodes in desired.items()
         if name not in present or set(nodes) != set(first[name])
     }
     return less, more

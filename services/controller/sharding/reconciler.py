@@ -112,12 +112,12 @@ class ShardingReconciler(SingletonReconciler):
         shards = dict(self._informers.shards.items())
         present = {name: one.spec.nodes_desired for name, one in shards.items()}
         alive = [one for one in self._config.shards if one.name not in self._absent]
-        wanted = assign(alive, list(self._loads()), present)
-        wanted |= {one.name: () for one in self._config.shards if one.name in self._absent}
-        less, more = waves(present, wanted)
+        desired = assign(alive, list(self._loads()), present)
+        desired |= {one.name: () for one in self._config.shards if one.name in self._absent}
+        less, more = waves(present, desired)
         for wave in (less, more):
             await apply([partial(self._write, *one) for one in wave.items()], width=_WRITERS)
-        for name in sorted(present.keys() - wanted.keys()):
+        for name in sorted(present.keys() - desired.keys()):
             await self._remove(name)
 
     async def _find_dead_schedulers(self) -> None:

@@ -1,4 +1,4 @@
-"""Publishes plans: intents with the leader's fence, wanted statuses; and why gangs wait.
+"""Publishes plans: intents with the leader's fence, desired statuses; and why gangs wait.
 
 An intent that was sent and not answered is sent again under its own id until it is (the server
 drops duplicates); one that the server refuses for lack of room is withdrawn, so that the next
@@ -51,7 +51,7 @@ class PublishResult(msgspec.Struct, frozen=True, kw_only=True):
     refused: list[UnstoredIntent]
     """Intents that the server did not store."""
     statuses: bool
-    """Whether all wanted statuses were stored, or are such that they never can be."""
+    """Whether all desired statuses were stored, or are such that they never can be."""
     usurped: WrongSequence | None
     """Set when the server refused because another scheduler leads now."""
 
@@ -120,7 +120,7 @@ class PlanPublisher:
         fence = term.token(self._streams.command.name)
         decided = term_headers(installation_term)
         sent = [(c, await self._send(c, fence, decided)) for c in decision.commands]
-        wanted = [
+        statuses = [
             (status, await self._send_status(status, decided)) for status in decision.statuses
         ]
         refused: list[UnstoredIntent] = []
@@ -135,7 +135,7 @@ class PlanPublisher:
                 refused.append(self._refused(command, error))
             else:
                 self._handled(*_about(command)[:2])
-        stored = await self._all_stored(wanted)
+        stored = await self._all_stored(statuses)
         return PublishResult(refused=refused, statuses=stored, usurped=usurped)
 
     async def _send(
@@ -153,12 +153,12 @@ class PlanPublisher:
         )
 
     async def _send_status(self, status: DesiredStatus, decided: Mapping[str, str]) -> _Sent:
-        key = status.wanted.key
+        key = status.message.key
         subject = self._subjects.desired(partition_of(key, self._partitions), status.kind, key)
         return await _submitted(
             self._desired.submit(
                 subject,
-                codec.encode(status.wanted),
+                codec.encode(status.message),
                 ttl_s=status.ttl_s,
                 headers={**decided, **codec.deferral(status.deferral_s)},
             )
@@ -178,12 +178,12 @@ class PlanPublisher:
             try:
                 await _answer(awaited)
             except Rejected as error:
-                self._quarantine_object(status.kind, status.wanted.key, status.wanted.uid, error)
+                self._quarantine_object(status.kind, status.message.key, status.message.uid, error)
             except PumiceError as error:
                 stored = False
                 self._log.warning("status_not_stored", reason=str(error))
             else:
-                self._handled(status.kind, status.wanted.key)
+                self._handled(status.kind, status.message.key)
         return stored
 
     def _quarantine_object(self, kind: str, key: str, uid: str, error: Rejected) -> None:

@@ -1,4 +1,4 @@
-"""Mechanism of scheduling: cluster state, session, placement, wanted statuses, plan.
+"""Mechanism of scheduling: cluster state, session, placement, desired statuses, plan.
 
 Pure: no clock, no I/O, no log; `now`, `seed` and the configuration come in, a plan goes out. The
 engine never imports policy (actions and plugins), policy imports the engine.

@@ -1,12 +1,12 @@
 """The plan: what one cycle wants of the world, as values. The shell publishes it.
 
-Binds and victims are the values that travel. Wanted statuses are not the messages `Desired…`: two
+Binds and victims are the values that travel. Desired statuses are not the messages `Desired…`: two
 of them are equal when they mean the same, whatever version of the object was seen meanwhile.
 
 The texts of conditions are of bounded length, so that the status of an object fits into one message
 (of NATS, 1 MiB by default). Most words come from elsewhere: names of resources and nodes, reasons
 of plugins, conditions that another author wrote into an object. They are shortened where they enter
-the cluster state or a plan, so that what is wanted and what the object shows afterwards compare as
+the cluster state or a plan, so that what is desired and what the object shows afterwards compare as
 equal.
 """
 
@@ -65,7 +65,7 @@ class Eviction(Victim, frozen=True, kw_only=True):
     preemptor_uid: str = ""
 
 
-class PodGroupStatusWanted(Struct, frozen=True, kw_only=True):
+class DesiredPodGroupStatus(Struct, frozen=True, kw_only=True):
     """Phase, counts and conditions that a PodGroup should show; sent only when they change."""
 
     key: str
@@ -82,7 +82,7 @@ class PodGroupStatusWanted(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...]
 
 
-class PodConditionWanted(Struct, frozen=True, kw_only=True):
+class DesiredPodCondition(Struct, frozen=True, kw_only=True):
     """The PodScheduled condition that a pod should show (D02)."""
 
     key: str
@@ -98,7 +98,7 @@ class GateLifted(Struct, frozen=True, kw_only=True):
 
 
 class QueueAllocated(Struct, frozen=True, kw_only=True):
-    """Wanted status of a queue: what its jobs hold (SS03), and how many wait to enter it."""
+    """Desired status of a queue: what its jobs hold (SS03), and how many wait to enter it."""
 
     name: str
     uid: str
@@ -154,8 +154,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Preemptor, ...] = ()
     """Pods that wait on a node for evictions (SS11 ⚠: without evictions none is nominated)."""
-    podgroups: tuple[PodGroupStatusWanted, ...] = ()
-    pods: tuple[PodConditionWanted, ...] = ()
+    podgroups: tuple[DesiredPodGroupStatus, ...] = ()
+    pods: tuple[DesiredPodCondition, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()
     lifted: tuple[GateLifted, ...] = ()
     explanations: tuple[Explanation, ...] = ()

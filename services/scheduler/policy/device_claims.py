@@ -170,8 +170,8 @@ class _Verdict:
             return key
         # Those that are made of a template have a word in common, as their pods have.
         name = claim.metadata.annotations.get(_POD_CLAIM_NAME, key)
-        wanted = ", ".join(_words(each) for each in claim.spec.devices.requests)
-        return f"{name} ({wanted})"
+        desired = ", ".join(_words(each) for each in claim.spec.devices.requests)
+        return f"{name} ({desired})"
 
 
 def _words(request: DeviceRequest) -> str:

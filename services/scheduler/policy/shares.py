@@ -88,8 +88,8 @@ def water_fill(
     while (weight := weights[hungry].sum()) > 0:
         before = deserved.copy()
         dealt = deserved + remaining[None, :] * (weights / weight)[:, None]
-        wanted = np.maximum(np.minimum(np.minimum(dealt, ceiling), request), floor)
-        deserved[hungry] = wanted[hungry]
+        desired = np.maximum(np.minimum(np.minimum(dealt, ceiling), request), floor)
+        deserved[hungry] = desired[hungry]
         satisfied = (request - deserved < EPSILON).all(axis=1)
         unchanged = (deserved == before).all(axis=1)
         hungry &= ~(satisfied | unchanged)

@@ -80,9 +80,9 @@ class Storage:
         return CrossNodeVerdict(lambda: codes, steady=True)
 
     def _in_zone(self, volume: PersistentVolume) -> BoolArray:
-        wanted = [(k, v) for k, v in volume.metadata.labels.items() if k in ZONE_LABELS]
+        needed = [(k, v) for k, v in volume.metadata.labels.items() if k in ZONE_LABELS]
         inside = np.ones(self._size, dtype=np.bool_)
-        for key, values in wanted:
+        for key, values in needed:
             at = self._has(key, values.split(_SEPARATOR))
             inside &= at | self._has(_GA[key], values.split(_SEPARATOR)) if key in _GA else at
         zoneless = np.ones(self._size, dtype=np.bool_)
@@ -100,27 +100,27 @@ class Storage:
 
     def limits(self, task_class: TaskClass) -> CrossNodeVerdict | None:
         """Return the predicate on how many volumes a node's drivers can attach."""
-        wanted = {
+        needed = {
             a for key in task_class.claims if (a := self._volumes.attachment(key)) is not None
         }
-        if not wanted or not self._volumes.limits:
+        if not needed or not self._volumes.limits:
             return None
         return CrossNodeVerdict(
             # What others wait for is not free now either (A03).
-            lambda: self._beyond(wanted, later=False) | self._beyond(wanted, later=True),
+            lambda: self._beyond(needed, later=False) | self._beyond(needed, later=True),
             one_by_one=True,
-            later=lambda: self._beyond(wanted, later=True),
+            later=lambda: self._beyond(needed, later=True),
         )
 
-    def _beyond(self, wanted: set[Attachment], *, later: bool) -> CodeArray:
+    def _beyond(self, needed: set[Attachment], *, later: bool) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)
-        drivers = {attachment.driver for attachment in wanted}
+        drivers = {attachment.driver for attachment in needed}
         attached = self._volumes.attached(drivers, later=later)
         for node, limits in self._volumes.limits.items():
             column = self._nodes.column(node)
             for driver in drivers & limits.keys() if column >= 0 else ():
                 there = attached.get((node, driver), set())
-                more = {a.handle for a in wanted if a.driver == driver} - there
+                more = {a.handle for a in needed if a.driver == driver} - there
                 if more and len(there) + len(more) > limits[driver]:
                     codes[column] = 1
         return codes
@@ -293,11 +293,11 @@ class Storage:
     def _roomy(self, claim: PersistentVolumeClaim) -> BoolArray:
         """Return the nodes where the driver says that it has room for a claim, if it says so."""
         storage_class = self._volumes.class_of(claim)
-        wanted = size_of(claim.spec.resources.requests)
+        needed = size_of(claim.spec.resources.requests)
         if storage_class is None or not self._capacities.publishes(storage_class.provisioner):
             return np.ones(self._size, dtype=np.bool_)
         largest = self._capacities.largest(storage_class.metadata.name, self._attributes)
-        roomy: BoolArray = largest >= wanted
+        roomy: BoolArray = largest >= needed
         return roomy
 
     @property

@@ -110,7 +110,7 @@ class EventHistory:
         self._one = asyncio.Lock()
 
     async def of(
-        self, namespace: str, name: str, is_wanted: Callable[[CloudEvent], bool]
+        self, namespace: str, name: str, matches: Callable[[CloudEvent], bool]
     ) -> list[CloudEvent]:
         """Return the events of a namespace in which a name occurs and that are wanted, in order.
 
@@ -119,7 +119,7 @@ class EventHistory:
         async with self._one:
             try:
                 async with asyncio.timeout(READ_S):
-                    return await self._read(namespace, name.encode(), is_wanted)
+                    return await self._read(namespace, name.encode(), matches)
             except TimeoutError as error:
                 raise Retryable(
                     f"the events of namespace {namespace} could not be read in {READ_S:.0f} s"

@@ -95,7 +95,7 @@ class Forecasting:
         self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         self._epoch = -1
         self._expected: dict[str, ExpectedStart] = {}
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         """Set when an answer waits for a simulation."""
         self._simulated = asyncio.Event()
         self._simulated_at = float("-inf")
@@ -106,7 +106,7 @@ class Forecasting:
         if self._simulated_at >= self._activity.resumed_at:
             return
         self._simulated.clear()
-        self._wanted.set()
+        self._requested.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_S):
                 await self._simulated.wait()
@@ -137,13 +137,13 @@ class Forecasting:
             if not self._activity.is_active:
                 self._expected = {}
                 await self._activity.wait()
-            self._wanted.clear()
+            self._requested.clear()
             begun = self._clock.monotonic()
             await self._isolated(self._simulate, _STAGE)
             self._simulated_at = begun
             self._simulated.set()
             took_s = self._clock.monotonic() - begun
-            await sleep_or_event(self._clock, max(EVERY_S, REST * took_s), self._wanted)
+            await sleep_or_event(self._clock, max(EVERY_S, REST * took_s), self._requested)
 
     async def _learn_forever(self) -> None:
         while True:

@@ -122,14 +122,14 @@ class Registration:
             self._log.warning("api_served_by_another", service=found.place)
 
     async def _keep_api_service(self, found: _Found | None, bundle: str) -> _Found:
-        wanted = self._spec(bundle)
+        desired = self._spec(bundle)
         if found is None:
             if not self._address.external_name:
                 raise Retryable(f"there is no APIService {NAME}: apply the manifests of k8s/base")
-            body = self._body(APISERVICE, {"name": NAME}, wanted)
+            body = self._body(APISERVICE, {"name": NAME}, desired)
             found = _read(await self._kube.create(APISERVICE, "", body))
-        elif any(found.spec.get(key) != value for key, value in wanted.items()):
-            patch = {"spec": wanted}
+        elif any(found.spec.get(key) != value for key, value in desired.items()):
+            patch = {"spec": desired}
             raw = await self._kube.patch(APISERVICE, "", NAME, patch, uid=found.metadata.uid)
             found = _read(raw)
         else:
@@ -159,20 +159,20 @@ class Registration:
         }
 
     async def _keep_service(self) -> None:
-        address, wanted = self._address, self._service_spec
+        address, desired = self._address, self._service_spec
         found = await self._find(SERVICE, address.namespace, address.service)
         if found is None:
             await self._make_namespace()
             metadata = {"name": address.service, "namespace": address.namespace}
-            body = self._body(SERVICE, metadata, wanted)
+            body = self._body(SERVICE, metadata, desired)
             await self._kube.create(SERVICE, address.namespace, body)
         elif found.spec.get("type") != "ExternalName":
             raise Retryable(
                 f"Service {address.namespace}/{address.service} is another's: Pumice runs in this "
                 "cluster; give --service-name another one or --register=false"
             )
-        elif not _has(found.spec, wanted):
-            patch = {"spec": wanted}
+        elif not _has(found.spec, desired):
+            patch = {"spec": desired}
             uid = found.metadata.uid
             await self._kube.patch(SERVICE, address.namespace, address.service, patch, uid=uid)
 
@@ -233,9 +233,9 @@ def _read(raw: bytes) -> _Found:
     return msgspec.json.decode(raw, type=_Found)
 
 
-def _has(spec: Json, wanted: Json) -> bool:
+def _has(spec: Json, desired: Json) -> bool:
     """Tell whether a Service is as wanted, whatever else the API server has filled in."""
     ports = [port.get("port") for port in spec.get("ports") or ()]
-    return spec.get("externalName") == wanted["externalName"] and ports == [
-        port["port"] for port in wanted["ports"]
+    return spec.get("externalName") == desired["externalName"] and ports == [
+        port["port"] for port in desired["ports"]
     ]

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.controller.job.facts import JobFacts
-from services.controller.job.group import group_body, wanted_of
+from services.controller.job.group import desired_group, group_body
 from services.controller.job.sync import pods_to_make
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from shared.api import keys
@@ -151,7 +151,7 @@ def _of_queue(name: str, mirror: ClusterMirror) -> Iterator[Problem]:
 
 
 def _group(job: Job, mirror: ClusterMirror) -> PodGroup:
-    body = group_body(job, wanted_of(job, mirror.priorities()))
+    body = group_body(job, desired_group(job, mirror.priorities()))
     group = msgspec.convert(body, PodGroup)
     space = mirror.kept.get(NAMESPACE.token, job.metadata.namespace)
     stated = space.metadata.annotations.get(keys.SCHEDULING_QUEUE_NAME) if space else None

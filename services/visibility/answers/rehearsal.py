@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from services.scheduler.decide import Inspect
 from services.scheduler.engine.jobs.records import GroupStatus, Job
-from services.scheduler.engine.plan import Eviction, GangBinds, Plan, PodGroupStatusWanted
+from services.scheduler.engine.plan import DesiredPodGroupStatus, Eviction, GangBinds, Plan
 from services.scheduler.engine.state.assumptions import Assumption
 from services.scheduler.engine.state.imagined import Imagined
 from services.scheduler.engine.tasks.task import Task
@@ -241,7 +241,7 @@ class Rehearsal(Imagined):
         self.on_undo(take_back)
         self._cluster_state.assume_nomination(self._intent(), uid, node)
 
-    def _enter(self, group: PodGroupStatusWanted) -> None:
+    def _enter(self, group: DesiredPodGroupStatus) -> None:
         job = self._cluster_state.jobs.get(group.key)
         if job is None or job.uid != group.uid or job.last_status.phase == group.phase:
             return

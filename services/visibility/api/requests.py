@@ -31,13 +31,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def selects(self) -> Callable[[ObjectMeta], bool]:
         """Return what field selector and name ask of an object. Raises Failure (400)."""
-        wanted = _fields(self.query.get("fieldSelector", ""))
+        requested = _fields(self.query.get("fieldSelector", ""))
         if self.name:
-            wanted.append(("metadata.name", True, self.name))
+            requested.append(("metadata.name", True, self.name))
 
         def is_selected(metadata: ObjectMeta) -> bool:
             found = {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace}
-            return all((found[field] == value) is equal for field, equal, value in wanted)
+            return all((found[field] == value) is equal for field, equal, value in requested)
 
         return is_selected
 
@@ -78,14 +78,14 @@ def _verb(method: str, name: str, query: Mapping[str, str], *, is_sub: bool) -> 
 
 def _fields(selector: str) -> list[tuple[str, bool, str]]:
     """Return field, whether it must be equal, and value of each condition."""
-    wanted = []
+    requested = []
     for text in filter(None, selector.split(",")):
         unequal = "!=" in text
         field, _, value = text.partition("!=") if unequal else text.partition("=")
         if field not in ("metadata.name", "metadata.namespace"):
             raise Failure(BAD_REQUEST, f"field label not supported: {field}")
-        wanted.append((field, not unequal, value.removeprefix("=")))
-    return wanted
+        requested.append((field, not unequal, value.removeprefix("=")))
+    return requested
 
 
 _ANY: Final = frozenset({"*/*", "application/*", "application/json"})
@@ -103,10 +103,10 @@ def form_of(accept: str) -> Form:
     for kind, parameters in _ranges(accept):
         if kind not in _ANY:
             continue
-        wanted = parameters.get("as", "")
-        if wanted == "Table" and parameters.get("g") == "meta.k8s.io":
+        requested = parameters.get("as", "")
+        if requested == "Table" and parameters.get("g") == "meta.k8s.io":
             return Form.TABLE
-        if not wanted:
+        if not requested:
             return Form.OBJECT
     raise Failure(
         NOT_ACCEPTABLE,
@@ -120,8 +120,8 @@ def wants_aggregated(accept: str) -> bool:
     for kind, parameters in _ranges(accept):
         if kind in _ANY and not parameters.get("as"):
             return False
-        wanted = (parameters.get("as"), parameters.get("g"), parameters.get("v"))
-        if wanted == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
+        requested = (parameters.get("as"), parameters.get("g"), parameters.get("v"))
+        if requested == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
             return True
     return False
 

@@ -77,7 +77,7 @@ def gang(name: str, **annotations: str) -> m.BindGang:
 def desired(name: str, text: str = "") -> DesiredStatus:
     condition = m.DesiredCondition(type="Unschedulable", status="True", message=text)
     wanted = m.DesiredPodGroup(key=f"ns/{name}", uid=name, phase="Inqueue", conditions=(condition,))
-    return DesiredStatus(kind="podgroups", wanted=wanted)
+    return DesiredStatus(kind="podgroups", message=wanted)
 
 
 def decision(*commands: m.Command, statuses: list[DesiredStatus] | None = None) -> Decision:

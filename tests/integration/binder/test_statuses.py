@@ -1,4 +1,4 @@
-"""Wanted statuses on the real API server: written when they mean something new (CA09, D01, D02)."""
+"""Desired statuses on the API server: written when they mean something new (CA09, D01, D02)."""
 
 import msgspec
 import pytest

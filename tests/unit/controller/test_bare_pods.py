@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.controller.adapters.informers import Informers
-from services.controller.podgroup.groups import GroupFacts, group_for, is_bare, wanted_for
+from services.controller.podgroup.groups import GroupFacts, change_for, group_for, is_bare
 from shared.api import keys, kinds
 from shared.api.core import Pod
 from shared.api.kinds import Kind
@@ -99,7 +99,7 @@ def test_annotations_of_all_owners_are_merged_in_the_order_of_the_references_p03
     held.written(kinds.REPLICASET, msgspec.json.encode(first))
     touched = held.written(kinds.REPLICASET, msgspec.json.encode(other))
     assert KEY in touched.of(kinds.PODGROUP)
-    body = wanted_for(held.group_facts(KEY)).create
+    body = change_for(held.group_facts(KEY)).create
     assert body is not None
     assert body["spec"]["minMember"] == 2
     annotations = body["metadata"]["annotations"]
@@ -109,7 +109,7 @@ def test_annotations_of_all_owners_are_merged_in_the_order_of_the_references_p03
 def test_an_owner_is_not_read_when_nothing_is_to_be_inherited_p02_p03() -> None:
     said = {keys.GROUP_MIN_MEMBER: "2", keys.PREEMPTABLE: "true"}
     facts = GroupFacts(pods=(owned("a"),), owners=(workload(**said),))
-    wanted = wanted_for(facts, inherit=False).create
+    wanted = change_for(facts, inherit=False).create
     assert wanted is not None
     assert wanted["spec"]["minMember"] == 1
     assert wanted["metadata"]["annotations"] == {}
@@ -167,21 +167,21 @@ def test_a_network_topology_is_read_of_annotations_p03(
 
 def test_the_group_is_made_then_named_on_its_pods_then_left_alone() -> None:
     pods = (owned("a"), owned("b", annotations={keys.GROUP_NAME: "podgroup-o"}))
-    first = wanted_for(GroupFacts(pods=pods, owners=(workload(),)))
+    first = change_for(GroupFacts(pods=pods, owners=(workload(),)))
     assert first.create is not None
     assert [pod.metadata.name for pod in first.unnamed] == ["a"]
-    then = wanted_for(GroupFacts(pods=pods[1:], owners=(workload(),), group=made(first.create)))
+    then = change_for(GroupFacts(pods=pods[1:], owners=(workload(),), group=made(first.create)))
     assert (then.create, then.patch, then.unnamed, then.delete) == (None, {}, (), False)
 
 
 def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> None:
     old = owned("old", creationTimestamp="2026-01-01T00:00:00Z")
     new = owned("a", cpu="2", creationTimestamp="2026-01-02T00:00:00Z")
-    first = wanted_for(GroupFacts(pods=(old,), owners=(workload(),)))
+    first = change_for(GroupFacts(pods=(old,), owners=(workload(),)))
     assert first.create is not None
     group = made(first.create)
     said = {keys.GROUP_MIN_MEMBER: "2", keys.COOLDOWN_TIME: "5m"}
-    changed = wanted_for(GroupFacts(pods=(new, old), owners=(workload(**said),), group=group))
+    changed = change_for(GroupFacts(pods=(new, old), owners=(workload(**said),), group=group))
     assert changed.patch["metadata"] == {"annotations": {keys.COOLDOWN_TIME: "5m"}}
     assert changed.patch["spec"]["minMember"] == 2
     assert changed.patch["spec"]["minResources"]["cpu"] == "4"
@@ -191,13 +191,13 @@ def test_the_minimum_follows_a_pod_that_asks_for_less_than_the_one_before_p04() 
     """Reported as volcano#4516: the group of a StatefulSet went on asking for the old amount."""
     old = group_for(owned("db-0", cpu="10"), {})
     smaller = owned("db-0", cpu="1", creationTimestamp="2026-01-02T00:00:00Z")
-    patch = wanted_for(GroupFacts(pods=(smaller,), group=made(old))).patch
+    patch = change_for(GroupFacts(pods=(smaller,), group=made(old))).patch
     assert patch["spec"]["minResources"]["cpu"] == "1"
 
 
 def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say_p05() -> None:
     old = owned("old", annotations={keys.SCHEDULING_QUEUE_NAME: "gold"})
-    first = wanted_for(GroupFacts(pods=(old,), owners=(workload(),)))
+    first = change_for(GroupFacts(pods=(old,), owners=(workload(),)))
     assert first.create is not None
     first.create["spec"]["minResources"]["memory"] = "1Gi"
     group = made(first.create)
@@ -205,7 +205,7 @@ def test_a_group_follows_what_its_newest_pod_says_and_keeps_what_it_does_not_say
     def patch(**annotations: str) -> dict[str, Any]:
         new = owned("new", annotations=annotations, creationTimestamp="2026-01-02T00:00:00Z")
         facts = GroupFacts(pods=(old, new), owners=(workload(),), group=group)
-        found: dict[str, Any] = wanted_for(facts).patch
+        found: dict[str, Any] = change_for(facts).patch
         return found
 
     gone = {"minResources": {"memory": None}}
@@ -225,22 +225,22 @@ def test_a_group_that_is_as_it_should_be_is_left_alone_p05(mode: str) -> None:
     }
     pod = owned("a", annotations=said)
     facts = GroupFacts(pods=(pod,), owners=(workload(2),))
-    first = wanted_for(facts)
+    first = change_for(facts)
     assert first.create is not None
     group = made(first.create)
     moved = msgspec.structs.replace(group.spec, queue="of-the-namespace")
     group = msgspec.structs.replace(group, spec=moved)
-    assert wanted_for(msgspec.structs.replace(facts, group=group)).patch == {}
+    assert change_for(msgspec.structs.replace(facts, group=group)).patch == {}
 
 
 def test_the_group_of_an_owner_scaled_to_nothing_goes_p04() -> None:
-    first = wanted_for(GroupFacts(pods=(owned("a"),), owners=(workload(),)))
+    first = change_for(GroupFacts(pods=(owned("a"),), owners=(workload(),)))
     assert first.create is not None
     group = made(first.create)
-    assert wanted_for(GroupFacts(pods=(), owners=(workload(0),), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(), owners=(workload(1),), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(), owners=(workload(None),), group=group)).delete
-    assert not wanted_for(GroupFacts(pods=(owned("a"),), owners=(workload(0),), group=group)).delete
+    assert change_for(GroupFacts(pods=(), owners=(workload(0),), group=group)).delete
+    assert not change_for(GroupFacts(pods=(), owners=(workload(1),), group=group)).delete
+    assert not change_for(GroupFacts(pods=(), owners=(workload(None),), group=group)).delete
+    assert not change_for(GroupFacts(pods=(owned("a"),), owners=(workload(0),), group=group)).delete
 
 
 def test_what_is_known_of_a_group_follows_the_facts() -> None:

@@ -211,7 +211,7 @@ class Controller:
                 group=cluster.group,
                 queue=cluster.queue,
                 commands=tuple(cluster.commands.values()),
-                group_wanted=self.record.group_wanted({}),
+                desired_group=self.record.desired_group({}),
                 completed=self.record.completed,
                 applied=self.applied,
                 interrupted=self.record.interrupted,

@@ -27,7 +27,7 @@ from tests.unit.scheduler.test_scheduler_state import (
 
 def wish(uid: str = "u", phase: str = "Inqueue") -> DesiredStatus:
     wanted = m.DesiredPodGroup(key=f"ns/{uid}", uid=uid, phase=phase, rv="5")
-    return DesiredStatus(kind="podgroups", wanted=wanted)
+    return DesiredStatus(kind="podgroups", message=wanted)
 
 
 @given(st.floats(0.1, 50.0))
@@ -41,14 +41,14 @@ def test_there_is_a_wish_on_the_bus_as_long_as_one_is_needed(beat_s: float):
         for again in reminders.due(now=now, is_outstanding=lambda _: True):
             lives_until = now + again.ttl_s
             assert again.ttl_s <= 2 * LONGEST_S
-            assert again.wanted.rv == "", "whatever is in the way, the binder looks"
+            assert again.message.rv == "", "whatever is in the way, the binder looks"
 
 
 def test_what_the_world_shows_is_forgotten():
     reminders = Reminders()
     reminders.sent([wish("a"), wish("b")], now=0.0)
-    again = reminders.due(now=FIRST_S, is_outstanding=lambda wish: wish.wanted.uid == "a")
-    assert [wish.wanted.uid for wish in again] == ["a"]
+    again = reminders.due(now=FIRST_S, is_outstanding=lambda wish: wish.message.uid == "a")
+    assert [wish.message.uid for wish in again] == ["a"]
     assert len(reminders) == 1
 
 
@@ -58,8 +58,8 @@ def test_only_the_last_wish_about_an_object_is_repeated():
     reminders.sent([wish(phase="Running")], now=30.0)
     assert reminders.due(now=FIRST_S + 1, is_outstanding=lambda _: True) == []
     (again,) = reminders.due(now=FIRST_S + 30, is_outstanding=lambda _: True)
-    assert isinstance(again.wanted, m.DesiredPodGroup)
-    assert again.wanted.phase == "Running"
+    assert isinstance(again.message, m.DesiredPodGroup)
+    assert again.message.phase == "Running"
 
 
 def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
@@ -67,10 +67,10 @@ def test_a_scheduler_wishes_again_what_was_lost_and_not_what_is_shown():
     small_world(under)
     add_group(under, "lost", "Pending")
     add_group(under, "shown", "Pending")
-    first = {wish.wanted.key for wish in step(under, 0.0, 1).statuses}
+    first = {wish.message.key for wish in step(under, 0.0, 1).statuses}
     assert {"ns/lost", "ns/shown"} <= first
     add_group(under, "shown", "Inqueue")
-    again = {wish.wanted.key: wish.wanted.rv for wish in step(under, 61.0, 2).statuses}
+    again = {wish.message.key: wish.message.rv for wish in step(under, 61.0, 2).statuses}
     assert again.get("ns/lost") == ""
     assert "ns/shown" not in again
 
@@ -79,10 +79,14 @@ def test_a_new_term_goes_by_what_objects_show():
     under = scheduler()
     small_world(under)
     add_group(under, "g", "Pending")
-    assert [w.wanted.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == ["ns/g"]
+    assert [w.message.key for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"] == [
+        "ns/g"
+    ]
     assert step(under, 0.1, 2).statuses == []
     under.recover([], [])
-    assert [w.wanted.key for w in step(under, 0.2, 3).statuses if w.kind == "podgroups"] == ["ns/g"]
+    assert [w.message.key for w in step(under, 0.2, 3).statuses if w.kind == "podgroups"] == [
+        "ns/g"
+    ]
 
 
 def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
@@ -98,7 +102,7 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
     }
     said = {"uid": "g", "metadata": {"resourceVersion": "41"}, "status": {"conditions": [shown]}}
     put(under, "podgroups", facts.stored_group("ns/g", phase="Pending", **said))
-    (wanted,) = [w.wanted for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
+    (wanted,) = [w.message for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
     assert isinstance(wanted, m.DesiredPodGroup)
     assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
     (kept,) = wanted.conditions
@@ -119,7 +123,7 @@ def bound(to: SchedulerState, name: str, of: str, phase: str) -> None:
 
 
 def deferrals(decision: Decision) -> dict[str, int]:
-    return {s.wanted.key: s.deferral_s for s in decision.statuses if s.kind == "podgroups"}
+    return {s.message.key: s.deferral_s for s in decision.statuses if s.kind == "podgroups"}
 
 
 def test_the_admission_of_a_jobs_group_may_be_one_write_with_what_follows():
@@ -180,11 +184,11 @@ def test_the_end_of_a_jobs_group_is_written_only_if_the_group_stays():
     for name in ("stays", "goes"):
         bound(under, f"{name}-0", name, "Succeeded")
     ends = [s for s in step(under, 0.1, 2).statuses if s.kind == "podgroups"]
-    assert {s.wanted.key for s in ends} == {"ns/stays", "ns/goes"}
+    assert {s.message.key for s in ends} == {"ns/stays", "ns/goes"}
     assert all(s.ttl_s < s.deferral_s for s in ends), "gone from the stream when it would be due"
     assert under.fold([facts.gone("podgroups", "ns/goes", "goes")]) == []
     (again,) = [s for s in step(under, FIRST_S + 1, 3).statuses if s.kind == "podgroups"]
-    assert (again.wanted.key, again.deferral_s) == ("ns/stays", 0)
+    assert (again.message.key, again.deferral_s) == ("ns/stays", 0)
     assert again.ttl_s > 2 * ends[0].ttl_s
 
 

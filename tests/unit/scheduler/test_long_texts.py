@@ -21,7 +21,7 @@ MANY = {f"example.com/{'x' * 50}-{i}": "1" for i in range(5_000)}
 
 
 def said(decision: Decision) -> dict[str, tuple[m.DesiredCondition, ...]]:
-    return {w.wanted.key: w.wanted.conditions for w in decision.statuses if w.kind != "queues"}
+    return {w.message.key: w.message.conditions for w in decision.statuses if w.kind != "queues"}
 
 
 def asked_for_thousands() -> tuple[SchedulerState, dict[str, tuple[m.DesiredCondition, ...]]]:

@@ -2,9 +2,9 @@
 
 from pumice.plugins import Condition
 from services.scheduler.engine.plan import (
+    DesiredPodCondition,
+    DesiredPodGroupStatus,
     Plan,
-    PodConditionWanted,
-    PodGroupStatusWanted,
     QueueAllocated,
 )
 from services.scheduler.pacing import Pacing
@@ -12,8 +12,8 @@ from services.scheduler.pacing import Pacing
 WAITS = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
 
 
-def wanted(phase: str, running: int = 0) -> PodGroupStatusWanted:
-    return PodGroupStatusWanted(
+def wanted(phase: str, running: int = 0) -> DesiredPodGroupStatus:
+    return DesiredPodGroupStatus(
         key="ns/g", uid="g", phase=phase, running=running, succeeded=0, failed=0, conditions=()
     )
 
@@ -57,7 +57,7 @@ def test_what_never_stops_changing_is_written_all_the_same():
 
 def test_a_wait_that_passes_by_itself_is_never_written():
     pacing = Pacing(1.0)
-    waiting = plan(pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)])
+    waiting = plan(pods=[DesiredPodCondition(key="ns/p", uid="p", condition=WAITS)])
     for now in (0.0, 1.0, 2.5):
         assert not pacing.due(waiting, now=now, shown=shows("")).pods
     assert not pacing.due(plan(), now=2.75, shown=shows("")).pods
@@ -83,7 +83,7 @@ def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
     pacing = Pacing(1.0)
     waiting = plan(
         groups=[wanted("Pending", 1)],
-        pods=[PodConditionWanted(key="ns/p", uid="p", condition=WAITS)],
+        pods=[DesiredPodCondition(key="ns/p", uid="p", condition=WAITS)],
     )
 
     def due(now: float, *groups: str, what: Plan = waiting) -> Plan:

@@ -117,7 +117,7 @@ def test_a_gate_that_is_not_seen_to_fall_is_wanted_again():
     (status,) = [
         each
         for each in messages.desires(plan, cluster.cluster_state)
-        if isinstance(each.wanted, DesiredUngated)
+        if isinstance(each.message, DesiredUngated)
     ]
     assert is_outstanding(status, cluster.cluster_state)
     add_pod(cluster, "g-0", "g")
@@ -127,5 +127,5 @@ def test_a_gate_that_is_not_seen_to_fall_is_wanted_again():
 def test_a_new_leader_lifts_again_what_it_cannot_know_of():
     cluster = gang(world(), "g", 1, OURS)
     cluster.step()
-    cluster.cluster_state.forget_wanted()
+    cluster.cluster_state.forget_desired()
     assert lifted(cluster.step()) == ["g-0"]

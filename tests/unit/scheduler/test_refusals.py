@@ -115,8 +115,8 @@ def test_the_condition_of_the_group_and_of_the_pod_says_who_refused_and_when_it_
         decision = step(under, number * CYCLE_S, number + 1)
         under.outcomes([ended(c, m.Result.FAILED, retry) for c in decision.commands])
         for wish in decision.statuses:
-            for condition in getattr(wish.wanted, "conditions", ()):
-                told[f"{wish.wanted.key} {condition.type}"] = condition.message
+            for condition in getattr(wish.message, "conditions", ()):
+                told[f"{wish.message.key} {condition.type}"] = condition.message
     line = f"the API server refused to bind it: {WHY}: tried again in 16 s"
     assert line in told["ns/bad Unschedulable"]
     assert told["ns/bad-0 PodScheduled"] == line

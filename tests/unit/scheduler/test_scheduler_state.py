@@ -40,9 +40,9 @@ def step(by: SchedulerState, now: float, cycle: int, conf=CONF) -> Decision:
 
 def groups_of(decision: Decision) -> dict[str, m.DesiredPodGroup]:
     return {
-        status.wanted.key: status.wanted
+        status.message.key: status.message
         for status in decision.statuses
-        if isinstance(status.wanted, m.DesiredPodGroup)
+        if isinstance(status.message, m.DesiredPodGroup)
     }
 
 

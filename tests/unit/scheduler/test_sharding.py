@@ -198,7 +198,7 @@ def put_shard(to: SchedulerState, rv: str, desired: Sequence[str]) -> None:
 
 
 def shard_wanted(decision: Decision) -> m.DesiredNodeShard:
-    (found,) = (s.wanted for s in decision.statuses if isinstance(s.wanted, m.DesiredNodeShard))
+    (found,) = (s.message for s in decision.statuses if isinstance(s.message, m.DesiredNodeShard))
     return found
 
 

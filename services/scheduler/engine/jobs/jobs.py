@@ -146,8 +146,8 @@ class Jobs:
             self._set_status(job, decided or job.seen.status)
             self.changed(job)
 
-    def forget_wanted(self) -> None:
-        """Use what PodGroups and queues show: wanted statuses may never have been published."""
+    def forget_desired(self) -> None:
+        """Use what PodGroups and queues show: desired statuses may never have been published."""
         for job in self._by_key.values():
             if job.decided is not None:
                 job.decided = None

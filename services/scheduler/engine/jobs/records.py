@@ -109,7 +109,7 @@ class Job:
         """minResources as quotas count: every name that is written, in thousandths."""
         self.conditions: tuple[Condition, ...] = ()
         self.last_status = GroupStatus()
-        """Status as last written or wanted."""
+        """Status as last written or desired."""
         self.seen = Seen()
         """The PodGroup as it showed itself last."""
         self.decided: GroupStatus | None = None
@@ -203,11 +203,11 @@ class Job:
         held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
         if held:
             self.sums.add(_HELD, held * count, task_class.request)
-        wanted = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
+        desired = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
             HOLDS_RESOURCES[before] or before == _PENDING
         )
-        if wanted:
-            self.sums.add(_WANTED, wanted * count, task_class.request)
+        if desired:
+            self.sums.add(_WANTED, desired * count, task_class.request)
 
     @property
     def expected(self) -> Expected | None:
@@ -231,8 +231,8 @@ class Job:
     @property
     def requested(self) -> IntArray:
         """Amounts of tasks that hold or want resources: allocated and pending ones."""
-        wanted: IntArray = self.sums.value[_WANTED]
-        return wanted
+        desired: IntArray = self.sums.value[_WANTED]
+        return desired
 
     @property
     def awaited(self) -> IntArray:
@@ -367,7 +367,7 @@ class Queue:
     affinity: NodeGroups | None
     annotations: Mapping[str, str]
     last_allocated: Mapping[str, str]
-    """status.allocated as last written or wanted."""
+    """status.allocated as last written or desired."""
     compared: tuple[Mapping[str, str], bytes]
     """`last_allocated` and the amounts that it was found to say."""
     last_pending: int

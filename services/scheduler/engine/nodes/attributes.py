@@ -195,8 +195,8 @@ class _KeyColumn:
             case _:
                 return np.zeros(len(values), dtype=np.bool_)
 
-    def _among(self, wanted: Sequence[str]) -> BoolArray:
-        numbers = [self._numbers[value] for value in wanted if value in self._numbers]
+    def _among(self, desired: Sequence[str]) -> BoolArray:
+        numbers = [self._numbers[value] for value in desired if value in self._numbers]
         return np.isin(self.values(), numbers)
 
     def _beyond(self, expression: NodeSelectorRequirement) -> BoolArray:

@@ -204,8 +204,8 @@ def _changed_jobs(session: Session, plan: Plan) -> set[str]:
     found = set()
     for group in plan.podgroups:
         job = jobs.get(group.key)
-        wanted = (group.phase, (group.running, group.succeeded, group.failed))
-        if job is None or not _is_same_status(job, wanted, group.conditions):
+        desired = (group.phase, (group.running, group.succeeded, group.failed))
+        if job is None or not _is_same_status(job, desired, group.conditions):
             found.add(group.key)
     for pod in plan.pods:
         task = cluster_state.task(pod.uid)
@@ -217,9 +217,9 @@ def _changed_jobs(session: Session, plan: Plan) -> set[str]:
     return found
 
 
-def _is_same_status(job: Job, wanted: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
+def _is_same_status(job: Job, desired: tuple[object, ...], conditions: Sequence[Condition]) -> bool:
     shown = job.last_status
-    return shown[:2] == wanted and _without_messages(shown.conditions) == _without_messages(
+    return shown[:2] == desired and _without_messages(shown.conditions) == _without_messages(
         conditions
     )
 

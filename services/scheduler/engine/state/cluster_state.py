@@ -382,10 +382,10 @@ class ClusterState:
             self.jobs.assume_status(
                 group.key, group.uid, GroupStatus(group.phase, counters, group.conditions)
             )
-        for wanted in plan.pods:
-            task = self._tasks.get(wanted.uid)
+        for desired in plan.pods:
+            task = self._tasks.get(desired.uid)
             if task is not None:
-                task.last_condition = wanted.condition
+                task.last_condition = desired.condition
         for lifted in plan.lifted:
             if lifted.uid in self._tasks:
                 self._tasks[lifted.uid].lifting = True
@@ -396,10 +396,10 @@ class ClusterState:
                 queue.last_pending = allocated.pending
         self.jobs.compute_only(unpublished)
 
-    def forget_wanted(self) -> None:
+    def forget_desired(self) -> None:
         """Drop assumed statuses: use those that objects show."""
-        self.jobs.forget_wanted()
-        self.shards.forget_wanted()
+        self.jobs.forget_desired()
+        self.shards.forget_desired()
         for task in self._tasks.values():
             task.last_condition = task.shown
             task.lifting = False

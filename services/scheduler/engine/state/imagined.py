@@ -135,11 +135,11 @@ class Imagined:
         nodes = self._cluster_state.nodes
         for task, _ in places:
             nodes.release(task)
-        wanted = {task.uid: status for (task, _), status in zip(places, statuses, strict=True)}
+        desired = {task.uid: status for (task, _), status in zip(places, statuses, strict=True)}
         tasks = sorted((task for task, _ in places), key=_by_class)
         for _, alike in groupby(tasks, key=_by_class):
-            equal = sorted(alike, key=lambda task: wanted[task.uid])
-            for status, run in groupby(equal, key=lambda task: wanted[task.uid]):
+            equal = sorted(alike, key=lambda task: desired[task.uid])
+            for status, run in groupby(equal, key=lambda task: desired[task.uid]):
                 job.move(list(run), status)
         for task, node in places:
             task.node = node

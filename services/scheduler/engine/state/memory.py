@@ -40,9 +40,9 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     decided: tuple[tuple[str, str, GroupStatus], ...] = ()
     """PodGroup, uid and the status that was published and not seen yet."""
     said: tuple[tuple[str, Condition | None], ...] = ()
-    """Uid of each pending pod of ours and PodScheduled as it was last wanted."""
+    """Uid of each pending pod of ours and PodScheduled as it was last desired."""
     allocated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Queue → status.allocated as it was last wanted."""
+    """Queue → status.allocated as it was last desired."""
     pending: Mapping[str, int] = field(default_factory=dict)
     """Queue → status.pending, likewise."""
     unjudged: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ class NodeShards:
         self.leadership_term: str | None = None
         """In which this scheduler acts, "" without a Lease; None: whichever the object names."""
         self._shards: dict[str, Shard] = {}
-        self._wanted: dict[str, ShardStatus] = {}
+        self._desired: dict[str, ShardStatus] = {}
         """Published and not shown yet."""
         self.given_back: dict[str, frozenset[str]] = {}
         """Nodes that the scheduler has asked to be shown as not in use, until they are.
@@ -108,14 +108,14 @@ class NodeShards:
             shown=shown,
             leadership_term=found.metadata.annotations.get(keys.LEADERSHIP_TERM, ""),
         )
-        self._wanted.pop(name, None)
+        self._desired.pop(name, None)
         if name in self.given_back:
             self.given_back[name] &= shown.in_use
 
     def remove(self, name: str) -> None:
         """Drop a NodeShard."""
         self._shards.pop(name, None)
-        self._wanted.pop(name, None)
+        self._desired.pop(name, None)
 
     def get(self, name: str) -> Shard | None:
         """Return a NodeShard."""
@@ -159,7 +159,7 @@ class NodeShards:
             in_use=in_use, to_add=own.desired - in_use, to_remove=in_use - own.desired
         )
         is_shown = found == own.shown and self._is_of_now(own)
-        return None if is_shown or found == self._wanted.get(name) else found
+        return None if is_shown or found == self._desired.get(name) else found
 
     def give_back(self, name: str, status: ShardStatus) -> None:
         """Use no more what a status that is about to be published shows as not in use."""
@@ -171,16 +171,16 @@ class NodeShards:
     def is_outstanding(self, name: str, uid: str, status: ShardStatus) -> bool:
         """Return whether a status that was published is still to be written."""
         own = self._shards.get(name)
-        return own is not None and own.uid == uid and self._wanted.get(name) == status
+        return own is not None and own.uid == uid and self._desired.get(name) == status
 
     def assume_status(self, name: str, status: ShardStatus) -> None:
         """Use a status that was published until the object shows it."""
         if name in self._shards:
-            self._wanted[name] = status
+            self._desired[name] = status
 
-    def forget_wanted(self) -> None:
+    def forget_desired(self) -> None:
         """Use the statuses that objects show."""
-        self._wanted.clear()
+        self._desired.clear()
 
     def unsigned(self, name: str) -> str | UnsetType:
         """Return the present leadership term if the NodeShard does not bear its name."""

@@ -1,1 +1,1 @@
-"""Wanted statuses of PodGroups, pods and queues at the end of a cycle."""
+"""Desired statuses of PodGroups, pods and queues at the end of a cycle."""

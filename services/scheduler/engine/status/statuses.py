@@ -15,9 +15,9 @@ from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
 from services.scheduler.engine.jobs.rollups import held
 from services.scheduler.engine.plan import (
     NAME_LETTERS,
+    DesiredPodCondition,
+    DesiredPodGroupStatus,
     Explanation,
-    PodConditionWanted,
-    PodGroupStatusWanted,
     QueueAllocated,
     bounded,
     shortened,
@@ -47,7 +47,7 @@ _REASONS_MAX = 50
 _LAPSED = "its pods have not come for so long that it no longer reserves resources"
 
 
-def group_status(session: Session, wording: Wording, job: Job) -> PodGroupStatusWanted | None:
+def group_status(session: Session, wording: Wording, job: Job) -> DesiredPodGroupStatus | None:
     """Return the status that a PodGroup should show, None when it shows it already."""
     raised = [_with_origin(session, job, condition) for condition in session.hooks.conditions(job)]
     if not job.tasks:
@@ -61,7 +61,7 @@ def group_status(session: Session, wording: Wording, job: Job) -> PodGroupStatus
         raised = _with_details(session, wording, job, raised)
     conditions = _merged(job.conditions, raised)
     unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
-    wanted = GroupStatus(
+    desired = GroupStatus(
         phase=phase_of(job, unschedulable=unschedulable),
         counters=(
             len(job.by_status[TaskStatus.RUNNING]),
@@ -70,17 +70,17 @@ def group_status(session: Session, wording: Wording, job: Job) -> PodGroupStatus
         ),
         conditions=conditions,
     )
-    if wanted == job.last_status or (
-        wanted[:2] == job.last_status[:2] and same(wanted.conditions, job.last_status.conditions)
+    if desired == job.last_status or (
+        desired[:2] == job.last_status[:2] and same(desired.conditions, job.last_status.conditions)
     ):
         return None
-    running, succeeded, failed = wanted.counters
-    return PodGroupStatusWanted(
+    running, succeeded, failed = desired.counters
+    return DesiredPodGroupStatus(
         key=job.key,
         uid=job.uid,
         queue=job.queue,
         owner_job=job.owner_job,
-        phase=wanted.phase,
+        phase=desired.phase,
         was=job.last_status.phase,
         running=running,
         succeeded=succeeded,
@@ -224,7 +224,7 @@ def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Cond
     return tuple(by_type.values())
 
 
-def pod_conditions(session: Session, wording: Wording, job: Job) -> list[PodConditionWanted]:
+def pod_conditions(session: Session, wording: Wording, job: Job) -> list[DesiredPodCondition]:
     """Return the PodScheduled conditions of tasks that could not be bound, where they change.
 
     In the order of the tasks: what a job has gone through leaves its tasks in any order.
@@ -245,7 +245,7 @@ def pod_conditions(session: Session, wording: Wording, job: Job) -> list[PodCond
             if task.last_condition is None or not same((task.last_condition,), (condition,)):
                 changes.append((task, condition))
     return [
-        PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+        DesiredPodCondition(key=task.key, uid=task.uid, condition=condition)
         for task, condition in sorted(changes, key=lambda change: change[0].order())
     ]
 
@@ -279,10 +279,10 @@ def _pod_reason(
 
 
 def with_exclusions(
-    session: Session, wanted: list[PodGroupStatusWanted]
-) -> list[PodGroupStatusWanted]:
-    """Return wanted statuses in which each job that was left out says so."""
-    by_key = {group.key: group for group in wanted}
+    session: Session, desired: list[DesiredPodGroupStatus]
+) -> list[DesiredPodGroupStatus]:
+    """Return desired statuses in which each job that was left out says so."""
+    by_key = {group.key: group for group in desired}
     for kind, key in sorted(session.exclusions.found):
         job = session.cluster_state.jobs.get(key) if kind == "podgroups" else None
         exclusion = session.exclusions.job(job) if job is not None else None
@@ -296,9 +296,9 @@ def with_exclusions(
     return list(by_key.values())
 
 
-def _as_last(job: Job) -> PodGroupStatusWanted:
+def _as_last(job: Job) -> DesiredPodGroupStatus:
     running, succeeded, failed = job.last_status.counters
-    return PodGroupStatusWanted(
+    return DesiredPodGroupStatus(
         key=job.key,
         uid=job.uid,
         queue=job.queue,
@@ -404,13 +404,13 @@ def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation 
     return replace(explanation, message=message, details=details, position=place, reasons=reasons)
 
 
-def stray_pod_conditions(session: Session) -> Iterator[PodConditionWanted]:
+def stray_pod_conditions(session: Session) -> Iterator[DesiredPodCondition]:
     """Return the conditions of pods whose group's queue is unknown."""
     for job in session.cluster_state.jobs.stray():
         condition = bounded(Condition("PodScheduled", "False", "Unschedulable", _no_queue(job)))
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
             if task.ours and not task.gated and task.last_condition != condition:
-                yield PodConditionWanted(key=task.key, uid=task.uid, condition=condition)
+                yield DesiredPodCondition(key=task.key, uid=task.uid, condition=condition)
 
 
 def _no_queue(job: Job) -> str:
@@ -419,13 +419,13 @@ def _no_queue(job: Job) -> str:
 
 def stray_group_statuses(
     session: Session,
-) -> Iterator[tuple[Explanation, PodGroupStatusWanted | None]]:
+) -> Iterator[tuple[Explanation, DesiredPodGroupStatus | None]]:
     """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
     for job in session.cluster_state.jobs.stray():
         message = _no_queue(job)
         condition = Condition("Unschedulable", "True", "QueueNotFound", message)
         running, succeeded, failed = job.last_status.counters
-        wanted = PodGroupStatusWanted(
+        desired = DesiredPodGroupStatus(
             key=job.key,
             uid=job.uid,
             queue=job.queue,
@@ -437,7 +437,7 @@ def stray_group_statuses(
             failed=failed,
             conditions=_merged(job.conditions, [condition]),
         )
-        is_changed = wanted.conditions != job.last_status.conditions
+        is_changed = desired.conditions != job.last_status.conditions
         explanation = Explanation(
             job=job.key,
             job_uid=job.uid,
@@ -446,4 +446,4 @@ def stray_group_statuses(
             gate="queue",
             message=message,
         )
-        yield explanation, wanted if is_changed else None
+        yield explanation, desired if is_changed else None

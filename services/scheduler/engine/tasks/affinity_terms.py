@@ -141,13 +141,13 @@ def terms_of(
             for each in preferred
         ]
 
-    wanted = required_terms(pod_affinity)
-    together = means(tuple(sorted({each for each, _ in wanted}, key=repr))) if wanted else -1
+    desired = required_terms(pod_affinity)
+    together = means(tuple(sorted({each for each, _ in desired}, key=repr))) if desired else -1
     spreading = [
         _constraint(each, namespace, labels, number) for each in spec.topology_spread_constraints
     ]
     return AffinityTerms(
-        required_affinity=tuple(AffinityTerm(together, key) for _, key in wanted),
+        required_affinity=tuple(AffinityTerm(together, key) for _, key in desired),
         required_anti_affinity=tuple(
             AffinityTerm(means((each,)), key) for each, key in required_terms(pod_anti_affinity)
         ),

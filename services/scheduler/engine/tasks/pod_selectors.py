@@ -48,8 +48,8 @@ class PodFilter(NamedTuple):
             return False
         if namespace in self.namespaces:
             return True
-        wanted = self.namespace_selector
-        return wanted is not None and wanted.matches(of_namespace)
+        desired = self.namespace_selector
+        return desired is not None and desired.matches(of_namespace)
 
 
 class Query(NamedTuple):

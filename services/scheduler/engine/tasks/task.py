@@ -174,7 +174,7 @@ class Task:
     """The status for scheduling: that of the fact, overlaid by assumptions and decisions."""
     node: str
     last_condition: Condition | None
-    """PodScheduled as last written or wanted."""
+    """PodScheduled as last written or desired."""
     shown: Condition | None
     """PodScheduled as the object showed it last."""
     shown_since: str

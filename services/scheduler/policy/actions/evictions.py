@@ -59,14 +59,14 @@ def wanting(session: Session, job: Job) -> list[Task]:
     return sorted((t for t in pending if not (t.gated or t.held)), key=session.hooks.task_order)
 
 
-def residents(session: Session, column: int, wanted: Callable[[Task], bool]) -> list[Task]:
+def residents(session: Session, column: int, desired: Callable[[Task], bool]) -> list[Task]:
     """Return the tasks on a node that `wanted` accepts, least important first.
 
     Plugins that give up only some of a job's tasks take the first ones of this list.
     """
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
-    found = [task for task in there if not task.held and wanted(task)]
+    found = [task for task in there if not task.held and desired(task)]
     return sorted(found, key=session.hooks.task_order, reverse=True)
 
 

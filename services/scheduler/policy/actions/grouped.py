@@ -75,12 +75,12 @@ def required_subgroups(session: Session, job: Job) -> set[str]:
             lacking.append(sub)
         elif sub.policy in minima:
             minima[sub.policy] -= 1
-    wanted = set()
+    desired = set()
     for sub in sorted(lacking, key=session.hooks.sub_job_order):
         if minima.get(sub.policy, 0) > 0:
             minima[sub.policy] -= 1
-            wanted.add(sub.id)
-    return wanted
+            desired.add(sub.id)
+    return desired
 
 
 class GroupedJobAttempt:

@@ -70,8 +70,8 @@ class Options(NamedTuple):
 
     def number(self, nodes: int) -> int:
         """Return how many nodes with victims are compared, out of so many reachable ones."""
-        wanted = max(nodes * self.minimum_percent // 100, self.minimum)
-        return min(wanted, self.maximum, nodes)
+        desired = max(nodes * self.minimum_percent // 100, self.minimum)
+        return min(desired, self.maximum, nodes)
 
 
 def execute(session: Session, arguments: Arguments) -> None:

@@ -128,11 +128,11 @@ class Inventory:
         shared = any(record.counters for record in records)
         return None if "" in named or shared else named
 
-    def device(self, wanted: DeviceId) -> Offered | None:
+    def device(self, desired: DeviceId) -> Offered | None:
         """Return a device as the newest generation of its pool offers it."""
-        records = self._pools.get((wanted.driver, wanted.pool), {}).values()
+        records = self._pools.get((desired.driver, desired.pool), {}).values()
         newest = (device for r in records if self._is_newest(r) for device in r.devices)
-        return next((device for device in newest if device.id == wanted), None)
+        return next((device for device in newest if device.id == desired), None)
 
     def offer(self, node: str, selects: Selects) -> tuple[OfferedPool, ...]:
         """Return the pools of which a node reaches something, in the order of their names.

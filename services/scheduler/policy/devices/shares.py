@@ -71,19 +71,19 @@ def _amount(capacity: DeviceCapacity, requested: Quantity | None) -> int:
         return milli(capacity.value if default is None else default)
     if policy is not None and policy.valid_range is not None:
         return _in_range(requested, policy.valid_range)
-    wanted = milli(requested)
+    desired = milli(requested)
     valid = policy.valid_values if policy is not None else ()
-    return next((one for one in sorted(milli(v) for v in valid) if one >= wanted), wanted)
+    return next((one for one in sorted(milli(v) for v in valid) if one >= desired), desired)
 
 
 def _in_range(requested: Quantity, allowed: CapacityRange) -> int:
-    wanted, least = milli(requested), milli(allowed.min)
-    if wanted < least:
+    desired, least = milli(requested), milli(allowed.min)
+    if desired < least:
         return least
     if allowed.step is None:
-        return wanted
+        return desired
     step, beyond = units(allowed.step), units(requested) - units(allowed.min)
-    return (units(allowed.min) + -(-beyond // step) * step) * _UNIT if step > 0 else wanted
+    return (units(allowed.min) + -(-beyond // step) * step) * _UNIT if step > 0 else desired
 
 
 def _violates(amount: int, policy: CapacityRequestPolicy | None) -> bool:

@@ -32,9 +32,9 @@ class Hierarchy:
         hooks.changed(self._changed)
 
     def _admit(self, job: Job) -> None:
-        wanted = total_of((t.task_class.request for t in job.tasks.values()), job.allocated)
+        desired = total_of((t.task_class.request for t in job.tasks.values()), job.allocated)
         queue = self._queues[job.queue]
-        self._tree.admit(path_of(queue), weights_of(queue), job.key, wanted)
+        self._tree.admit(path_of(queue), weights_of(queue), job.key, desired)
         self._hold(job, job.allocated)
 
     def _compare(self, left: Queue, right: Queue) -> int:

@@ -69,16 +69,16 @@ class NumaAware:
         return codes
 
     def _verdict(self, task_class: TaskClass, name: str, extra: int) -> int:
-        wanted = task_class.traits.get(keys.NUMA_TOPOLOGY_POLICY, "")
+        desired = task_class.traits.get(keys.NUMA_TOPOLOGY_POLICY, "")
         topology = self._numa.topology(name)
         if topology is None:
-            return 0 if wanted in _NONE else _UNKNOWN
+            return 0 if desired in _NONE else _UNKNOWN
         if topology.cpu_policy != _STATIC:
-            return 0 if wanted in _NONE else _SHARED
-        if wanted in _NONE:
+            return 0 if desired in _NONE else _SHARED
+        if desired in _NONE:
             if topology.policy in _NONE:
                 return 0
-        elif wanted != topology.policy:
+        elif desired != topology.policy:
             return _OTHER_POLICY
         elif not topology.free:
             return _NO_CPUS

@@ -92,9 +92,9 @@ def sides(
 
 def _room(load: FloatArray, have: IntArray, target: FloatArray) -> IntArray:
     """Return what cold nodes can take together before they reach the target."""
-    wanted = (target[:, None] * have * 0.01).astype(np.int64)
+    desired = (target[:, None] * have * 0.01).astype(np.int64)
     used = (load * have * 0.01).astype(np.int64)
-    room: IntArray = (wanted - used).sum(axis=1)
+    room: IntArray = (desired - used).sum(axis=1)
     return room
 
 

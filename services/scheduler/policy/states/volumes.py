@@ -180,16 +180,16 @@ class Volumes(PolicyState):
         Until then those of tasks that are there count, terminating ones too; of none that waits.
         Until it is detached a volume counts as well, even if all pods that used it are gone.
         """
-        wanted = set(drivers)
+        desired = set(drivers)
         found: Attached = {}
         for key in self.users.claims():
             attachment = self.attachment(key)
-            if attachment is not None and attachment.driver in wanted:
+            if attachment is not None and attachment.driver in desired:
                 for node in self.users.staying(key) if later else self.users.present(key):
                     found.setdefault((node, attachment.driver), set()).add(attachment.handle)
         for spec in self._attachments.values() if not later else ():
             volume = self.volumes.get(spec.source.persistent_volume_name or "")
-            if spec.attacher in wanted and volume is not None and volume.spec.csi is not None:
+            if spec.attacher in desired and volume is not None and volume.spec.csi is not None:
                 handle = volume.spec.csi.volume_handle
                 found.setdefault((spec.node_name, spec.attacher), set()).add(handle)
         return found
@@ -197,7 +197,7 @@ class Volumes(PolicyState):
     def offers(self, key: str) -> list[PersistentVolume]:
         """Return the free volumes that meet a claim, smallest first, wherever they are."""
         claim = self.claims[key]
-        wanted = size_of(claim.spec.resources.requests)
+        desired = size_of(claim.spec.resources.requests)
         fitting = [
             volume
             for volume in self.volumes.values()
@@ -207,7 +207,7 @@ class Volumes(PolicyState):
             == (claim.spec.volume_mode or "Filesystem")
             and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
             and _selects(claim, volume)
-            and size_of(volume.spec.capacity) >= wanted
+            and size_of(volume.spec.capacity) >= desired
         ]
         return sorted(fitting, key=lambda v: (size_of(v.spec.capacity), v.metadata.name))
 
