@@ -155,12 +155,12 @@ CHURN ?=
 attack: go parts ## every fault on the real stack, an independent judge watching: make attack ROUNDS=2
 	@$(PY) -m tests.attack $(if $(CHURN),--churn $(CHURN),--rounds $(ROUNDS) $(if $(FAULT),--fault $(FAULT),--page docs/reliability.md))
 
-# The other release: a revision of this history; none: the last whose messages are kept.
-FROM ?=
+# The other build: a revision of this history.
+FROM ?= HEAD
 
 .PHONY: upgrade-check
-upgrade-check: go parts ## another release's services replaced by these under load, and back: make upgrade-check FROM=revision
-	@$(PY) -m tests.upgrade --page docs/upgrading.md $(if $(FROM),--from $(FROM))
+upgrade-check: go parts ## another build's services replaced by these under load, and back: make upgrade-check FROM=revision
+	@$(PY) -m tests.upgrade --from $(FROM)
 
 .PHONY: wheel-check
 wheel-check: $(READY) ## install the wheels with each Python 3.11-3.14 that is here, and run the demo from them

@@ -123,6 +123,7 @@ class BusParts:
             instance=context.instance,
             clock=context.clock,
             log=context.log,
+            gate=context.readiness.gate("versions"),
             storage=StorageGate(
                 gate=context.readiness.gate("storage"),
                 gauge=context.metrics.gauge(

@@ -1,17 +1,17 @@
-"""Versions of the wire contract: which a reader accepts and which a writer produces.
+"""Versions of the wire contract: which a reader accepts and which a writer writes.
 
-Every message carries `v`. A reader accepts the current version and the one before it. A writer
-produces the current version only once every live reader announces that it accepts it, so that
-services can be upgraded one process at a time.
+Every message carries `v`. Each process announces which versions it accepts (`Member.accepts`). A
+process is not ready while a live one does not accept what it would write, so that a rollout stops
+before the old replicas are gone. The first change of a message that old readers cannot read adds
+version 2 here, and a writer of both.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 CURRENT: Final = 1
-"""The version that this code writes when every live reader accepts it."""
+"""The version that this code writes."""
 
-ACCEPTED: Final = frozenset({CURRENT, CURRENT - 1} - {0})
+ACCEPTED: Final = frozenset({CURRENT})
 """Versions that this code reads."""
 
 
@@ -25,17 +25,3 @@ class UnknownVersion(ContractError):  # noqa: N818 - reads as the fact it states
     def __init__(self, version: int) -> None:
         super().__init__(f"message version {version}: this process reads {sorted(ACCEPTED)}")
         self.version = version
-
-
-def version_to_write(announced: Iterable[frozenset[int]]) -> int:
-    """Return the highest version that this code writes and every live reader accepts.
-
-    `announced` holds one set of accepted versions per live reader; without readers the current
-    version is written. Raises ContractError when a reader shares no version with this code.
-    """
-    common = frozenset(ACCEPTED)
-    for accepted in announced:
-        common &= accepted
-    if not common:
-        raise ContractError("a live reader accepts none of the versions that this process writes")
-    return max(common)

@@ -1,8 +1,8 @@
 """Live processes: each announces itself every second with the versions that it reads.
 
 An announcement has a time to live, so that a dead process disappears by itself. A process that ends
-in order announces its end. The live members share out the partitions, choose the version of
-messages that each of them reads, and are listed by `pumice status`.
+in order announces its end. The live members share out the partitions and are listed by `pumice
+status`. A process is not ready while one of them does not accept the version that it writes.
 """
 
 import asyncio
@@ -17,10 +17,11 @@ from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import Member
 from shared.contracts.subjects import Subjects
-from shared.contracts.versions import ACCEPTED, ContractError, version_to_write
+from shared.contracts.versions import ACCEPTED, CURRENT, ContractError
 from shared.election.lease import instance_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
+from shared.runtime.health import Gate
 from shared.runtime.logs import Logger
 
 EVERY_S: Final = 1.0
@@ -59,10 +60,14 @@ class Members:
         instance: str,
         clock: Clock,
         log: Logger,
+        gate: Gate,
         accepts: frozenset[int] = ACCEPTED,
         storage: StorageGate | None = None,
     ) -> None:
-        """Make it; `storage` is told whether announcements are stored."""
+        """Make it; `storage` is told whether announcements are stored.
+
+        `gate` is shut while a live member does not accept the version that this process writes.
+        """
         self._bus = bus
         self._publisher = bus.publisher(stream)
         self._stream = stream
@@ -73,6 +78,7 @@ class Members:
         self._accepts = tuple(sorted(accepts))
         self._clock = clock
         self._log = log
+        self.gate: Final = gate
         self._storage = storage
         self._seen: dict[str, _Seen] = {}
         self._dead: dict[str, int | None] = {}
@@ -128,15 +134,6 @@ class Members:
         if any(seen.member.instance == name for seen in self._seen.values()):
             self._log.info("member_dead", member=name, reason="its lease ran out")
 
-    def version(self, *readers: str) -> int:
-        """Return the version to write for the live members of the services `readers`.
-
-        Raises ContractError when one of them reads no version that this process writes.
-        """
-        return version_to_write(
-            frozenset(member.accepts) for member in self.live() if member.service in readers
-        )
-
     async def _round(self) -> None:
         try:
             is_stored = await self._is_announced()
@@ -150,7 +147,19 @@ class Members:
         if self._storage is not None and not is_stored:
             self._storage.note_unanswered()
         self._take(found, dead)
+        self._check_versions()
         self._known.set()
+
+    def _check_versions(self) -> None:
+        """Shut the gate while a live member cannot read what this process writes."""
+        unable = [each.instance for each in self.live() if CURRENT not in each.accepts]
+        names = ", ".join(unable)
+        reason = f"messages of version {CURRENT} are not read by: {names}" if unable else ""
+        if (self.gate.ok, self.gate.reason) == (not unable, reason):
+            return
+        if unable:
+            self._log.warning("members_too_old", members=names, version=CURRENT)
+        self.gate.set(not unable, reason)
 
     async def _is_announced(self) -> bool:
         """Announce this process; return False when that was not answered."""

@@ -1,10 +1,11 @@
-"""`python -m tests.upgrade`: another release's services are replaced by these, and come back.
+"""`python -m tests.upgrade`: the services of another build are replaced by these, and come back.
 
-Two replicas of each service of the other release run on a real API server and nats-server, under a
+The other build is made from a revision of the history, by default HEAD, with the dependencies of
+its own lock. Two replicas of each of its services run on a real API server and nats-server, under a
 load of gangs; others run, wait and are stopped all the time. Manifests and services are replaced in
 the order of docs/upgrading.md, one service at a time, each replica when its successor is ready;
-then all of it is undone. A judge that reads the API server alone watches. The last line says how it
-went; `--page` writes the table into docs/upgrading.md.
+then all of it is undone. A checker that reads the API server alone watches. The last line is the
+result.
 """
 
 import argparse
@@ -22,7 +23,6 @@ from tests.attack.__main__ import audited, one_round
 from tests.attack.faults import Fault
 from tests.attack.judge import double_bindings
 from tests.attack.report import Round
-from tests.upgrade.former import former
 from tests.upgrade.installation import ORDER, Installation, installation
 from tests.upgrade.release import Release, commit_of, made, this
 from tests.upgrade.standing import Standing
@@ -30,7 +30,6 @@ from tests.upgrade.standing import Standing
 LIMIT_S = 60.0
 PERIOD_S = 0.5
 """A gang each: it is services that are watched here, and not how much they carry."""
-BEGIN, END = "<!-- upgrade: begin -->", "<!-- upgrade: end -->"
 Act = Callable[[Installation], Awaitable[None]]
 
 
@@ -45,18 +44,16 @@ def main() -> int:
     """Check; the exit code is 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description=__doc__)
     parser.add_argument(
-        "--from", dest="revision", default="", help="commit of the other release; default: the last"
+        "--from", dest="revision", default="HEAD", help="revision of the other build"
     )
     parser.add_argument("--api", choices=("real", "embedded"), default="real")
-    parser.add_argument("--keep", type=Path, help="directory for the release and logs, which stays")
-    parser.add_argument("--page", type=Path, help="write the table into this page")
+    parser.add_argument("--keep", type=Path, help="folder for the other build and logs")
     options = parser.parse_args()
-    revision = options.revision or former()[-1].revision
     with tempfile.TemporaryDirectory(prefix="upgrade-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"making {commit_of(revision)[:7]} with its own dependencies", flush=True)
-        other = made(revision, folder)
+        print(f"making {commit_of(options.revision)[:7]} with its own dependencies", flush=True)
+        other = made(options.revision, folder)
         directory = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
         begun_s = time.monotonic()
         rounds, broken = asyncio.run(checked(other, directory, options.api))
@@ -67,8 +64,6 @@ def main() -> int:
     wrong = [each for each in rounds if not each.ok]
     held = f"{len(rounds) - len(wrong)} of {len(rounds)} steps held"
     print(f"{held}, {len(broken)} promises broken, in {took_s:.0f} s")
-    if options.page:
-        into_page(options.page, other, rounds, broken)
     return 1 if wrong or broken else 0
 
 
@@ -80,7 +75,7 @@ def steps(other: Release) -> Iterator[Step]:
     yield Step("NATS", lambda at: at.stage.restart_nats(here))
     for service in ORDER:
         yield Step(service, partial(_replace, service=service, release=here))
-    yield Step("this release alone", rest)
+    yield Step("this build alone", rest)
     for service in reversed(ORDER):
         yield Step(f"{service}, back", partial(_replace, service=service, release=other))
     yield Step("NATS, back", lambda at: at.stage.restart_nats(other))
@@ -141,17 +136,6 @@ def table(rounds: list[Round]) -> str:
         figures = f"{each.longest_s:.1f} s ({each.usual_s:.1f} s)"
         rows.append(f"| {each.fault} | {each.gangs} | {outcome} | {figures} |")
     return "\n".join(rows)
-
-
-def into_page(path: Path, other: Release, rounds: list[Round], broken: list[str]) -> None:
-    """Put the table between the marks of a page."""
-    text = path.read_text("utf-8")
-    head, _, rest_of_page = text.partition(BEGIN)
-    _, closed, tail = rest_of_page.partition(END)
-    assert closed, f"{path} has no place for the table ({BEGIN} … {END})"
-    gangs = sum(each.gangs for each in rounds)
-    said = f"From {other.name} and back: {gangs} gangs, {len(broken)} promises broken."
-    path.write_text(f"{head}{BEGIN}\n{said}\n\n{table(rounds)}\n{END}{tail}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-_DESCRIBE = Path(__file__).with_name("describe.py")
 _ACCOUNTS = """
 import json, sys
 from pumice.deploy.nats_accounts import ADMIN, accounts
@@ -32,10 +31,6 @@ class Release(NamedTuple):
     def base(self) -> Path:
         """Its manifests."""
         return self.source / "k8s" / "base"
-
-    def described(self, cluster: str) -> dict:
-        """Return the forms of its messages, and its streams."""
-        return json.loads(_output(self.python, "-P", _DESCRIBE, cluster))
 
     def accounts(self, cluster: str, passwords: dict[str, str]) -> dict:
         """Return the accounts of its NATS server, for those of the users that it knows."""

@@ -10,8 +10,9 @@ from pumice.local.control_plane import Api, ControlPlane, Options
 from pumice.local.embedded import plane_of
 from pumice.local.nats import NatsServer
 from tests.support import roles
-from tests.upgrade.former import CLUSTER
 from tests.upgrade.release import Release
+
+CLUSTER = "upgrade"
 
 
 class ReleaseNats(NatsServer):

@@ -7,11 +7,12 @@ from typing import ClassVar
 import pytest
 import structlog
 
-from shared.contracts.versions import ContractError
+from shared.contracts.versions import ACCEPTED
 from shared.election import members
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import SystemClock
+from shared.runtime.health import Readiness
 from tests.support.leases import lease_of
 from tests.support.wait import until
 
@@ -32,6 +33,7 @@ class Process:
             service="controller",
             instance=name,
             clock=clock,
+            gate=Readiness().gate("versions"),
             log=log,
         )
         leases = [
@@ -156,7 +158,9 @@ async def test_a_member_is_listed_while_it_lives_and_says_good_bye(process, open
     running[0].cancel()
 
 
-async def test_a_version_is_written_only_when_every_live_reader_accepts_it(bus, declared, subjects):
+async def test_a_process_is_not_ready_while_a_live_one_cannot_read_what_it_writes(
+    bus, declared, subjects
+):
     def member(service, accepts):
         return Members(
             bus,
@@ -166,16 +170,19 @@ async def test_a_version_is_written_only_when_every_live_reader_accepts_it(bus, 
             instance=f"{service}-1",
             clock=SystemClock(),
             log=structlog.get_logger(),
+            gate=Readiness().gate("versions"),
             accepts=accepts,
         )
 
-    writer, reader = member("scheduler", frozenset({1})), member("binder", frozenset({1}))
-    stranger = member("cache", frozenset({7}))
-    tasks = [asyncio.create_task(m.run()) for m in (writer, reader, stranger)]
-    await until(lambda: len(writer.live()) == 3, describe="three members")
-    assert writer.version("binder") == 1
-    assert writer.version("nobody") == 1
-    with pytest.raises(ContractError):
-        writer.version("binder", "cache")
-    for task in tasks:
+    writer, reader = member("scheduler", ACCEPTED), member("binder", ACCEPTED)
+    gate = writer.gate
+    old = member("cache", frozenset({0}))
+    running = [asyncio.create_task(each.run()) for each in (writer, reader)]
+    await until(lambda: gate.ok, describe="the gate to open")
+    ending = asyncio.create_task(old.run())
+    await until(lambda: not gate.ok, describe="the gate to shut")
+    assert "cache-1" in gate.reason
+    ending.cancel()
+    await until(lambda: gate.ok, describe="the gate to open again")
+    for task in running:
         task.cancel()

@@ -92,6 +92,7 @@ async def test_a_service_is_not_ready_and_says_why_while_the_disk_takes_nothing(
         instance="b",
         clock=clock,
         log=log,
+        gate=readiness.gate("versions"),
         storage=StorageGate(gate=gate, gauge=metrics.gauge("stores", "whether"), log=log),
     )
     async with TaskGroup() as group:

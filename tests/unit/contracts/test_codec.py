@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shared.contracts import codec, leases
 from shared.contracts import messages as m
-from shared.contracts.versions import ContractError, UnknownVersion, version_to_write
+from shared.contracts.versions import ContractError, UnknownVersion
 
 GOLDEN = {
     "fact": (
@@ -312,13 +312,6 @@ def test_why_a_payload_is_refused_is_short_however_long_its_names_are():
     with pytest.raises(ContractError) as refused:
         codec.decode_command(payload[:-1] + b',"%s":1}' % (b"x" * 100_000))
     assert len(str(refused.value)) <= codec.REASON_MAX
-
-
-def test_a_writer_writes_what_every_live_reader_accepts():
-    assert version_to_write([]) == 1
-    assert version_to_write([frozenset({1}), frozenset({1, 2})]) == 1
-    with pytest.raises(ContractError, match="none of the versions"):
-        version_to_write([frozenset({7})])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from shared.contracts.streams import streams
 from shared.election.leader_elector import FencedStream, LeaderElector
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
+from shared.runtime.health import Readiness
 from tests.support.leases import PATIENT, SUBJECTS, lease_of
 from tests.support.simloop import SimClock, SimLoop
 
@@ -99,6 +100,7 @@ def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
         bus,
         stream=DECLARED.lease.name,
         subjects=SUBJECTS,
+        gate=Readiness().gate("versions"),
         **process_of("controller"),
     )
     partitions = PartitionElector(

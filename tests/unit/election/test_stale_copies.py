@@ -8,6 +8,7 @@ from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, Member
 from shared.election.members import SILENT_S, Members
+from shared.runtime.health import Readiness
 from tests.support.clock import VirtualClock
 from tests.support.leases import SUBJECTS, lease_of
 
@@ -61,6 +62,7 @@ async def test_a_dead_member_is_no_more_alive_for_copies_that_differ():
         service="binder",
         instance="binder-b",
         clock=clock,
+        gate=Readiness().gate("versions"),
         log=structlog.get_logger(),
     )
     for sequence in (10, 7, 10, 7, 10, 7, 10):

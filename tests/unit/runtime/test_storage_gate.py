@@ -90,6 +90,7 @@ async def test_what_silence_means(rounds: list, is_open: bool) -> None:
         service="binder",
         instance="b",
         clock=Now(),
+        gate=Readiness().gate("versions"),
         log=LOG,
         storage=StorageGate(gate=gate, gauge=gauge, log=LOG),
     )
