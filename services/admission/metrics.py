@@ -21,12 +21,12 @@ class AdmissionMetrics:
         )
         self._dropped = metrics.counter(
             "pumice_admission_connections_dropped",
-            "Connections ended by us: handshake, stranger, slow, idle, displaced, busy",
+            "Connections closed: handshake, stranger, slow, idle, displaced, busy",
             ("why",),
         )
         self.expiry = metrics.gauge(
             "pumice_admission_certificate_expiry_timestamp_seconds",
-            "When the certificate that is shown expires",
+            "When the serving certificate expires",
         )
 
     def dropped(self, why: str) -> None:

@@ -9,7 +9,7 @@ class BinderMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self.items = metrics.counter(
             "pumice_binder_items",
-            "Pods of intents that ended, by intent and result",
+            "Pods of finished intents, by intent and result",
             ("intent", "result"),
         )
         self.request_seconds = metrics.histogram(
@@ -17,30 +17,30 @@ class BinderMetrics:
         )
         self.intent_seconds = metrics.histogram(
             "pumice_binder_intent_seconds",
-            "From the publish of an intent to its outcome",
+            "From publishing an intent to its outcome",
             ("intent",),
         )
         self.retries = metrics.counter(
-            "pumice_binder_retries", "API requests that will be repeated", ("verb",)
+            "pumice_binder_retries", "API requests that are retried", ("verb",)
         )
-        self.in_flight = metrics.gauge("pumice_binder_in_flight", "API requests under way")
+        self.in_flight = metrics.gauge("pumice_binder_in_flight", "API requests in flight")
         self.limit = metrics.gauge(
-            "pumice_binder_in_flight_limit", "How many requests the pace allows at present"
+            "pumice_binder_in_flight_limit", "Current limit of API requests in flight"
         )
         self.backlog = metrics.gauge(
-            "pumice_binder_backlog", "Messages that wait for a binder", ("stream", "partition")
+            "pumice_binder_backlog", "Messages waiting for a binder", ("stream", "partition")
         )
         self.quarantined = metrics.counter(
             "pumice_binder_messages_quarantined", "Messages that could not be read", ("stream",)
         )
         self.newer = metrics.counter(
             "pumice_binder_messages_newer",
-            "Deliveries delayed because their version is not known here",
+            "Deliveries delayed because their version is newer than this binder",
             ("stream",),
         )
         self.statuses = metrics.counter(
             "pumice_binder_statuses", "Desired statuses handled", ("kind", "result")
         )
         self.events = metrics.counter(
-            "pumice_binder_events", "Kubernetes Events, by what became of them", ("result",)
+            "pumice_binder_events", "Kubernetes Events by result", ("result",)
         )

@@ -41,7 +41,7 @@ class ControllerMetrics:
         )
         self.cron_lateness = metrics.histogram(
             "pumice_controller_cronjob_lateness_seconds",
-            "From the time that a job of a CronJob was due to the moment it is made",
+            "From the time a CronJob's job was due to its creation",
             buckets=_LATENESS_S,
         )
         self.to_pods = metrics.histogram(
@@ -57,7 +57,7 @@ class ControllerMetrics:
             "Time of one reconciliation of a job, writes included",
         )
         self.events = metrics.counter(
-            "pumice_controller_events", "Kubernetes Events, by what became of them", ("result",)
+            "pumice_controller_events", "Kubernetes Events by result", ("result",)
         )
         self.unreadable = metrics.counter(
             "pumice_controller_facts_unreadable", "Facts that could not be folded", ("kind",)

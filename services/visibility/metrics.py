@@ -13,21 +13,21 @@ class VisibilityMetrics:
             ("resource", "verb", "code"),
         )
         self._seconds = metrics.histogram(
-            "pumice_visibility_seconds", "Time to answer, watches left out", ("resource", "verb")
+            "pumice_visibility_seconds", "Time to answer, without watches", ("resource", "verb")
         )
         self._reviews = metrics.counter(
             "pumice_visibility_access_reviews",
-            "SubjectAccessReviews that were sent to the API server",
+            "SubjectAccessReviews sent",
         )
         self._dropped = metrics.counter(
             "pumice_visibility_connections_dropped",
-            "Connections ended by us: handshake, slow, idle, displaced, busy",
+            "Connections closed: handshake, slow, idle, displaced, busy",
             ("why",),
         )
-        self.watches = metrics.gauge("pumice_visibility_watches", "Watches that are open")
+        self.watches = metrics.gauge("pumice_visibility_watches", "Open watches")
         self.expiry = metrics.gauge(
             "pumice_visibility_certificate_expiry_timestamp_seconds",
-            "When the certificate that is shown expires",
+            "When the serving certificate expires",
         )
 
     def answered(self, resource: str, verb: str, code: int, seconds: float) -> None:

@@ -43,7 +43,7 @@ class AuditMetrics:
         )
         self.differences = metrics.counter(
             "pumice_state_differences",
-            "Objects that a service held otherwise than STATE said, by kind; it read STATE anew",
+            "Objects that differed from STATE in an audit, by kind; STATE was read again",
             ["kind"],
         )
 

@@ -53,7 +53,7 @@ class EventPublisher:
         self._clock = clock
         self._backoff = backoff
         self._fates = metrics.counter(
-            f"pumice_{service}_scheduling_events", "Scheduling events by their fate", ["fate"]
+            f"pumice_{service}_scheduling_events", "Scheduling events by result", ["fate"]
         )
         self._log = log
         self._waiting: deque[_Waiting] = deque()

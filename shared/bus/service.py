@@ -127,7 +127,7 @@ class BusParts:
             storage=StorageGate(
                 gate=context.readiness.gate("storage"),
                 gauge=context.metrics.gauge(
-                    "pumice_bus_stores", "1; 0 while NATS answers and stores nothing: a full disk"
+                    "pumice_bus_stores", "1; 0 while NATS stores nothing: a full disk"
                 ),
                 log=context.log,
             ),

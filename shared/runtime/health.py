@@ -163,7 +163,7 @@ class HealthServer:
         if metrics is not None:
             application.router.add_get("/metrics", self._metrics_page)
             self._lag = metrics.gauge(
-                "pumice_loop_lag_seconds", "How late the event loop ran a timer, last look"
+                "pumice_loop_lag_seconds", "How late the event loop ran its last timer"
             )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
 

@@ -38,18 +38,16 @@ class WorkQueueMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         labels = ("name",)
-        self.waiting = metrics.gauge(
-            "pumice_work_queue_waiting", "Keys that wait to be handled", labels
-        )
+        self.waiting = metrics.gauge("pumice_work_queue_waiting", "Keys in the work queue", labels)
         self.overflows = metrics.counter(
-            "pumice_work_queue_overflows", "Keys that were refused by a full work queue", labels
+            "pumice_work_queue_overflows", "Keys refused by a full work queue", labels
         )
         self.retries = metrics.counter(
-            "pumice_work_queue_retries", "Keys whose handling failed and will be repeated", labels
+            "pumice_work_queue_retries", "Keys that failed and are retried", labels
         )
         self.failures = metrics.counter(
             "pumice_work_queue_failures",
-            "Keys whose handling failed with an unexpected exception",
+            "Keys that failed with an unexpected exception",
             labels,
         )
 

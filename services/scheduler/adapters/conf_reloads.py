@@ -31,7 +31,7 @@ class ConfigurationReloads:
         self._event_publisher = event_publisher
         self._refused = metrics.gauge(
             "pumice_configuration_refused",
-            "1 while the configuration file was refused and the one before it is in force",
+            "1 while a changed configuration file is refused",
         )
         self._reloads = metrics.counter(
             "pumice_configuration_reloads", "Reloads of the configuration file", ["result"]

@@ -43,7 +43,7 @@ class PluginFailures:
         self._seen: set[PluginFailure] = set()
         self._count = metrics.counter(
             "pumice_scheduler_plugin_failures",
-            "Calls of plugins of other distributions that failed",
+            "Failed calls of external plugins",
             ["plugin", "point"],
         )
 

@@ -101,17 +101,17 @@ class Report:
             "pumice_scheduler_publish_seconds", "Publishing one cycle's plan"
         )
         self._attempts = metrics.counter(
-            "volcano_schedule_attempts", "Tasks by how their cycle ended", ["result"]
+            "volcano_schedule_attempts", "Tasks by result of their cycle", ["result"]
         )
         self._victims = metrics.gauge(
             "volcano_pod_preemption_victims", "Victims of the last cycle that had any"
         )
         self._preemptions = metrics.named_counts(
-            "volcano_total_preemption_attempts", "Places that preempt found victims enough for"
+            "volcano_total_preemption_attempts", "Placements for which preempt found enough victims"
         )
         self._transactions = metrics.counter(
             "volcano_eviction_transactions",
-            "Times that an action settled on evictions for one job or task",
+            "Evictions decided for one job or task",
             ["action"],
         )
         self._job_latency = metrics.histogram(
@@ -130,13 +130,13 @@ class Report:
         self._waiting_jobs = metrics.gauge("volcano_unschedule_job_count", "Jobs that wait")
         self._facts = metrics.counter("pumice_scheduler_facts", "Facts folded")
         self._fold_failures = metrics.counter(
-            "pumice_scheduler_unusable_facts", "Facts that cannot be scheduled by"
+            "pumice_scheduler_unusable_facts", "Facts that cannot be folded"
         )
         self._skipped = metrics.counter(
-            "pumice_scheduler_cycles_skipped", "Cycles that ended with an error of ours"
+            "pumice_scheduler_cycles_skipped", "Cycles that ended with an internal error"
         )
         self._assumed = metrics.gauge(
-            "pumice_scheduler_assumed_pods", "Pods asked of the binder and not yet seen"
+            "pumice_scheduler_assumed_pods", "Pods assumed: intent published, result not seen yet"
         )
         self._gate.set(ok=True)
 

@@ -57,7 +57,7 @@ class UsageSource:
         self._log = log
         self._reason = ""
         self._nodes = metrics.gauge(
-            "pumice_scheduler_usage_nodes", "Nodes whose usage the source told last"
+            "pumice_scheduler_usage_nodes", "Nodes in the last response of the usage source"
         )
         self._answered_at = metrics.gauge(
             "pumice_scheduler_usage_timestamp_seconds", "When the usage source last answered"
