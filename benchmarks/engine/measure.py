@@ -1,8 +1,8 @@
 """Times the scheduler's own work on one load: undecoded facts in, encoded intents out.
 
-`SchedulerState` is the production one, so fold, conditions, explanation and pacing are all in the
-figures; only the bus is missing. Times are CPU seconds of the one thread, which is what a free core
-takes, so that a busy machine does not blur them.
+`SchedulerState` is the production one, so fold, conditions, explanations and held statuses are all
+in the figures; only the bus is missing. Times are CPU seconds of the one thread, which is what a
+free core takes, so that a busy machine does not blur them.
 """
 
 import multiprocessing

@@ -34,7 +34,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A plan, and the messages in which it is published."""
 
     plan: Plan
-    """The plan without the statuses that are held back (`pacing`)."""
+    """The plan without the statuses that are held back (`status_writer`)."""
     whole: Plan
     """The plan with all statuses."""
     commands: list[m.Command]

@@ -24,17 +24,16 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
-from services.scheduler.pacing import IncompleteGangs, Pacing
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.states.usage import Usage, UsageTable
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
+from services.scheduler.status_writer import StatusWriter
 from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
-from shared.model.held_status import PATIENCE
 
 MIN_WAITING_FOR_POOL: Final = 20
 """The unschedulable pool stays empty while at most this many jobs wait: their status is current."""
@@ -74,21 +73,18 @@ class SchedulerState:
         role = SINGLE_PODS if single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
         self._min_waiting_for_pool, self._plugins = min_waiting_for_pool, plugins
-        self._own_shard = desired.OwnShard(sharding)
+        self._sharding = sharding
+        self._status_writer = StatusWriter(settle_s, sharding)
         self._measured = measured
         self._ended = ended
         self._progress = progress
         self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
         self._seed = seed
-        self._pacing = Pacing(settle_s)
-        self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._wait_reports = WaitReports(settle_s, explains=not single_pods)
         self._unschedulable_policy = UnschedulablePolicy()
         self._unschedulable: list[UnschedulableJob] = []
         self._reservation_timeouts = ReservationTimeouts()
-        self._reminders = desired.Reminders()
-        self._unpublished: set[str] = set()
         self._cluster_state = self._empty()
         self._quarantined_objects: dict[tuple[str, str], tuple[bytes, Exception]] = {}
         """(Kind, key) of an object whose fold raised an unexpected error → its digest and error."""
@@ -97,7 +93,6 @@ class SchedulerState:
 
         An aborted session costs a cycle and a resync. The job is skipped until this PodGroup is
         deleted."""
-        self._quarantine_conditions = desired.QuarantineConditions()
         self._decoders: Final[dict[str, msgspec.json.Decoder[Any]]] = {
             kind: msgspec.json.Decoder(KINDS[kind].type)
             for kind in sorted(self._cluster_state.kinds)
@@ -126,9 +121,9 @@ class SchedulerState:
     def forget(self) -> None:
         """Start again with an empty cluster state, before STATE is replayed."""
         self._metrics.mark_stale()
-        self._reminders.forget()
+        self._status_writer.forget()
         self._wait_reports.begin_resync()
-        self._cluster_state = self._own_shard.carried_over(self._cluster_state, self._empty())
+        self._cluster_state = self._status_writer.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
         """Apply facts in order, and the latest samples of node usage.
@@ -147,7 +142,7 @@ class SchedulerState:
             if (failure := self._try_to_fold(fact)) is not None:
                 failures[fact.kind, fact.key] = failure
         for failure in failures.values():
-            self._quarantine_conditions.add(failure.kind, failure.key, failure.uid, failure.reason)
+            self._status_writer.quarantine(failure.kind, failure.key, failure.uid, failure.reason)
         return list(failures.values())
 
     def _try_to_fold(self, fact: m.Fact) -> FoldFailure | None:
@@ -233,7 +228,7 @@ class SchedulerState:
         is not on the bus was never stored, and another leader may have written statuses since.
         """
         self._metrics.begin()
-        self._reminders.forget()
+        self._status_writer.forget()
         self._wait_reports.forget()
         self._cluster_state.jobs.activate_all()
         self._cluster_state.forget_desired()
@@ -293,22 +288,11 @@ class SchedulerState:
             self._metrics.mark_stale()
         whole = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
         unschedulable = len(self._cluster_state.jobs.unschedulable)
-        due = self._pacing.due(
-            whole,
-            now=now,
-            shown=self._shown_phase,
-            in_progress=self._in_progress(whole, now),
-            at_once=self._cluster_state.jobs.unschedulable.refreshed,
-            group_of=self._group_of,
-        )
-        plan = self._quarantine_conditions.added(due)
-        self._unpublished = {group.key for group in whole.podgroups} - {
-            g.key for g in plan.podgroups
-        }
+        plan = self._status_writer.due(whole, self._cluster_state, now=now)
         commands = self._commands(plan, token=token)
         for command in commands:
             self._assume(command)
-        statuses = self._statuses(plan, now)
+        statuses = self._status_writer.messages(plan, self._cluster_state, now=now)
         waits, explained = self._wait_reports.review(
             whole, self._cluster_state.jobs, self._unschedulable, now=now, term=token
         )
@@ -341,25 +325,6 @@ class SchedulerState:
                 session, plan, self._wait_reports.is_reported, **gates
             )
 
-    def _statuses(self, plan: Plan, now: float) -> list[desired.DesiredStatus]:
-        fresh = messages.desires(plan, self._cluster_state)
-        fresh += self._own_shard.statuses(self._cluster_state, plan.cycle)
-        self._reminders.sent(fresh, now=now)
-        return fresh + self._reminders.due(
-            now=now,
-            is_outstanding=lambda status: desired.is_outstanding(status, self._cluster_state),
-        )
-
-    def _in_progress(self, plan: Plan, now: float) -> frozenset[str]:
-        """Return the PodGroups with a status in the plan whose pods are being created or bound."""
-        keys = dict.fromkeys(group.key for group in plan.podgroups)
-        keys |= dict.fromkeys(self._group_of(pod.uid) for pod in plan.pods)
-        return self._incomplete_gangs.review(keys, self._cluster_state.jobs, now=now)
-
-    def _group_of(self, uid: str) -> str:
-        task = self._cluster_state.task(uid)
-        return task.job_key if task is not None else ""
-
     def _plan(
         self, config: SchedulerConfig, *, now: float, cycle: int, quarantined: Mapping[str, str]
     ) -> Plan:
@@ -371,7 +336,7 @@ class SchedulerState:
                 seed=self._seed,
                 cycle=cycle,
                 plugins=self._plugins,
-                sharding=self._own_shard.sharding,
+                sharding=self._sharding,
                 ended=self._ended,
                 inspect=self._inspect,
                 without=self._quarantined_jobs,
@@ -385,10 +350,6 @@ class SchedulerState:
             raise
         self._metrics.settle(self._cluster_state.jobs)
         return plan
-
-    def _shown_phase(self, key: str) -> str:
-        job = self._cluster_state.jobs.get(key)
-        return job.last_status.phase if job is not None else ""
 
     def _assume(self, command: m.Command) -> None:
         self._metrics.mark_stale()
@@ -418,8 +379,7 @@ class SchedulerState:
     def assume_statuses(self, plan: Plan) -> None:
         """Assume the statuses of a published plan until the objects show them."""
         self._metrics.mark_stale()
-        self._cluster_state.assume_statuses(plan, unpublished=sorted(self._unpublished))
-        self._own_shard.assume(self._cluster_state)
+        self._status_writer.assume(plan, self._cluster_state)
 
     # --- recorded cycles ----------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.plan import Explanation, Plan
 from services.scheduler.engine.session.activation import UnschedulableJob
 from services.scheduler.engine.status.messages import settled
-from services.scheduler.pacing import awaits_owner
+from services.scheduler.status_writer import awaits_owner
 from shared.contracts import messages as m
 from shared.contracts.streams import WAITING_TTL_S
 from shared.model.held_status import PATIENCE, DueTimes, HeldStatus, hold

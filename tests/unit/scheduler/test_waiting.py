@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import Explanation, Plan
-from services.scheduler.pacing import IncompleteGangs
+from services.scheduler.status_writer import IncompleteGangs
 from services.scheduler.waiting import (
     FIGURES_S,
     REPUBLISH_S,
