@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import NAME, EmbeddedPlane
 from pumice.local.fleet import NodeShape
 from tests.support.api import credentials
@@ -89,7 +89,7 @@ async def caught_up(seen: list[int], count: int) -> None:
 async def main(nodes: int, pods: int) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as directory:
-        options = Options(directory=Path(directory) / "plane", api="embedded")
+        options = ControlPlaneOptions(directory=Path(directory) / "plane", api="embedded")
         async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
             pid = plane.processes[NAME].pid
             print(f"empty: {resident_mib(pid):.0f} MiB")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.stack import CRDS, NAMESPACE, many
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
 from pumice.local.process import Process, ProcessSpec, go_environ
 from tests.sim.churn import Mix, Tally, conf, mix_of
@@ -86,7 +86,9 @@ async def play(mix: Mix, text: str, seconds: float, programs: Path | None) -> Ta
     directory = Path(tempfile.mkdtemp(prefix="pumice-churn-"))
     (directory / "scheduler.yaml").write_text(text)
     tally = Tally()
-    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=directory / "plane"), parts.require()
+    ) as plane:
         await plane.add_nodes(NodeShape(count=mix.nodes, cpu=str(mix.cpu), memory=mix.memory))
         run = volcano(plane, directory, programs) if programs else pumice(plane, directory)
         async with run, connect(plane.kubeconfig) as api:

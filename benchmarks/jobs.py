@@ -26,7 +26,7 @@ from benchmarks.jobs_audit import AuditLog, Write, beyond_the_needed, events
 from benchmarks.report.observe import cpu_s
 from benchmarks.stack import CRDS, NAMESPACE, clear, many
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
 from tests.support import world
 from tests.support.api import Api, ApiError, connect
@@ -355,7 +355,7 @@ async def measure_life(
 async def run(options: argparse.Namespace) -> None:
     """Run both measurements."""
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    plane_options = Options(directory=directory / "plane", audit_log=True)
+    plane_options = ControlPlaneOptions(directory=directory / "plane", audit_log=True)
     async with ControlPlane(plane_options, parts.require()) as plane:
         await plane.apply_crds(CRDS)
         await plane.add_nodes(NodeShape(count=options.nodes, cpu="64", memory="512Gi"))

@@ -25,7 +25,7 @@ import msgspec
 from benchmarks.report.files import store
 from benchmarks.report.observe import Load, cpu_s, observe
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
 from tests.support import world
 from tests.support.api import Api, connect, gone_is_fine
@@ -87,7 +87,9 @@ async def clear(api: Api) -> None:
 @asynccontextmanager
 async def fake_cluster(nodes: int, directory: Path) -> AsyncIterator[tuple[ControlPlane, Api]]:
     """Run a control plane with our CRDs and so many fake nodes; yields a client of it, too."""
-    async with ControlPlane(Options(directory=directory / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=directory / "plane"), parts.require()
+    ) as plane:
         await plane.apply_crds(CRDS)
         await plane.add_nodes(NodeShape(count=nodes, cpu="32", memory="256Gi"))
         async with connect(plane.kubeconfig) as api:

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.embedded import plane_of
 from pumice.local.fleet import NodeShape
 from shared.contracts.codec import decode_lease
@@ -227,7 +227,7 @@ async def measure(asked: argparse.Namespace) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
         needed = ["nats-server"] if api_kind == "embedded" else None
-        options = Options(directory=directory / "plane", api=api_kind)
+        options = ControlPlaneOptions(directory=directory / "plane", api=api_kind)
         binaries = parts.require(needed) if needed else parts.require()
         async with plane_of(options, binaries) as plane:
             await plane.apply_crds(CRDS)

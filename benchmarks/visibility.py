@@ -20,7 +20,7 @@ from services.scheduler.decide import configure
 from services.visibility.adapters.answering import ANSWER_S
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.answers.whatif import what_if
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts import codec
@@ -91,12 +91,12 @@ def questions() -> dict[str, WhatIfSpec]:
     }
 
 
-def ask(mirror: ClusterMirror, policy: Policy, spec: WhatIfSpec) -> None:
+def ask(mirror: ClusterMirror, policy: DecisionPolicy, spec: WhatIfSpec) -> None:
     """Answer a what-if."""
     what_if(mirror, policy, spec, namespace="ns", now=NOW)
 
 
-def tell(mirror: ClusterMirror, policy: Policy, name: str) -> None:
+def tell(mirror: ClusterMirror, policy: DecisionPolicy, name: str) -> None:
     """Explain a job that waits, its survey included."""
     why = survey(mirror.state, policy, now=NOW).explanations.get(f"ns/{name}")
     subject = subject_of(mirror, "ns", name)
@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--waiting", type=int, default=2_000)
     parser.add_argument("--configuration", choices=sorted(CONFIGURATIONS), default="default")
     given = parser.parse_args(argv)
-    policy = Policy(config=configure(CONFIGURATIONS[given.configuration]))
+    policy = DecisionPolicy(config=configure(CONFIGURATIONS[given.configuration]))
     mirror = ClusterMirror()
     tune_garbage_collector()
     begun = time.process_time()

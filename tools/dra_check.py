@@ -24,12 +24,12 @@ from typing import Any, Final
 from msgspec import convert
 
 from pumice.local import admin, parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
 from pumice.local.process import Process, ProcessSpec
 from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.policy.devices.requests import Refusal
+from services.scheduler.policy.devices.requests import DeviceRefusal
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceResult
@@ -231,11 +231,11 @@ def devices_on(
     keys = [f"{NAMESPACE}/{c}" for c in claims]
     keys = [key for key in keys if devices.allocation(key) is None]
     asks = devices.asks(keys)
-    if isinstance(asks, Refusal):
+    if isinstance(asks, DeviceRefusal):
         return asks.text
     column = devices.fits.column(node, attributes)
     found = devices.fits.allocate(asks, attributes, column, devices.taken())
-    if isinstance(found, Refusal):
+    if isinstance(found, DeviceRefusal):
         return found.text
     return {
         key.partition("/")[2]: _chosen(allocation)
@@ -304,7 +304,7 @@ def _why(pod: Object) -> str:
 async def run(numbers: Iterable[int], directory: Path) -> Check:
     """Check states on a cluster of its own."""
     program = kube_scheduler()
-    async with ControlPlane(Options(directory=directory), parts.require()) as plane:
+    async with ControlPlane(ControlPlaneOptions(directory=directory), parts.require()) as plane:
         await plane.add_nodes(NodeShape(count=len(NODES)))
         kubeconfig = plane.directory / "pki" / "parts.kubeconfig"
         scheduler = Process(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.local import embedded
-from pumice.local.control_plane import Api, Options
+from pumice.local.control_plane import Api, ControlPlaneOptions
 from shared.api import kinds
 from shared.kube.client import Kube
 from shared.kube.sources import KubeconfigSource
@@ -205,7 +205,7 @@ def _bare(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
 
 
 async def _stories(check: Check, folder: Path, api: Api) -> dict[str, list[dict[str, Any]]]:
-    options = Options(directory=folder / "plane", api=api)
+    options = ControlPlaneOptions(directory=folder / "plane", api=api)
     async with embedded.plane_of(options, await embedded.ensure(api, print)) as plane:
         await plane.apply_crds()
         at = Plane(plane.kubeconfig)

@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.forecast.measure import Answer, Asker, Score, score, waiting_jobs
 from benchmarks.forecast.traces import read, stating
 from benchmarks.report.svg import lines
-from services.visibility.forecast.simulation import Bounds
+from services.visibility.forecast.simulation import SimulationBounds
 
 _MOST = 2.0
 """Errors beyond this part of the wait are not drawn."""
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         trace = stating(paced, given.stated, seed=_SEED)
         keys, waits = waiting_jobs(trace, given.asked)
         begun = time.process_time()
-        answers = Asker(trace, draws=given.draws, bounds=Bounds()).run(keys)
+        answers = Asker(trace, draws=given.draws, bounds=SimulationBounds()).run(keys)
         seconds = time.process_time() - begun
         waited = sum(1 for wait in waits.values() if wait > 0.0)
         print(line(trace.name, len(trace.jobs), waited, score(answers), seconds), flush=True)

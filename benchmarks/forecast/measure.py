@@ -19,11 +19,11 @@ import numpy as np
 from benchmarks.forecast.replay import EPOCH, Replay
 from benchmarks.forecast.traces import Trace
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.forecast.arrivals import Arrivals
+from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.calibration import Calibration
-from services.visibility.forecast.durations import Durations, History, Subject, subject_of
+from services.visibility.forecast.durations import Durations, HistoricJob, History, subject_of
 from services.visibility.forecast.forecaster import LATEST, Forecaster
-from services.visibility.forecast.simulation import Bounds, Rules, Simulation
+from services.visibility.forecast.simulation import SchedulerRules, Simulation, SimulationBounds
 from shared.jobs.durations import Basis, Expected
 
 LIMIT = (2.0, 10.0)
@@ -86,13 +86,13 @@ def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
 class Asker:
     """Asks about jobs while a trace is replayed."""
 
-    def __init__(self, trace: Trace, *, draws: int, bounds: Bounds) -> None:
+    def __init__(self, trace: Trace, *, draws: int, bounds: SimulationBounds) -> None:
         self._replay = Replay(trace)
         self._history = History()
         self._believing = History()
         """Without ratios: what is stated is believed to the second."""
-        self._subjects: dict[str, Subject] = {}
-        self._arrivals = Arrivals()
+        self._subjects: dict[str, HistoricJob] = {}
+        self._arrivals = JobArrivals()
         self._draws = draws
         self._bounds = bounds
         self._learnt = 0
@@ -132,7 +132,7 @@ class Asker:
     def _ask(self, key: str) -> None:
         replay = self._replay
         forecaster = Forecaster(
-            Rules(replay.config),
+            SchedulerRules(replay.config),
             self._history,
             arrivals=self._arrivals,
             draws=self._draws,
@@ -151,12 +151,12 @@ class Asker:
                 drawn=math.inf if found is None else found.latest - replay.now,
                 latest=math.nan,
                 mean=statistics.fmean(waits) if waits else 0.0,
-                limits=self._played(key, self._limits, Arrivals()),
+                limits=self._played(key, self._limits, JobArrivals()),
                 known=self._played(key, self._known, self._arrivals),
             )
         )
 
-    def _played(self, key: str, lasting: Mapping[str, Expected], arrivals: Arrivals) -> float:
+    def _played(self, key: str, lasting: Mapping[str, Expected], arrivals: JobArrivals) -> float:
         """Return the wait if each job that is there ran for so long, by one play."""
         replay = self._replay
 
@@ -165,7 +165,7 @@ class Asker:
 
         simulation = Simulation(
             replay.cluster_state,
-            Rules(replay.config, stated=stated),
+            SchedulerRules(replay.config, stated=stated),
             Durations(self._believing),
             now=replay.now,
             uniform=np.random.default_rng(_SEED).random,

@@ -64,7 +64,9 @@ class RefreshTimes:
 
     async def _begin(self, watched: Watched, raw: bytes) -> None:
         """Open a watch that goes on from an answer; poll from now on if there is none."""
-        version = "" if watched.is_hint else msgspec.json.decode(raw, type=_Answer).metadata.version
+        version = (
+            "" if watched.is_hint else msgspec.json.decode(raw, type=_ReadResult).metadata.version
+        )
         self._lines = Lines()
         try:
             self._stream = await self._asker.watch(watched, version)
@@ -97,7 +99,7 @@ class _Metadata(msgspec.Struct, frozen=True):
     version: str = msgspec.field(default="", name="resourceVersion")
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ReadResult(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 

@@ -31,7 +31,7 @@ _FULL: Final = 0.995
 _HEAT: Final = "░▒▓█"
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class FrameModel(Struct, frozen=True, kw_only=True):
     """The parts of one picture; None where the user may not see it, or it is not served."""
 
     host: str
@@ -44,7 +44,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     troubles: Sequence[str] = ()
 
 
-def frame(picture: Picture, *, height: int) -> RenderableType:
+def frame(picture: FrameModel, *, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines."""
     queues, waiting, running = _rows(picture, height)
     parts: list[RenderableType] = [_headline(picture)]
@@ -60,7 +60,7 @@ def frame(picture: Picture, *, height: int) -> RenderableType:
     return Group(*parts)
 
 
-def _rows(picture: Picture, height: int) -> tuple[int, int, int]:
+def _rows(picture: FrameModel, height: int) -> tuple[int, int, int]:
     """Return how many rows queues, waiting and running jobs get."""
     sections = [picture.queues, picture.waiting, picture.running]
     beside = 1 + _HEADS * sum(section is not None for section in sections)
@@ -77,7 +77,7 @@ def _rows(picture: Picture, height: int) -> tuple[int, int, int]:
     return queues, waiting + max(left, 0), running
 
 
-def _headline(picture: Picture) -> Text:
+def _headline(picture: FrameModel) -> Text:
     counts = [
         f"{len(found)} {word}"
         for found, word in (

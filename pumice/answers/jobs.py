@@ -17,7 +17,7 @@ from shared.api.visibility import Explanation, PendingJob, Timeline
 TextAndCode = tuple[str, int]
 
 
-class Table(Protocol):
+class JobTable(Protocol):
     """A list of jobs that wait as text."""
 
     def __call__(
@@ -38,7 +38,7 @@ def when(raw: bytes, now_s: float) -> TextAndCode:
 
 
 def line(
-    *, everywhere: bool, wide: bool, table: Table = text.pending
+    *, everywhere: bool, wide: bool, table: JobTable = text.pending
 ) -> Callable[[bytes, float], TextAndCode]:
     """Return the teller of a list of jobs that wait."""
 
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def answer(
-    args: argparse.Namespace, plural: str, tell: Tell, *, table: Table, is_hint: bool
+    args: argparse.Namespace, plural: str, tell: Tell, *, table: JobTable, is_hint: bool
 ) -> int:
     """Print the answer about the job, or the list; `is_hint`: the waiting job is another object."""
     if not args.job:

@@ -15,9 +15,9 @@ from pumice.directory import default_directory
 from pumice.events import EventsError, PositionGone, Received, Server
 from pumice.events.client import Connection, subscribe_at
 from pumice.events.webhook import (
-    Mark,
+    DeliveryMark,
+    DeliveryMode,
     MarkFile,
-    Mode,
     Webhook,
     check_writable,
     headers_in,
@@ -42,13 +42,13 @@ async def forward(
     file = MarkFile(path)
     webhook = Webhook(
         args.webhook,
-        mode=Mode(args.mode),
+        mode=DeliveryMode(args.mode),
         headers=headers_in(args.header_file) if args.header_file else {},
         report=_tell,
     )
     mark = file.read()
     if mark is None:
-        mark = Mark(since=time.time() - (args.since or 0.0))  # noqa: TID251 - asked for by "ago"
+        mark = DeliveryMark(since=time.time() - (args.since or 0.0))  # noqa: TID251 - asked for by "ago"
         file.write(mark)
     while True:
         events = subscribe_at(
@@ -63,7 +63,7 @@ async def forward(
                 await webhook.deliver(stream, file=file, wanted=wanted)
         except PositionGone as exc:
             _tell(f"{exc}; going on with that")
-            mark = Mark(sequence=max(0, exc.oldest - 1))
+            mark = DeliveryMark(sequence=max(0, exc.oldest - 1))
 
 
 def _tell(words: str) -> None:

@@ -26,7 +26,7 @@ _COMPLETE: Final = "__complete"
 """The command that scripts of `completion` call; no person does."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CommandEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One command: its line of the help page and its module."""
 
     module: str
@@ -38,53 +38,55 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 COMMANDS: Final = {
-    "up": Entry(
+    "up": CommandEntry(
         module="pumice.cli.up", help="start a local cluster and the services", passes_on=True
     ),
-    "status": Entry(module="pumice.cli.status", help="show what runs in the local cluster"),
-    "down": Entry(module="pumice.cli.down", help="stop the local cluster"),
-    "run": Entry(
+    "status": CommandEntry(module="pumice.cli.status", help="show what runs in the local cluster"),
+    "down": CommandEntry(module="pumice.cli.down", help="stop the local cluster"),
+    "run": CommandEntry(
         module="pumice.cli.run",
         help="run the services against an existing cluster",
         passes_on=True,
         extra="services",
     ),
-    "events": Entry(
+    "events": CommandEntry(
         module="pumice.cli.events", help="print scheduling events, as they come", extra="webhook"
     ),
-    "trace": Entry(
+    "trace": CommandEntry(
         module="pumice.cli.trace",
         help="print one job's life as a tree, with durations and reasons",
         extra="services",
     ),
-    "web": Entry(
+    "web": CommandEntry(
         module="pumice.cli.web",
         help="open a live page: queues, jobs, nodes, what-ifs",
         extra="services",
     ),
-    "why": Entry(module="pumice.cli.why", help="tell why a job waits", extra="services"),
-    "when": Entry(
+    "why": CommandEntry(module="pumice.cli.why", help="tell why a job waits", extra="services"),
+    "when": CommandEntry(
         module="pumice.cli.when", help="tell when a job is expected to start", extra="services"
     ),
-    "what-if": Entry(
+    "what-if": CommandEntry(
         module="pumice.cli.what_if",
         help="tell what would happen: with a job, another queue, other nodes",
         extra="services",
     ),
-    "queue": Entry(
+    "queue": CommandEntry(
         module="pumice.cli.queue", help="show the tree of queues, or one's line", extra="services"
     ),
-    "timeline": Entry(
+    "timeline": CommandEntry(
         module="pumice.cli.timeline", help="print what happened to a job", extra="services"
     ),
-    "top": Entry(
+    "top": CommandEntry(
         module="pumice.cli.top", help="show queues, gangs and nodes, live", extra="services"
     ),
-    "demo": Entry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
-    "completion": Entry(
+    "demo": CommandEntry(module="pumice.cli.demo", help="a cluster for a minute, and gangs on it"),
+    "completion": CommandEntry(
         module="pumice.cli.completion", help="print a script that completes commands in a shell"
     ),
-    "parts": Entry(module="pumice.cli.parts", help="find or build the programs that `up` needs"),
+    "parts": CommandEntry(
+        module="pumice.cli.parts", help="find or build the programs that `up` needs"
+    ),
 }
 
 
@@ -142,7 +144,7 @@ def _complete(words: list[str]) -> int:
     return 0
 
 
-def _run(name: str, entry: Entry, words: list[str]) -> int:
+def _run(name: str, entry: CommandEntry, words: list[str]) -> int:
     """Import and run a command; an interrupt ends either without a traceback."""
     try:
         code = _run_command(name, entry, words)
@@ -178,7 +180,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(_WRONG_USAGE, f"error: {self.prog}: {message}; see `{self.prog} --help`\n")
 
 
-def _run_command(name: str, entry: Entry, words: list[str]) -> int:
+def _run_command(name: str, entry: CommandEntry, words: list[str]) -> int:
     command = cast("Command", importlib.import_module(entry.module))
     parser = _parser(name, command)
     args, rest = parser.parse_known_args(words)

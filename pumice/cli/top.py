@@ -70,7 +70,7 @@ async def _show(args: argparse.Namespace, asker: Asker) -> int:
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
 
-    from pumice.answers.frame import Picture, frame
+    from pumice.answers.frame import FrameModel, frame
 
     console = Console()
     wide = args.output == "wide"
@@ -84,7 +84,7 @@ async def _show(args: argparse.Namespace, asker: Asker) -> int:
     def picture() -> RenderableType:
         now_s = time.time()  # noqa: TID251 - ages for a person
         clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-        shown = Picture(host=asker.host, now_s=now_s, clock=clock, troubles=troubles, **found)
+        shown = FrameModel(host=asker.host, now_s=now_s, clock=clock, troubles=troubles, **found)
         return frame(shown, height=height if once else console.height)
 
     if once:

@@ -21,7 +21,7 @@ from pumice.cli import kept_flags, serving
 from pumice.cli.places import data_directory, events_lines
 from pumice.directory import default_directory
 from pumice.local import build, embedded, layout, state
-from pumice.local.control_plane import Api, Options
+from pumice.local.control_plane import Api, ControlPlaneOptions
 from pumice.local.errors import LocalError, WrongSettingError
 from pumice.local.fleet import GPU, Fleet, NodeShape, racks, read
 from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
@@ -241,7 +241,7 @@ def _options(
 ) -> StackOptions:
     port, nats_port = ports
     return StackOptions(
-        plane=Options(
+        plane=ControlPlaneOptions(
             directory=args.data_dir,
             port=port,
             nats_port=nats_port,

@@ -60,8 +60,8 @@ async def run(
     args: argparse.Namespace, *, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stdout
 ) -> int:
     """Serve the page until it is interrupted. Raises LocalError or PumiceError."""
-    from pumice.web.gate import Gate
-    from pumice.web.server import HOST, Context, PageServer
+    from pumice.web.gate import RequestGate
+    from pumice.web.server import HOST, KubeconfigFacts, PageServer
 
     source = _source(args, environ)
     transport = await _transport(source)
@@ -71,8 +71,8 @@ async def run(
         key = secrets.token_urlsafe(_KEY_BYTES)
         page = PageServer(
             transport,
-            gate=Gate(port=args.port, key=key),
-            context=Context(server=transport.host, namespace=namespace),
+            gate=RequestGate(port=args.port, key=key),
+            context=KubeconfigFacts(server=transport.host, namespace=namespace),
         )
         async with page.serving(args.port):
             address = f"http://{HOST}:{args.port}/?key={key}{_fragment(args.link)}"

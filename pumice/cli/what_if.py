@@ -28,7 +28,7 @@ _AMOUNTS: Final = {
 """Amounts that a queue states, and the meaning of each."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _WhatIfReply(msgspec.Struct, frozen=True):
     """The part of a WhatIf that is an answer."""
 
     status: WhatIfStatus | None = None
@@ -61,7 +61,7 @@ async def run(args: argparse.Namespace) -> int:
     body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
 
     def tell(raw: bytes, now_s: float) -> tuple[str, int]:
-        status = msgspec.json.decode(raw, type=_Answer).status
+        status = msgspec.json.decode(raw, type=_WhatIfReply).status
         if status is None:
             return "no answer came\n", 1
         of_job = "job" in spec

@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
-from pumice.demo.model import Gang, Load, Machine, Stage
+from pumice.demo.model import GangRow, Load, Machine, Stage
 
 GANG_COLOURS: Final = (
     "cyan",
@@ -37,12 +37,12 @@ _USED: Final = "█"
 _FREE: Final = "░"
 
 
-def colours(gangs: Sequence[Gang]) -> dict[str, str]:
+def colours(gangs: Sequence[GangRow]) -> dict[str, str]:
     """Return the colour of each gang by key; they repeat when there are many."""
     return {gang.key: GANG_COLOURS[i % len(GANG_COLOURS)] for i, gang in enumerate(gangs)}
 
 
-def strip(gang: Gang, colour: str, width: int) -> Text:
+def strip(gang: GangRow, colour: str, width: int) -> Text:
     """Return one character per pod, or per share of the pods when there are more than `width`.
 
     Pods that do not exist yet (an admitted gang has none for a moment, J23) count as waiting.

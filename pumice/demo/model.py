@@ -31,17 +31,17 @@ ENDED: Final = frozenset(
 """Phases in which a job stays unless a user acts (J15)."""
 
 
-class Op(enum.StrEnum):
+class WatchOp(enum.StrEnum):
     """The kind of a watch event: the object exists, or it is gone."""
 
     SEEN = "seen"
     GONE = "gone"
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class WatchChange(Struct, frozen=True, kw_only=True):
     """One watch event: an object as it is now, or as it was when it went."""
 
-    op: Op
+    op: WatchOp
     obj: Seen
 
 
@@ -104,7 +104,7 @@ class Moment(Struct, frozen=True, kw_only=True):
     """The node of a binding, the new phase of a job, the reason of a wait."""
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class GangPod(Struct, frozen=True, kw_only=True):
     """One pod of a gang."""
 
     name: str
@@ -128,7 +128,7 @@ class Milestones(Struct, frozen=True, kw_only=True):
     ended_s: float | None = None
 
 
-class Gang(Struct, frozen=True, kw_only=True):
+class GangRow(Struct, frozen=True, kw_only=True):
     """A job with its PodGroup and its pods: one row of the view."""
 
     key: str
@@ -144,7 +144,7 @@ class Gang(Struct, frozen=True, kw_only=True):
     why_since_s: float = 0.0
     why_settled: str = ""
     """The last reason that has held for a while; this one is shown."""
-    members: Mapping[str, Member] = {}
+    members: Mapping[str, GangPod] = {}
     """By pod name."""
     milestones: Milestones = Milestones()
 
@@ -195,12 +195,12 @@ class Scene:
     """Everything seen so far: gangs by key of the job, nodes by name."""
 
     def __init__(self) -> None:
-        self.gangs: dict[str, Gang] = {}
+        self.gangs: dict[str, GangRow] = {}
         self.nodes: dict[str, Machine] = {}
 
-    def fold(self, change: Change, at_s: float) -> list[Moment]:
+    def fold(self, change: WatchChange, at_s: float) -> list[Moment]:
         """Take in one event and return its moments, oldest first."""
-        gone = change.op is Op.GONE
+        gone = change.op is WatchOp.GONE
         match change.obj:
             case Job() as job:
                 return [] if gone else list(self._job(job, at_s))
@@ -230,7 +230,7 @@ class Scene:
                 )
         return moments
 
-    def in_order(self) -> list[Gang]:
+    def in_order(self) -> list[GangRow]:
         """Return the gangs by age, then key."""
         return sorted(
             self.gangs.values(),
@@ -239,7 +239,9 @@ class Scene:
 
     def unfinished(self, names: Iterable[str]) -> list[str]:
         """Return those of the jobs `names` (keys) that have not ended."""
-        return [name for name in names if self.gangs.get(name, Gang(key=name)).phase not in ENDED]
+        return [
+            name for name in names if self.gangs.get(name, GangRow(key=name)).phase not in ENDED
+        ]
 
     def load(self, node: str) -> Load:
         """Return the resources that the pods on `node` hold, derived from the pods alone."""
@@ -261,7 +263,7 @@ class Scene:
 
     def _job(self, job: Job, at_s: float) -> Iterator[Moment]:
         key = job.metadata.key
-        gang = self.gangs.get(key, Gang(key=key))
+        gang = self.gangs.get(key, GangRow(key=key))
         phase = job.status.state.phase
         stones = gang.milestones
         if stones.created_s is None:
@@ -286,7 +288,7 @@ class Scene:
         if owner is None or owner.kind != "Job":
             return
         key = f"{group.metadata.namespace}/{owner.name}"
-        gang = self.gangs.get(key, Gang(key=key))
+        gang = self.gangs.get(key, GangRow(key=key))
         if gone:  # it goes with its job's pods (J21), or a new one follows
             self.gangs[key] = replace(gang, group_phase=None, why="", why_settled="")
             return
@@ -311,7 +313,7 @@ class Scene:
         if not job:
             return
         key, name = f"{pod.metadata.namespace}/{job}", pod.metadata.name
-        gang = self.gangs.get(key, Gang(key=key))
+        gang = self.gangs.get(key, GangRow(key=key))
         before = gang.members.get(name)
         if before is not None and before.uid != pod.metadata.uid:
             if gone:  # its successor has been seen already
@@ -360,9 +362,9 @@ class Scene:
             yield Moment(kind=kind, at_s=at_s, subject=name)
 
 
-def _member(pod: Pod) -> Member:
+def _member(pod: Pod) -> GangPod:
     request = pod_request(pod)
-    return Member(
+    return GangPod(
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         node=pod.spec.node_name,

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from pumice.demo.sentences import Sentence
-from pumice.demo.view import SEVERITY_COLOURS, Picture, Screen
+from pumice.demo.view import SEVERITY_COLOURS, DemoFrame, Screen
 
 _PLAIN_WIDTH: Final = 100
 _LEAST: Final = (40, 10)
@@ -32,7 +32,7 @@ class Output(Protocol):
         """Show the sentences of the last refresh."""
         ...
 
-    def show(self, picture: Picture) -> None:
+    def show(self, picture: DemoFrame) -> None:
         """Show the whole scene, if this output has a place for it."""
         ...
 
@@ -65,7 +65,7 @@ class PlainOutput:
         for sentence in sentences:
             self._line(f"[{sentence.at_s:7.2f} s] {sentence.subject}: {sentence.text}")
 
-    def show(self, picture: Picture) -> None:
+    def show(self, picture: DemoFrame) -> None:
         """Show nothing: the sentences say it all."""
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class TerminalOutput:
                 )
             )
 
-    def show(self, picture: Picture) -> None:
+    def show(self, picture: DemoFrame) -> None:
         """Draw the picture at the terminal's present size."""
         if self._live is None:
             self._live = Live(console=self._console, screen=True, auto_refresh=False)

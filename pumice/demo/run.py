@@ -22,7 +22,7 @@ from pumice.demo.output import Output, choose
 from pumice.demo.sentences import Sentence
 from pumice.demo.story import Demo, DemoError
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import ensure
 from pumice.local.errors import LocalError
 from pumice.local.fleet import Fleet, NodeShape
@@ -91,7 +91,7 @@ class DemoRun:
 
     async def _run_stack(self, directory: Path, binaries: Mapping[str, Path]) -> None:
         options = StackOptions(
-            plane=Options(directory=directory, api=self._options.api), fleet=FLEET
+            plane=ControlPlaneOptions(directory=directory, api=self._options.api), fleet=FLEET
         )
         stack = LocalStack(options, binaries, report=self._setup)
         try:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.demo.model import ENDED, OVER, Gang, Moment, MomentKind, Scene, Stage
+from pumice.demo.model import ENDED, OVER, GangRow, Moment, MomentKind, Scene, Stage
 from shared.api.batch import JobPhase
 from shared.model.quantity import format_milli
 
@@ -57,7 +57,7 @@ def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
 
 def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     last = group[-1]
-    gang = scene.gangs.get(last.gang, Gang(key=last.gang))
+    gang = scene.gangs.get(last.gang, GangRow(key=last.gang))
     text, severity = _PHRASES[last.kind](group, gang, scene)
     subject = gang.name or "cluster"
     return Sentence(at_s=last.at_s, subject=subject, text=text, severity=severity, gang=last.gang)
@@ -71,23 +71,23 @@ def plural(count: int, noun: str) -> str:
 _Phrase = tuple[str, Severity]
 
 
-def _node_ready(group: Sequence[Moment], _: Gang, scene: Scene) -> _Phrase:
+def _node_ready(group: Sequence[Moment], _: GangRow, scene: Scene) -> _Phrase:
     cpu = sum(node.cpu_milli for node in scene.nodes.values() if node.ready)
     ready = sum(node.ready for node in scene.nodes.values())
     who = group[0].subject if len(group) == 1 else plural(len(group), "node")
     return f"{who} ready ({plural(ready, 'node')}, {format_milli(cpu)} cpu)", Severity.NEUTRAL
 
 
-def _node_lost(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
+def _node_lost(group: Sequence[Moment], _: GangRow, __: Scene) -> _Phrase:
     return f"lost {_names(moment.subject for moment in group)}", Severity.BAD
 
 
-def _job_created(_: Sequence[Moment], gang: Gang, __: Scene) -> _Phrase:
+def _job_created(_: Sequence[Moment], gang: GangRow, __: Scene) -> _Phrase:
     together = "all" if gang.minimum >= gang.replicas else f"at least {gang.minimum}"
     return f"submitted: {plural(gang.replicas, 'pod')}, {together} together", Severity.NEUTRAL
 
 
-def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _job_phase(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     phase = JobPhase(group[-1].detail)
     if phase not in ENDED:
         return f"job {phase.value}", Severity.NEUTRAL
@@ -97,42 +97,42 @@ def _job_phase(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
     return f"job {phase.value}{after}", severity
 
 
-def _gang_admitted(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
+def _gang_admitted(group: Sequence[Moment], _: GangRow, __: Scene) -> _Phrase:
     return f"gang admitted by queue {group[-1].detail}", Severity.NEUTRAL
 
 
-def _gang_waits(group: Sequence[Moment], _: Gang, __: Scene) -> _Phrase:
+def _gang_waits(group: Sequence[Moment], _: GangRow, __: Scene) -> _Phrase:
     return f"gang waits: {group[-1].detail}", Severity.WAITING
 
 
-def _pod_created(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_created(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} created", Severity.NEUTRAL
 
 
-def _pod_bound(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_bound(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     nodes = _names(moment.detail for moment in group)
     return f"{_pods(group, gang)} bound ({_of(gang.placed, gang)}): {nodes}", Severity.NEUTRAL
 
 
-def _pod_running(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_running(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     started = gang.count(Stage.RUNNING, *OVER)
     return f"{_pods(group, gang)} running ({_of(started, gang)})", Severity.NEUTRAL
 
 
-def _pod_succeeded(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_succeeded(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     done = gang.count(Stage.SUCCEEDED)
     return f"{_pods(group, gang)} succeeded ({_of(done, gang)})", Severity.NEUTRAL
 
 
-def _pod_failed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_failed(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} failed", Severity.BAD
 
 
-def _pod_removed(group: Sequence[Moment], gang: Gang, _: Scene) -> _Phrase:
+def _pod_removed(group: Sequence[Moment], gang: GangRow, _: Scene) -> _Phrase:
     return f"{_pods(group, gang)} removed", Severity.NEUTRAL
 
 
-_PHRASES: Final[dict[MomentKind, Callable[[Sequence[Moment], Gang, Scene], _Phrase]]] = {
+_PHRASES: Final[dict[MomentKind, Callable[[Sequence[Moment], GangRow, Scene], _Phrase]]] = {
     MomentKind.NODE_READY: _node_ready,
     MomentKind.NODE_LOST: _node_lost,
     MomentKind.JOB_CREATED: _job_created,
@@ -148,13 +148,13 @@ _PHRASES: Final[dict[MomentKind, Callable[[Sequence[Moment], Gang, Scene], _Phra
 }
 
 
-def _pods(group: Sequence[Moment], gang: Gang) -> str:
+def _pods(group: Sequence[Moment], gang: GangRow) -> str:
     if len(group) == 1:
         return group[0].subject.removeprefix(f"{gang.name}-")
     return plural(len(group), "pod")
 
 
-def _of(count: int, gang: Gang) -> str:
+def _of(count: int, gang: GangRow) -> str:
     return f"{count} of {gang.replicas}" if gang.replicas else str(count)
 
 

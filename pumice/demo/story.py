@@ -19,11 +19,11 @@ import msgspec
 import yaml
 
 from pumice.demo import DEADLINE_S
-from pumice.demo.model import Change, Moment, Op, Scene, Seen
+from pumice.demo.model import Moment, Scene, Seen, WatchChange, WatchOp
 from pumice.demo.output import Output
 from pumice.demo.sentences import Sentence, Severity, plural, tell
 from pumice.demo.summary import what_is_missing
-from pumice.demo.view import Picture
+from pumice.demo.view import DemoFrame
 from pumice.local.errors import LocalError
 from shared.api.kinds import JOB, NODE, POD, PODGROUP, Kind
 from shared.kube.client import Kube
@@ -36,11 +36,11 @@ from shared.runtime.tasks import TaskGroup
 KINDS: Final = (NODE, JOB, PODGROUP, POD)
 
 
-class Feed:
+class WatchFeed:
     """The watches of one API server; `run` them in a task and read `ready`."""
 
     def __init__(
-        self, kube: Kube, *, take: Callable[[Change], None], trouble: Callable[[str], None]
+        self, kube: Kube, *, take: Callable[[WatchChange], None], trouble: Callable[[str], None]
     ) -> None:
         """`take` gets each change, `trouble` a line when something cannot be seen."""
         self._kube = kube
@@ -80,13 +80,13 @@ class Feed:
         obj: Seen = item.object
         if item.op is ChangeOp.DELETED:
             known.pop(obj.metadata.key, None)
-            self._take(Change(op=Op.GONE, obj=obj))
+            self._take(WatchChange(op=WatchOp.GONE, obj=obj))
         else:
             known[obj.metadata.key] = obj
-            self._take(Change(op=Op.SEEN, obj=obj))
+            self._take(WatchChange(op=WatchOp.SEEN, obj=obj))
 
 
-def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[Change]:
+def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[WatchChange]:
     """Yield the changes between the objects `known` by key and a whole list; updates `known`.
 
     An object that has gone and come back under its name between two lists is told as both.
@@ -95,10 +95,10 @@ def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[Chang
     for key, before in list(known.items()):
         if key not in listed or listed[key].metadata.uid != before.metadata.uid:
             del known[key]
-            yield Change(op=Op.GONE, obj=before)
+            yield WatchChange(op=WatchOp.GONE, obj=before)
     for key, obj in listed.items():
         known[key] = obj
-        yield Change(op=Op.SEEN, obj=obj)
+        yield WatchChange(op=WatchOp.SEEN, obj=obj)
 
 
 FILES: Final = Path(__file__).with_name("jobs")
@@ -168,7 +168,7 @@ class Demo:
         self._began_s = began_s
         self._versions = versions
         self._deaths = deaths
-        self._feed = Feed(kube, take=self._take, trouble=self._note)
+        self._feed = WatchFeed(kube, take=self._take, trouble=self._note)
         self._moments: list[Moment] = []
         self._log: deque[Sentence] = deque(maxlen=_LOG_KEPT)
         self._own_sentences: list[Sentence] = []
@@ -220,7 +220,7 @@ class Demo:
         self._own_sentences.clear()
         self._log.extend(sentences)
         self._output.show(
-            Picture(
+            DemoFrame(
                 scene=self.scene,
                 log=list(self._log),
                 expected=len(self._expected),
@@ -244,7 +244,7 @@ class Demo:
         gangs = [self.scene.gangs.get(job.key) for job in jobs]
         return all(gang is not None and gang.placed >= max(gang.minimum, 1) for gang in gangs)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchChange) -> None:
         self._moments += self.scene.fold(change, self.now_s())
 
     def _note(self, text: str) -> None:

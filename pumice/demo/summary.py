@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours
-from pumice.demo.model import ENDED, Gang, Scene, Stage
+from pumice.demo.model import ENDED, GangRow, Scene, Stage
 from pumice.demo.sentences import plural
 from shared.api.batch import JobPhase
 
@@ -101,18 +101,18 @@ def what_is_missing(scene: Scene, expected: Sequence[str]) -> list[str]:
     return lines
 
 
-def _begin(gangs: Sequence[Gang]) -> float:
+def _begin(gangs: Sequence[GangRow]) -> float:
     created = [g.milestones.created_s for g in gangs if g.milestones.created_s is not None]
     return min(created, default=0.0)
 
 
-def _end(gangs: Sequence[Gang]) -> float:
+def _end(gangs: Sequence[GangRow]) -> float:
     """Return the last time that is known of any gang."""
     times = [time for gang in gangs for time in astuple(gang.milestones) if time is not None]
     return max(times, default=0.0)
 
 
-def _times(gang: Gang, begin: float, names: int, colour: str) -> Text:
+def _times(gang: GangRow, begin: float, names: int, colour: str) -> Text:
     stones = gang.milestones
     first, last = _since(stones.first_bound_s, begin), _since(stones.last_bound_s, begin)
     bound = first if first == last else f"{first} - {last}"
@@ -137,7 +137,7 @@ def _since(at_s: float | None, begin: float) -> str:
     return "-" if at_s is None else f"{at_s - begin:.1f}"
 
 
-def _bar(gang: Gang, colour: str, span: tuple[float, float], width: int) -> Text:
+def _bar(gang: GangRow, colour: str, span: tuple[float, float], width: int) -> Text:
     begin, end = span
     scale = width / max(end - begin, 0.1)
 

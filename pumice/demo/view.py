@@ -16,7 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours, legend, node_bar, strip
-from pumice.demo.model import ENDED, Gang, Machine, Scene
+from pumice.demo.model import ENDED, GangRow, Machine, Scene
 from pumice.demo.sentences import Sentence, Severity, plural
 from shared.api.batch import JobPhase
 from shared.model.quantity import format_milli
@@ -44,7 +44,7 @@ SEVERITY_COLOURS: Final = {
 }
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class DemoFrame(Struct, frozen=True, kw_only=True):
     """The contents of one frame."""
 
     scene: Scene
@@ -60,7 +60,7 @@ class Picture(Struct, frozen=True, kw_only=True):
 class Screen:
     """A picture as something that rich can show, whatever the terminal's size is then."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: DemoFrame) -> None:
         self.picture = picture
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -69,7 +69,7 @@ class Screen:
         yield Text("\n").join(frame(self.picture, options.max_width, height))
 
 
-def frame(picture: Picture, width: int, height: int) -> list[Text]:
+def frame(picture: DemoFrame, width: int, height: int) -> list[Text]:
     """Return at most `height` lines, none wider than `width`.
 
     When it gets narrow, sentences give way first, then reasons, then nodes; jobs stay to the last.
@@ -92,12 +92,12 @@ def frame(picture: Picture, width: int, height: int) -> list[Text]:
     return [_fit(line, width) for line in (*head, *nodes, *jobs, *log, *foot)][:height]
 
 
-def _title(picture: Picture, width: int) -> Text:
+def _title(picture: DemoFrame, width: int) -> Text:
     left = Text.assemble((" Pumice ", "bold reverse"), "  ", (picture.versions, FAINT))
     return _spread(left, Text(f"{picture.now_s:.1f} s ", "bold"), width)
 
 
-def _foot(picture: Picture, width: int) -> Text:
+def _foot(picture: DemoFrame, width: int) -> Text:
     gangs = picture.scene.gangs.values()
     ended = sum(gang.phase in ENDED for gang in gangs)
     placed = sum(gang.placed for gang in gangs)
@@ -141,9 +141,9 @@ def _node(machine: Machine, scene: Scene, palette: dict[str, str], names: int, w
 
 
 def _jobs(
-    gangs: Sequence[Gang],
+    gangs: Sequence[GangRow],
     palette: dict[str, str],
-    picture: Picture,
+    picture: DemoFrame,
     width: int,
     reason_lines: int,
 ) -> list[Text]:
@@ -159,7 +159,7 @@ def _jobs(
     return lines
 
 
-def _reason(gang: Gang, width: int, most: int) -> list[Text]:
+def _reason(gang: GangRow, width: int, most: int) -> list[Text]:
     """Return why a gang waits, in at most `most` lines; the caller cuts the last one."""
     words = f"waits: {gang.waits_for}"
     if not gang.waits_for or not most:
@@ -177,7 +177,7 @@ def _job_head(names: int) -> Text:
     return Text(titles, FAINT)
 
 
-def _job(gang: Gang, colour: str, names: int, now_s: float, width: int) -> Text:
+def _job(gang: GangRow, colour: str, names: int, now_s: float, width: int) -> Text:
     phase = gang.phase.value if gang.phase else "-"
     group = gang.group_phase.value if gang.group_phase else "-"
     room = max(width - names - _PHASE - _GROUP - _PLACED - _TIME - 6, _STRIP_LEAST)
@@ -198,7 +198,7 @@ def _job(gang: Gang, colour: str, names: int, now_s: float, width: int) -> Text:
     )
 
 
-def _phase_style(gang: Gang) -> str:
+def _phase_style(gang: GangRow) -> str:
     match gang.phase:
         case JobPhase.COMPLETED:
             return "green"
@@ -210,7 +210,7 @@ def _phase_style(gang: Gang) -> str:
             return "yellow"
 
 
-def _log(picture: Picture, palette: dict[str, str], width: int, room: int) -> list[Text]:
+def _log(picture: DemoFrame, palette: dict[str, str], width: int, room: int) -> list[Text]:
     """Return the last sentences that fit; padded, so that the foot stays at the bottom."""
     if room < _LOG_LEAST:
         return [Text()] * max(room, 0)

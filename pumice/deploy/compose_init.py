@@ -22,7 +22,7 @@ from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_secrets import password
 from pumice.local.authority import Authority, Pair, pair, write_signing_key
 from pumice.local.files import write_private
-from pumice.local.kubeconfig import Entry, write_kubeconfig
+from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
 from shared.contracts.permissions import permissions
 
 CLUSTER: Final = "compose"
@@ -128,7 +128,9 @@ def hand_over(root: Path) -> None:
 
 
 def _kubeconfig(path: Path, client: Pair, *, server: str = API_SERVER) -> None:
-    entry = Entry(server=server, ca=path.parent / "ca.crt", client=client, user=path.parent.name)
+    entry = KubeconfigEntry(
+        server=server, ca=path.parent / "ca.crt", client=client, user=path.parent.name
+    )
     write_kubeconfig(path, entry)
 
 

@@ -55,7 +55,7 @@ class _Error(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ConsumerReply(msgspec.Struct, frozen=True):
     error: _Error | None = None
     created: str = ""
     state: _State | None = None
@@ -234,7 +234,7 @@ class EventStream:
                     raise Broken(f"consumer lost: {status}")
             yield batch, nothing_left
 
-    async def _call(self, operation: str, body: object) -> _Answer:
+    async def _call(self, operation: str, body: object) -> _ConsumerReply:
         payload = msgspec.json.encode(body) if body is not None else b""
         subject = f"$JS.API.{operation}"
         try:
@@ -248,7 +248,7 @@ class EventStream:
             raise Broken("no answer from the server") from exc
         except (nats.errors.Error, OSError) as exc:
             raise Broken(f"connection lost: {exc}") from exc
-        return msgspec.json.decode(answer.data, type=_Answer)
+        return msgspec.json.decode(answer.data, type=_ConsumerReply)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ _REPORT_EVERY: Final = 500
 """Events that are passed over between two writes of the mark."""
 
 
-class Mode(enum.StrEnum):
+class DeliveryMode(enum.StrEnum):
     """The two forms of a CloudEvent in an HTTP request."""
 
     STRUCTURED = "structured"
@@ -37,11 +37,11 @@ class Mode(enum.StrEnum):
     """Its attributes are headers `ce-…`, the body is its data."""
 
 
-class Gone(EventsError):  # noqa: N818 - named by what happened
+class ReceiverGone(EventsError):  # noqa: N818 - named by what happened
     """The receiver wants no more events: it has answered 410."""
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryMark(msgspec.Struct, frozen=True, kw_only=True):
     """The last event that a receiver has taken, as kept in the file."""
 
     sequence: int = 0
@@ -70,16 +70,16 @@ class MarkFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self) -> Mark | None:
+    def read(self) -> DeliveryMark | None:
         """Return the mark, None before the first. Raises EventsError when it is no mark."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Mark)
+            return msgspec.json.decode(self._path.read_bytes(), type=DeliveryMark)
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as exc:
             raise EventsError(f"{self._path} does not say how far it was: {exc}") from exc
 
-    def write(self, mark: Mark) -> None:
+    def write(self, mark: DeliveryMark) -> None:
         """Replace the mark; a crash leaves the old one or the new one."""
         draft = self._path.with_name(f".{self._path.name}.new")
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class Webhook:
         self,
         url: str,
         *,
-        mode: Mode = Mode.STRUCTURED,
+        mode: DeliveryMode = DeliveryMode.STRUCTURED,
         headers: Mapping[str, str] | None = None,
         report: Callable[[str], None],
     ) -> None:
@@ -119,7 +119,7 @@ class Webhook:
                     await self._until_taken(session, received)
                 passed = 0 if is_sent else passed + 1
                 if is_sent or passed % _REPORT_EVERY == 0:
-                    file.write(Mark(sequence=received.sequence, stream=received.stream))
+                    file.write(DeliveryMark(sequence=received.sequence, stream=received.stream))
 
     async def _until_taken(self, session: aiohttp.ClientSession, received: Received) -> None:
         headers, body = request(received, self._mode)
@@ -143,17 +143,17 @@ class Webhook:
                 self._url, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 if answer.status == 410:  # noqa: PLR2004 - as CloudEvents' webhooks say
-                    raise Gone(f"{self._url} wants no more events: 410 {answer.reason}")
+                    raise ReceiverGone(f"{self._url} wants no more events: 410 {answer.reason}")
                 taken = 200 <= answer.status < 300  # noqa: PLR2004
                 return "" if taken else f"{self._url} answers {answer.status} {answer.reason}"
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             return f"{self._url}: {str(exc) or type(exc).__name__}"
 
 
-def request(received: Received, mode: Mode) -> tuple[dict[str, str], bytes]:
+def request(received: Received, mode: DeliveryMode) -> tuple[dict[str, str], bytes]:
     """Return headers and body of the request for an event."""
     headers = {"Pumice-Sequence": str(received.sequence)}
-    if mode is Mode.STRUCTURED:
+    if mode is DeliveryMode.STRUCTURED:
         return {**headers, "Content-Type": _STRUCTURED}, received.payload
     event = received.event
     wire = msgspec.json.decode(received.payload, type=_Wire)

@@ -20,7 +20,7 @@ import yaml
 
 from pumice.local.authority import Pair, Pki
 from pumice.local.errors import LocalError, unwrapped
-from pumice.local.fleet import HyperNode, NodeShape, hyper_node_manifest, node_manifests
+from pumice.local.fleet import FleetHyperNode, NodeShape, hyper_node_manifest, node_manifests
 from shared.runtime.tasks import TaskGroup
 
 _PARALLEL: Final = 16
@@ -34,7 +34,7 @@ CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AdminReply(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of the API server: the HTTP status, and the object (or the text of a probe)."""
 
     status: int
@@ -65,14 +65,14 @@ class Admin:
         body: bytes | None = None,
         content_type: str = "application/json",
         params: dict[str, str] | None = None,
-    ) -> Answer:
+    ) -> AdminReply:
         """Send one request and read its answer whole; aiohttp's errors pass through."""
         async with self._session.request(
             method, path, data=body, params=params, headers={"Content-Type": content_type}
         ) as answer:
             text = await answer.text()
             body_read = json.loads(text) if text.startswith("{") else text
-            return Answer(status=answer.status, body=body_read)
+            return AdminReply(status=answer.status, body=body_read)
 
     async def probe(self) -> str:
         """Return "" when the API server reports ready, else the checks that fail."""
@@ -161,7 +161,7 @@ class Admin:
         manifests = [manifest for shape in shapes for manifest in node_manifests(shape)]
         return await self._add("/api/v1/nodes", manifests)
 
-    async def add_hyper_nodes(self, hyper_nodes: Iterable[HyperNode]) -> int:
+    async def add_hyper_nodes(self, hyper_nodes: Iterable[FleetHyperNode]) -> int:
         """Create the HyperNodes that are not there yet; returns how many were created."""
         return await self._add(HYPER_NODES, [hyper_node_manifest(hyper) for hyper in hyper_nodes])
 

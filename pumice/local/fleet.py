@@ -28,7 +28,7 @@ GPU: Final = "nvidia.com/gpu"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
-class Taint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FleetTaint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A taint as Kubernetes has it."""
 
     key: str
@@ -47,7 +47,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     resources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Further resources of each node, by name."""
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[FleetTaint, ...] = ()
     prefix: str = "node"
 
     def names(self) -> list[str]:
@@ -60,7 +60,7 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return {**offers, **({GPU: str(self.gpus)} if self.gpus else {}), **self.resources}
 
 
-class HyperNode(
+class FleetHyperNode(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):
     """A part of the network: nodes, or parts of a lower tier."""
@@ -75,7 +75,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """All fake machines of a cluster."""
 
     nodes: tuple[NodeShape, ...] = ()
-    hyper_nodes: tuple[HyperNode, ...] = ()
+    hyper_nodes: tuple[FleetHyperNode, ...] = ()
 
     @property
     def count(self) -> int:
@@ -119,7 +119,7 @@ def _check_shape(shape: NodeShape) -> None:
             raise ValueError(f"nodes {shape.prefix!r}: {name} {amount} is not more than 0")
 
 
-def _check_hyper_node(hyper: HyperNode, nodes: set[str], tiers: Mapping[str, int]) -> None:
+def _check_hyper_node(hyper: FleetHyperNode, nodes: set[str], tiers: Mapping[str, int]) -> None:
     if not _NAME.fullmatch(hyper.name):
         raise ValueError(f"{hyper.name!r} is no name of a HyperNode")
     if bool(hyper.nodes) == bool(hyper.hyper_nodes):
@@ -136,14 +136,14 @@ def _check_hyper_node(hyper: HyperNode, nodes: set[str], tiers: Mapping[str, int
             )
 
 
-def racks(shapes: Iterable[NodeShape], size: int) -> tuple[HyperNode, ...]:
+def racks(shapes: Iterable[NodeShape], size: int) -> tuple[FleetHyperNode, ...]:
     """Return a HyperNode of tier 1 for each `size` nodes, and one of tier 2 around them."""
     names = [name for shape in shapes for name in shape.names()]
     low = [
-        HyperNode(name=f"rack-{start // size}", nodes=tuple(names[start : start + size]))
+        FleetHyperNode(name=f"rack-{start // size}", nodes=tuple(names[start : start + size]))
         for start in range(0, len(names), size)
     ]
-    top = HyperNode(name="spine", tier=2, hyper_nodes=tuple(rack.name for rack in low))
+    top = FleetHyperNode(name="spine", tier=2, hyper_nodes=tuple(rack.name for rack in low))
     return (*low, top) if low else ()
 
 
@@ -169,7 +169,7 @@ def node_manifests(shape: NodeShape) -> Iterator[dict[str, Any]]:
         }
 
 
-def hyper_node_manifest(hyper: HyperNode) -> dict[str, Any]:
+def hyper_node_manifest(hyper: FleetHyperNode) -> dict[str, Any]:
     """Return a HyperNode as an object of Volcano's kind."""
     members = [("Node", name) for name in hyper.nodes]
     members += [("HyperNode", name) for name in hyper.hyper_nodes]

@@ -26,7 +26,7 @@ import msgspec
 
 from pumice.local.declaring import declare
 from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.listener import Account, Listener
+from pumice.local.memory_nats.listener import NatsAccount, NatsListener
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.names import IN_PROCESS
 from pumice.local.nats import Users
@@ -107,8 +107,8 @@ async def _serve_all(
     """Run the bus and the services on it; return the first failure."""
     subscriber = permissions(arguments.cluster)[EVENTS]
     memory = MemoryNats(wall=SystemClock().now, permissions={EVENTS: subscriber.publish})
-    account = Account(password=password, subscribe=subscriber.subscribe)
-    listener = Listener(memory, {EVENTS: account})
+    account = NatsAccount(password=password, subscribe=subscriber.subscribe)
+    listener = NatsListener(memory, {EVENTS: account})
     await declare(
         _streams(arguments.cluster), arguments.cluster, dial=partial(MemoryClient, memory)
     )

@@ -16,7 +16,7 @@ _USER: Final = "pumice-admin"
 _KINDS: Final = ("clusters", "contexts", "users")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class KubeconfigEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One server, the authority of its certificate, and credentials: a token or a certificate."""
 
     server: str
@@ -27,7 +27,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     context: str = _CONTEXT
 
 
-def write_kubeconfig(path: Path, entry: Entry) -> None:
+def write_kubeconfig(path: Path, entry: KubeconfigEntry) -> None:
     """Write the file with everything inline, readable by its owner alone."""
     user: dict[str, str] = {}
     if entry.token:

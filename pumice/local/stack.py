@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from pumice.local import admin, layout
-from pumice.local.control_plane import Api, Options
+from pumice.local.control_plane import Api, ControlPlaneOptions
 from pumice.local.embedded import plane_of
 from pumice.local.files import write_private
 from pumice.local.fleet import Fleet, NodeShape
@@ -30,7 +30,7 @@ _OF_ONE_PERSON: Final = {"controller": ("--queue-commands-from=*",)}
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a local stack."""
 
-    plane: Options
+    plane: ControlPlaneOptions
     fleet: Fleet = Fleet(nodes=(NodeShape(),))
     services: tuple[str, ...] = SERVICES
     """Services to start; repeat a name for replicas. Empty: the control plane alone."""

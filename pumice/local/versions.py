@@ -12,7 +12,7 @@ from msgspec import Meta
 FILE: Final = Path(__file__).with_name("versions.toml")
 
 
-class Go(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GoVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Go toolchain that builds the parts."""
 
     minimum: Annotated[str, Meta(description="oldest release that the parts' modules accept")]
@@ -29,7 +29,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All pinned versions, as release numbers without a leading v."""
 
     parts: dict[str, str]
-    go: Go
+    go: GoVersion
     compose: Compose
     images: Annotated[dict[str, str], Meta(description="public container image per part")]
 

@@ -30,12 +30,12 @@ from pumice.plugins.values import (
     CrossNodeVerdict,
     DeviceUse,
     FloatArray,
-    Hold,
     IntArray,
     Invalid,
     Opinion,
     QueueFigures,
     Reason,
+    StartBlock,
     Vote,
 )
 
@@ -276,14 +276,18 @@ def condition(answer: object, *_: object) -> Condition | None:
     return None if answer is None else _of(Condition, answer, "a Condition or None")
 
 
-def hold(answer: object, *_: object) -> Hold | None:
+def hold(answer: object, *_: object) -> StartBlock | None:
     """Return why a job may not start, or None; without nodes where it is tried once more."""
-    return None if answer is None else _of(Hold, answer, "a Hold or None")._replace(elsewhere=None)
+    return (
+        None
+        if answer is None
+        else _of(StartBlock, answer, "a StartBlock or None")._replace(elsewhere=None)
+    )
 
 
-def held(guard: Guard, _job: object) -> Hold:
+def held(guard: Guard, _job: object) -> StartBlock:
     """Return why a job waits whose plugin failed to say whether it may start."""
-    return Hold("plugin", guard.blame)
+    return StartBlock("plugin", guard.blame)
 
 
 def text(answer: object, *_: object) -> str:

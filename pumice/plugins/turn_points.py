@@ -10,9 +10,9 @@ from pumice.plugins import combining, guarding
 from pumice.plugins.guarding import answering
 from pumice.plugins.interface import Job
 from pumice.plugins.point import Plain
-from pumice.plugins.values import Hold
+from pumice.plugins.values import StartBlock
 
-_Holds = Callable[[Job], Hold | None]
+_Holds = Callable[[Job], StartBlock | None]
 
 
 class TurnPoints:
@@ -21,7 +21,7 @@ class TurnPoints:
     job_turn: Plain[_Holds, _Holds] = Plain(
         "",
         "",
-        "why a job has to wait before nodes are looked at: a `Hold`, or None",
+        "why a job has to wait before nodes are looked at: a `StartBlock`, or None",
         together=combining.first_objection,
         guarded=answering(guarding.hold, made=guarding.held),
         failing="it waits",
@@ -29,7 +29,7 @@ class TurnPoints:
     job_start: Plain[_Holds, _Holds] = Plain(
         "",
         "",
-        "why a job may not keep the places that it has just got: a `Hold`, or None",
+        "why a job may not keep the places that it has just got: a `StartBlock`, or None",
         together=combining.first_objection,
         guarded=answering(guarding.hold, made=guarding.held),
         failing="it may not",

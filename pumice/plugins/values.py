@@ -45,7 +45,7 @@ PERMIT = Opinion(Vote.PERMIT)
 ABSTAIN = Opinion(Vote.ABSTAIN)
 
 
-class Hold(NamedTuple):
+class StartBlock(NamedTuple):
     """Why a job may not start now although there may be room for it, as a person reads it."""
 
     gate: str

@@ -45,14 +45,14 @@ class _Status(View, frozen=True):
     container_statuses: tuple[_Container, ...] = ()
 
 
-class Pod(View, frozen=True):
+class TracedPod(View, frozen=True):
     """The times of a pod."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: _Status = _Status()
 
 
-_PODS: Final = msgspec.structs.replace(POD, alias="timed-pods", type=Pod)
+_PODS: Final = msgspec.structs.replace(POD, alias="timed-pods", type=TracedPod)
 
 
 async def objects_of(kube: Kube, namespace: str, name: str) -> Objects:
@@ -76,7 +76,7 @@ async def _group(kube: Kube, job: Job) -> PodGroup | None:
     return group
 
 
-def fold(job: Job, group: PodGroup | None, pods: Sequence[Pod]) -> Objects:
+def fold(job: Job, group: PodGroup | None, pods: Sequence[TracedPod]) -> Objects:
     """Return the times that a job's objects tell; pods of a namesake are left out. Pure."""
     state = job.status.state
     wait = _wait(group)
@@ -93,7 +93,7 @@ def fold(job: Job, group: PodGroup | None, pods: Sequence[Pod]) -> Objects:
     )
 
 
-def _is_of(pod: Pod, job: Job) -> bool:
+def _is_of(pod: TracedPod, job: Job) -> bool:
     return any(owner.uid == job.metadata.uid for owner in pod.metadata.owner_references)
 
 
@@ -106,7 +106,7 @@ def _wait(group: PodGroup | None) -> PodGroupCondition | None:
     return last if last and last.type == PodGroupConditionType.UNSCHEDULABLE else None
 
 
-def _pod(pod: Pod) -> PodLife:
+def _pod(pod: TracedPod) -> PodLife:
     meta = pod.metadata
     states = [container.state for container in pod.status.container_statuses]
     times = [state.running or state.terminated or _Times() for state in states]

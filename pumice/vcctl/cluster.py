@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from pumice.vcctl.flags import Failure, Value, text
+from pumice.vcctl.flags import CommandFailure, Value, text
 from shared.api.kinds import COMMAND, Kind
 from shared.kube.client import Kube, address, collection
 from shared.kube.credentials import Access, Source
@@ -48,7 +48,7 @@ _TYPE_META: Final = (
 _VERBS: Final = {"GET": "Get", "POST": "Post", "PATCH": "Patch", "DELETE": "Delete", "PUT": "Put"}
 
 
-class Cluster:
+class ClusterClient:
     """The requests of the commands. `now_s` is the time that ages are told by."""
 
     def __init__(self, transport: Transport, *, now_s: float) -> None:
@@ -133,12 +133,12 @@ class Cluster:
             return await self._transport.exchange(request)
         except Refusal as error:
             unknown = error.status.code == UNAUTHORIZED
-            raise Failure("Unauthorized" if unknown else error.status.message) from error
+            raise CommandFailure("Unauthorized" if unknown else error.status.message) from error
         except PumiceError as error:
-            raise Failure(_unanswered(self._transport.host, request, error)) from error
+            raise CommandFailure(_unanswered(self._transport.host, request, error)) from error
 
 
-async def connect(values: Mapping[str, Value]) -> Cluster:
+async def connect(values: Mapping[str, Value]) -> ClusterClient:
     """Return the cluster that a command's flags, or the environment, name. Raises Failure."""
     source = _Named(text(values, "kubeconfig"), text(values, "master"), os.environ)
     try:
@@ -146,8 +146,8 @@ async def connect(values: Mapping[str, Value]) -> Cluster:
             source, user_agent="vcctl", request_timeout_s=_TIMEOUT_S, clock=SystemClock()
         )
     except PumiceError as error:
-        raise Failure(str(error)) from error
-    return Cluster(transport, now_s=time.time())  # noqa: TID251 - ages for a person
+        raise CommandFailure(str(error)) from error
+    return ClusterClient(transport, now_s=time.time())  # noqa: TID251 - ages for a person
 
 
 class _Named:
@@ -183,7 +183,7 @@ class _Named:
 
     def _source(self, files: Sequence[str]) -> Source | None:
         if self._file and not files:
-            raise Failure(f"stat {self._file}: no such file or directory")
+            raise CommandFailure(f"stat {self._file}: no such file or directory")
         filled = [file for file in files if Path(file).stat().st_size]
         if filled:
             return KubeconfigSource(os.pathsep.join(filled), context=None, clock=SystemClock())
@@ -204,10 +204,10 @@ def _document(file: str) -> Object:
     except yaml.constructor.ConstructorError:
         return {}  # Go ignores a tag that it does not know
     except yaml.YAMLError as error:
-        raise Failure(f"{about}yaml: {_problem(error, content)}") from error
+        raise CommandFailure(f"{about}yaml: {_problem(error, content)}") from error
     if found is not None and not isinstance(found, dict):
         kind = next(words for of, words in _JSON_KINDS.items() if isinstance(found, of))
-        raise Failure(
+        raise CommandFailure(
             f"{about}couldn't get version/kind; json parse error: "
             f"json: cannot unmarshal {kind} into Go value of type {_TYPE_META}"
         )
@@ -236,7 +236,7 @@ def _host_without_user(documents: Sequence[Object]) -> str:
         return ""
     context = _entry(documents, "context", current)
     if context is None:
-        raise Failure(
+        raise CommandFailure(
             f"invalid configuration: context was not found for specified context: {current}"
         )
     return str((_entry(documents, "cluster", context.get("cluster")) or {}).get("server", ""))
@@ -254,7 +254,7 @@ def _entry(documents: Sequence[Object], kind: str, name: object) -> Object | Non
 
 def _address(kind: Kind, namespace: str, name: str) -> str:
     if not name:
-        raise Failure("resource name may not be empty")
+        raise CommandFailure("resource name may not be empty")
     return address(kind, namespace, name)
 
 

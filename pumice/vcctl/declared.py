@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from pumice.vcctl import documents, tables
-from pumice.vcctl.cluster import Cluster, Object
-from pumice.vcctl.flags import Failure, Value, text
+from pumice.vcctl.cluster import ClusterClient, Object
+from pumice.vcctl.flags import CommandFailure, Value, text
 from pumice.vcctl.shapes import shaped
 from pumice.vcctl.tables import meta
 from shared.api.kinds import JOBFLOW, JOBTEMPLATE, Kind
@@ -25,7 +25,7 @@ class Declared:
         self._spoken = spoken
         self._table = table
 
-    async def create(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+    async def create(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         """Create the objects of a file; one that is refused does not keep the others away."""
         kind = self._kind
         for item in _of_file(text(values, "file")):
@@ -33,26 +33,26 @@ class Declared:
             try:
                 whole = shaped(_placed(item, namespace), kind.kind)
                 made = await cluster.create(kind, namespace, whole)
-            except Failure as failure:
+            except CommandFailure as failure:
                 _say(f"Failed to create {kind.kind}: {failure}")
             else:
                 _say(f"Created {kind.kind}: {namespace}/{meta(made, 'name')}")
         return ""
 
-    async def show(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+    async def show(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         """List the objects of a namespace, or of all."""
         namespace = "" if values.get("all-namespaces") else text(values, "namespace")
         return self._table(await cluster.items(self._kind, namespace), cluster.now_s)
 
-    async def get(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+    async def get(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         """Show the object that a flag names. Raises Failure without a name."""
         name = text(values, "name")
         if not name:
-            raise Failure(f"name is mandatory to get the particular {self._spoken} details")
+            raise CommandFailure(f"name is mandatory to get the particular {self._spoken} details")
         one = await cluster.get(self._kind, text(values, "namespace"), name)
         return self._table([one], cluster.now_s)
 
-    async def delete(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+    async def delete(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         """Delete the objects that a file names, or else the one that a flag names."""
         kind = self._kind
         if file := text(values, "file"):
@@ -61,11 +61,11 @@ class Declared:
             return ""
         namespace, name = text(values, "namespace"), text(values, "name")
         if not name:
-            raise Failure(f"{self._spoken} name must be specified")
+            raise CommandFailure(f"{self._spoken} name must be specified")
         await cluster.delete(kind, namespace, name)
         return f"Deleted {kind.kind}: {namespace}/{name}\n"
 
-    async def describe(self, cluster: Cluster, values: Mapping[str, Value]) -> str:
+    async def describe(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         """Return one object, or all of a namespace, as documents."""
         namespace, name = text(values, "namespace"), text(values, "name")
         items = [await cluster.get(self._kind, namespace, name)] if name else []
@@ -85,10 +85,10 @@ def _documents(items: list[Object], kind: Kind, form: str) -> str:
     return "\n\n".join(writers[form](item, kind.kind) for item in items)
 
 
-async def _delete(cluster: Cluster, kind: Kind, namespace: str, name: str) -> None:
+async def _delete(cluster: ClusterClient, kind: Kind, namespace: str, name: str) -> None:
     try:
         await cluster.delete(kind, namespace, name)
-    except Failure as failure:
+    except CommandFailure as failure:
         _say(f"Failed to delete {kind.kind}: {failure}")
     else:
         _say(f"Deleted {kind.kind}: {namespace}/{name}")
@@ -99,9 +99,9 @@ def _of_file(file: str) -> Iterator[Object]:
     try:
         content = Path(file).read_text(encoding="utf-8") if file else None
     except OSError as error:
-        raise Failure(f"open {file}: {(error.strerror or '').lower()}") from error
+        raise CommandFailure(f"open {file}: {(error.strerror or '').lower()}") from error
     if content is None:
-        raise Failure("open : no such file or directory")
+        raise CommandFailure("open : no such file or directory")
     yield from documents.each(content)
 
 

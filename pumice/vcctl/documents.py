@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from typing_extensions import override
 
-from pumice.vcctl.flags import Failure
+from pumice.vcctl.flags import CommandFailure
 from pumice.vcctl.shapes import shaped
 
 Object = dict[str, Any]
@@ -89,14 +89,16 @@ def _read(content: str, read: Callable[[], object]) -> Object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f"line {mark.line + 1}: " if mark else ""
-        raise Failure(f"error converting YAML to JSON: yaml: {line}{error.problem}") from error
+        raise CommandFailure(
+            f"error converting YAML to JSON: yaml: {line}{error.problem}"
+        ) from error
     except (yaml.YAMLError, ValueError) as error:
         text = " ".join(str(error).split())
-        raise Failure(f"error converting YAML to JSON: yaml: {text}") from error
+        raise CommandFailure(f"error converting YAML to JSON: yaml: {text}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise Failure(f"error unmarshaling JSON: {content.strip()[:40]!r} is no object")
+        raise CommandFailure(f"error unmarshaling JSON: {content.strip()[:40]!r} is no object")
     plain: Object = _plain(found)
     return plain
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 
-class Failure(Exception):  # noqa: N818 - it is shown behind "Failed to"
+class CommandFailure(Exception):  # noqa: N818 - it is shown behind "Failed to"
     """The text ends the line that begins with `Failed to …`."""
 
 
@@ -25,7 +25,7 @@ class FlagError(Exception):
     """A line of arguments that cannot be read; the text is for the person who wrote it."""
 
 
-class Kind(NamedTuple):
+class FlagKind(NamedTuple):
     """How the value of a flag is named in the help, read, and shown when it is the default."""
 
     word: str
@@ -39,7 +39,7 @@ class Flag(NamedTuple):
     """One flag of a command."""
 
     name: str
-    kind: Kind
+    kind: FlagKind
     usage: str
     short: str = ""
     default: Value | None = None
@@ -197,13 +197,13 @@ def _modules(text: str) -> str:
     return text
 
 
-STRING: Final = Kind("string", str, "")
-BOOL: Final = Kind("", _boolean, False, bare="true")  # noqa: FBT003 - the zero of a bool
-INT: Final = Kind("int", _integer(64), 0)
-INT32: Final = Kind("int32", _integer(32), 0)
-DURATION: Final = Kind("duration", _duration, "")
-LEVEL: Final = Kind("Level", _integer(32, prefixes=False), 0)
-MODULES: Final = Kind("moduleSpec", _modules, "")
+STRING: Final = FlagKind("string", str, "")
+BOOL: Final = FlagKind("", _boolean, False, bare="true")  # noqa: FBT003 - the zero of a bool
+INT: Final = FlagKind("int", _integer(64), 0)
+INT32: Final = FlagKind("int32", _integer(32), 0)
+DURATION: Final = FlagKind("duration", _duration, "")
+LEVEL: Final = FlagKind("Level", _integer(32, prefixes=False), 0)
+MODULES: Final = FlagKind("moduleSpec", _modules, "")
 
 
 def text(values: Mapping[str, Value], name: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.vcctl import documents, tables
-from pumice.vcctl.cluster import Cluster
-from pumice.vcctl.flags import Failure, Value, number, text
+from pumice.vcctl.cluster import ClusterClient
+from pumice.vcctl.flags import CommandFailure, Value, number, text
 from pumice.vcctl.shapes import shaped
 from pumice.vcctl.view import described
 from shared.api.kinds import EVENT, JOB
@@ -26,19 +26,19 @@ _USUAL: Final = {"scheduler": "volcano", "image": "busybox", "namespace": "defau
 _QUANTITY: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
 
 
-async def run(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def run(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Create a job from flags, or from a file, which replaces them all but the namespace (V01)."""
     file = text(values, "filename")
     if not file and not text(values, "name"):
-        raise Failure("job name cannot be left blank")
+        raise CommandFailure("job name cannot be left blank")
     job = _from_file(file) if file else _made(values, [])
     return await _create(cluster, text(values, "namespace"), job)
 
 
-async def submit(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def submit(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Create a job from flags and variables (`vsub`)."""
     if not text(values, "name"):
-        raise Failure("job name cannot be left blank")
+        raise CommandFailure("job name cannot be left blank")
     usual = {
         flag: os.environ.get(variable) or _USUAL[flag]
         for flag, variable in _FROM_ENVIRONMENT.items()
@@ -48,7 +48,7 @@ async def submit(cluster: Cluster, values: Mapping[str, Value]) -> str:
     return await _create(cluster, text(chosen, "namespace"), job)
 
 
-async def show(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def show(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """List jobs; ⚠ `--selector` is a part of the name, not a label selector (V02)."""
     everywhere = bool(values["all-namespaces"])
     jobs = await cluster.items(JOB, "" if everywhere else text(values, "namespace"))
@@ -56,64 +56,68 @@ async def show(cluster: Cluster, values: Mapping[str, Value]) -> str:
     return tables.jobs(wanted, everywhere=everywhere)
 
 
-async def look(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show one job, ⚠ without its conditions, or list them if none is named (`vjobs`)."""
     if text(values, "name"):
         return await _view(cluster, values, conditions=False)
     return await show(cluster, values)
 
 
-async def view(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def view(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show everything about one job, with its events."""
     if not text(values, "name"):
         asked = "job name (specified by --name or -N) is mandatory"
-        raise Failure(f"{asked} to view a particular job")
+        raise CommandFailure(f"{asked} to view a particular job")
     return await _view(cluster, values)
 
 
-async def suspend(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def suspend(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Order a job to stop."""
     return await _command(cluster, values, "suspend", "AbortJob")
 
 
-async def resume(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def resume(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Order a job to go on."""
     return await _command(cluster, values, "resume", "ResumeJob")
 
 
-async def delete(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def delete(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Delete a job."""
     return await _delete(cluster, values, "delete")
 
 
-async def cancel(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def cancel(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Delete a job (`vcancel`)."""
     return await _delete(cluster, values, "cancel")
 
 
-async def _delete(cluster: Cluster, values: Mapping[str, Value], verb: str) -> str:
+async def _delete(cluster: ClusterClient, values: Mapping[str, Value], verb: str) -> str:
     name = _name(values, verb)
     await cluster.delete(JOB, text(values, "namespace"), name)
     return f"{verb} job {name} successfully\n"
 
 
-async def _create(cluster: Cluster, namespace: str, job: documents.Object) -> str:
+async def _create(cluster: ClusterClient, namespace: str, job: documents.Object) -> str:
     made = await cluster.create(JOB, namespace, job)
     return f"run job {tables.meta(made, 'name')} successfully\n"
 
 
-async def _command(cluster: Cluster, values: Mapping[str, Value], verb: str, action: str) -> str:
+async def _command(
+    cluster: ClusterClient, values: Mapping[str, Value], verb: str, action: str
+) -> str:
     namespace = text(values, "namespace")
     await cluster.command(JOB, namespace, _name(values, verb), action, into=namespace)
     return ""
 
 
-async def _view(cluster: Cluster, values: Mapping[str, Value], *, conditions: bool = True) -> str:
+async def _view(
+    cluster: ClusterClient, values: Mapping[str, Value], *, conditions: bool = True
+) -> str:
     namespace, name = text(values, "namespace"), text(values, "name")
     job = await cluster.get(JOB, namespace, name)
     try:
         events = await cluster.items(EVENT, namespace)
-    except Failure as failure:  # who may see jobs need not see events
+    except CommandFailure as failure:  # who may see jobs need not see events
         events = []
         sys.stderr.write(f"Failed to list events: {failure}\n")
     own = [event for event in events if tables.meta(event, "name").startswith(f"{name}.")]
@@ -123,7 +127,7 @@ async def _view(cluster: Cluster, values: Mapping[str, Value], *, conditions: bo
 def _name(values: Mapping[str, Value], verb: str) -> str:
     name = text(values, "name")
     if not name:
-        raise Failure(f"job name is mandatory to {verb} a particular job")
+        raise CommandFailure(f"job name is mandatory to {verb} a particular job")
     return name
 
 
@@ -139,16 +143,16 @@ def _matches(job: Mapping[str, Any], values: Mapping[str, Value]) -> bool:
 
 def _from_file(file: str) -> documents.Object:
     if Path(file).suffix not in {".yaml", ".yml"}:
-        raise Failure("only support yaml file")
+        raise CommandFailure("only support yaml file")
     try:
         content = Path(file).read_text(encoding="utf-8")
     except OSError as error:
         reason = (error.strerror or "").lower()
-        raise Failure(f"failed to read file, err: open {file}: {reason}") from error
+        raise CommandFailure(f"failed to read file, err: open {file}: {reason}") from error
     try:
         return shaped(documents.first(content), JOB.kind)
-    except Failure as error:
-        raise Failure(f"failed to unmarshal file, err:  {error}") from error
+    except CommandFailure as error:
+        raise CommandFailure(f"failed to unmarshal file, err:  {error}") from error
 
 
 def _made(values: Mapping[str, Value], command: Sequence[str]) -> documents.Object:
@@ -187,7 +191,7 @@ def _amounts(words: str) -> dict[str, str]:
     for pair in words.split(",") if words else ():
         name, equals, amount = pair.partition("=")
         if not equals or "=" in amount:
-            raise Failure(f"invalid argument syntax {pair}, expected <resource>=<value>")
+            raise CommandFailure(f"invalid argument syntax {pair}, expected <resource>=<value>")
         found[name] = _amount(amount)
     return found
 
@@ -199,11 +203,11 @@ def _amount(amount: str) -> str:
     except BadQuantity:
         pass
     form = r"'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    raise Failure(f"quantities must match the regular expression {form}")
+    raise CommandFailure(f"quantities must match the regular expression {form}")
 
 
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command, comments=True)
     except ValueError:
-        raise Failure("EOF found when expecting closing quote") from None
+        raise CommandFailure("EOF found when expecting closing quote") from None

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pumice.cli.program import silence_stdout
 from pumice.vcctl.commands import program
-from pumice.vcctl.flags import Failure, Value
+from pumice.vcctl.flags import CommandFailure, Value
 from pumice.vcctl.tree import Path, run
 
 if TYPE_CHECKING:
-    from pumice.vcctl.cluster import Cluster
+    from pumice.vcctl.cluster import ClusterClient
 
-Action = Callable[["Cluster", Mapping[str, Value]], Awaitable[str]]
+Action = Callable[["ClusterClient", Mapping[str, Value]], Awaitable[str]]
 
 _FAILED: Final = 255
 _INTERRUPTED: Final = 130
@@ -56,7 +56,7 @@ def _carry_out(path: Path, values: Mapping[str, Value]) -> int:
     action = attrgetter(function)(importlib.import_module(f"pumice.vcctl.{module}"))
     try:
         asyncio.run(_in_cluster(cast("Action", action), values))
-    except Failure as failure:
+    except CommandFailure as failure:
         words = " ".join(["Failed to", *(command.name for command in reversed(path[1:]))])
         sys.stdout.write(f"{words}: {failure}\n")
         return _FAILED

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pumice.vcctl import tables
-from pumice.vcctl.cluster import Cluster
+from pumice.vcctl.cluster import ClusterClient
 from pumice.vcctl.flags import Value, text
 from pumice.vcctl.tables import age, parsed, span
 from shared.api.kinds import POD
@@ -18,7 +18,7 @@ _QUEUE_LABEL: Final = "volcano.sh/queue-name"
 _QUEUE_ANNOTATION: Final = "scheduling.volcano.sh/queue-name"
 
 
-async def show(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def show(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """List the pods of all jobs, of one, or of a queue."""
     everywhere = bool(values["all-namespaces"])
     job, queue = text(values, "job"), text(values, "queue")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from pumice.vcctl import tables
-from pumice.vcctl.cluster import Cluster
-from pumice.vcctl.flags import Failure, Value, number, text
+from pumice.vcctl.cluster import ClusterClient
+from pumice.vcctl.flags import CommandFailure, Value, number, text
 from shared.api.kinds import PODGROUP, QUEUE
 
 _COMMANDS: Final = {"open": "OpenQueue", "close": "CloseQueue"}
@@ -13,7 +13,7 @@ _COMMANDS_IN: Final = "default"
 """The namespace of Commands to queues, which have none themselves."""
 
 
-async def create(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def create(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Create a queue; ⚠ `--state` does nothing: the API server drops a status at creation (V05)."""
     queue = {
         "metadata": {"name": text(values, "name")},
@@ -24,13 +24,13 @@ async def create(cluster: Cluster, values: Mapping[str, Value]) -> str:
     return ""
 
 
-async def delete(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def delete(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Delete a queue."""
     await cluster.delete(QUEUE, "", _name(values))
     return ""
 
 
-async def operate(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def operate(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Open or close a queue by a Command, or change its weight."""
     name, action = _name(values), text(values, "action")
     if action in _COMMANDS:
@@ -38,43 +38,43 @@ async def operate(cluster: Cluster, values: Mapping[str, Value]) -> str:
     elif action == "update":
         await _weigh(cluster, name, number(values, "weight"))
     elif action:
-        raise Failure(f"action {action} invalid, valid actions are open, close and update")
+        raise CommandFailure(f"action {action} invalid, valid actions are open, close and update")
     else:
-        raise Failure("action can not be null")
+        raise CommandFailure("action can not be null")
     return ""
 
 
-async def show(cluster: Cluster, _: Mapping[str, Value]) -> str:
+async def show(cluster: ClusterClient, _: Mapping[str, Value]) -> str:
     """List all queues; ⚠ the counts are taken from the PodGroups, not from the status (V05)."""
     queues = await cluster.items(QUEUE)
     return tables.queues(queues, await cluster.items(PODGROUP) if queues else [])
 
 
-async def get(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def get(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show one queue."""
     name = text(values, "name")
     if not name:
-        raise Failure("name is mandatory to get the particular queue details")
+        raise CommandFailure("name is mandatory to get the particular queue details")
     queue = await cluster.get(QUEUE, "", name)
     return tables.queues([queue], await cluster.items(PODGROUP))
 
 
-async def look(cluster: Cluster, values: Mapping[str, Value]) -> str:
+async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show one queue or all of them, with the counts of their status (`vqueues`)."""
     name = text(values, "name")
     queues = [await cluster.get(QUEUE, "", name)] if name else await cluster.items(QUEUE)
     return tables.queues_by_status(queues)
 
 
-async def _weigh(cluster: Cluster, name: str, weight: int) -> None:
+async def _weigh(cluster: ClusterClient, name: str, weight: int) -> None:
     if not weight:
         reason = "weight must be specified, the value must be greater than 0"
-        raise Failure(f"when update queue {name}, {reason}")
+        raise CommandFailure(f"when update queue {name}, {reason}")
     await cluster.merge(QUEUE, "", name, {"spec": {"weight": weight}})
 
 
 def _name(values: Mapping[str, Value]) -> str:
     name = text(values, "name")
     if not name:
-        raise Failure("queue name must be specified")
+        raise CommandFailure("queue name must be specified")
     return name

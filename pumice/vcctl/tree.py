@@ -36,7 +36,7 @@ Path = tuple[Command, ...]
 """A command behind the groups that it is in, the program first."""
 
 
-class Outcome(NamedTuple):
+class LineResult(NamedTuple):
     """How a line ends: texts and an exit code, or a command to carry out with its values."""
 
     code: int = 0
@@ -46,13 +46,13 @@ class Outcome(NamedTuple):
     values: Mapping[str, Value] = {}
 
 
-def run(program: Command, line: Sequence[str]) -> Outcome:
+def run(program: Command, line: Sequence[str]) -> LineResult:
     """Return what a command line asks for."""
     program = _with_help(program)
     path, rest = _find((program,), list(line))
     words = _plain(path, rest)
     if len(path) == 1 and program.children and words:
-        return Outcome(1, err=f"Error: {_unknown(program, words[0])}\n")
+        return LineResult(1, err=f"Error: {_unknown(program, words[0])}\n")
     return _execute(path, rest)
 
 
@@ -68,28 +68,28 @@ def help_of(path: Path) -> str:
     return (f"{about}\n\n" if about else "") + usage_lines(path, *flags_of(path))
 
 
-def _execute(path: Path, rest: Sequence[str]) -> Outcome:
+def _execute(path: Path, rest: Sequence[str]) -> LineResult:
     own, inherited = flags_of(path)
     try:
         values, words = read([*own, *inherited], rest)
     except FlagError as error:
         shown = usage_lines(path, own, inherited) + "\n" if len(path) == 1 else ""
-        return Outcome(1, err=f"{shown}Error: {error}\n")
+        return LineResult(1, err=f"{shown}Error: {error}\n")
     if values["help"] or not path[-1].action:
-        return Outcome(out=help_of(path))
+        return LineResult(out=help_of(path))
     if path[-1].action == "help":
         return _topic(path[:1], words)
-    return Outcome(path=path, values=values)
+    return LineResult(path=path, values=values)
 
 
-def _topic(root: Path, words: Sequence[str]) -> Outcome:
+def _topic(root: Path, words: Sequence[str]) -> LineResult:
     """Return the help of the command that `help` was asked for."""
     path, rest = _find(root, list(words))
     if len(path) == 1 and _plain(path, rest):
         topics = " ".join(f"`{word}`" for word in words)
         own = [*path[0].flags, *path[0].shared]
-        return Outcome(err=f"Unknown help topic [{topics}]\n{usage_lines(root, own, [])}")
-    return Outcome(out=help_of(path))
+        return LineResult(err=f"Unknown help topic [{topics}]\n{usage_lines(root, own, [])}")
+    return LineResult(out=help_of(path))
 
 
 def _with_help(program: Command) -> Command:

@@ -26,14 +26,14 @@ _ASKED: Final = re.compile(rf"namespaces/{_NAME}/whatifs")
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class GateRefusal(msgspec.Struct, frozen=True):
     """Why a request is not answered."""
 
     status: int
     words: str
 
 
-class Gate:
+class RequestGate:
     """The checks of one server, which listens at one port."""
 
     def __init__(self, *, port: int, key: str) -> None:
@@ -43,18 +43,18 @@ class Gate:
         self.cookie = f"pumice-web-{port}"
         """Cookies do not tell ports apart: two pages on one machine need two names."""
 
-    def refuses(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refuses(self, method: str, headers: Mapping[str, str]) -> GateRefusal | None:
         """Return why a request of another site, or to another name, is refused."""
         if headers.get("Host", "") not in self._hosts:
-            return Refusal(421, "this server answers to 127.0.0.1 and localhost only")
+            return GateRefusal(421, "this server answers to 127.0.0.1 and localhost only")
         origin = headers.get("Origin")
         if origin is not None and origin not in self._origins:
-            return Refusal(403, "a page of another site asks")
+            return GateRefusal(403, "a page of another site asks")
         if method != "GET" and origin is None:
-            return Refusal(403, "a request that asks for more than reading names its origin")
+            return GateRefusal(403, "a request that asks for more than reading names its origin")
         site, mode = headers.get("Sec-Fetch-Site", "none"), headers.get("Sec-Fetch-Mode", "")
         if site not in ("same-origin", "none") and mode != "navigate":
-            return Refusal(403, "a page of another site asks")
+            return GateRefusal(403, "a page of another site asks")
         return None
 
     def is_key(self, given: str) -> bool:

@@ -19,7 +19,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from pumice.local.errors import LocalError
-from pumice.web.gate import Gate, is_proxied
+from pumice.web.gate import RequestGate, is_proxied
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.errors import PumiceError
@@ -103,7 +103,7 @@ class Transport(Protocol):
         """Return an answer that does not end; raises as `exchange` does."""
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class KubeconfigFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the page shows of its user's kubeconfig."""
 
     server: str
@@ -133,7 +133,9 @@ def _file(file: Traversable) -> tuple[bytes, str]:
 class PageServer:
     """Answers one browser."""
 
-    def __init__(self, transport: Transport, *, gate: Gate, context: Context) -> None:
+    def __init__(
+        self, transport: Transport, *, gate: RequestGate, context: KubeconfigFacts
+    ) -> None:
         self._transport = transport
         self._gate = gate
         self._context = context

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from services.admission.adapters.files import ClientAuthority, Configuration
 from services.admission.adapters.lookup import Lookup, OpenApi
-from services.admission.adapters.registration import Address, Registration
+from services.admission.adapters.registration import WebhookAddress, WebhookRegistration
 from services.admission.adapters.server import WebhookServer
 from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import HOOKS, Hook
@@ -31,7 +31,7 @@ from shared.serving.certification import (
     Close,
     IssuedCertificates,
 )
-from shared.serving.connections import Limits
+from shared.serving.connections import ConnectionLimits
 from shared.serving.identity import ServingCertificate
 
 SERVICE: Final = "admission"
@@ -63,7 +63,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     lease = InstallationLease(
         kube, installation=settings.installation, lease=settings.registration_lease
     )
-    webhooks = Registration(
+    webhooks = WebhookRegistration(
         kube,
         name=settings.configuration_name,
         address=address,
@@ -85,7 +85,9 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         terms=lambda: configuration.terms,
         schemas=lambda: openapi.schemas,
         context=lambda: identity.context,
-        limits=Limits(connections=settings.connections_most, client_names=settings.client_names),
+        limits=ConnectionLimits(
+            connections=settings.connections_most, client_names=settings.client_names
+        ),
         gate=context.readiness.gate("webhooks"),
         quarantine=Quarantine(
             context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
@@ -146,7 +148,7 @@ def _terms(settings: AdmissionSettings) -> Terms:
     )
 
 
-def _address(settings: AdmissionSettings) -> Address:
+def _address(settings: AdmissionSettings) -> WebhookAddress:
     url = settings.webhook_url
     if url:
         parts = urlsplit(url)
@@ -161,7 +163,7 @@ def _address(settings: AdmissionSettings) -> Address:
             " and --webhook-service-name",
             field="webhook-url",
         )
-    return Address(
+    return WebhookAddress(
         url=url,
         namespace=settings.webhook_namespace,
         service=settings.webhook_service_name,
@@ -170,7 +172,7 @@ def _address(settings: AdmissionSettings) -> Address:
 
 
 def _origin(
-    settings: AdmissionSettings, context: Context, kube: Kube, address: Address
+    settings: AdmissionSettings, context: Context, kube: Kube, address: WebhookAddress
 ) -> CertificateSource:
     clock, life_s = context.clock, settings.certificate_life
     cert, key = settings.tls_cert_file, settings.tls_private_key_file

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
-from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.commands import AckExtender, Commands, IntentSlots
 from services.binder.adapters.desired import DeferredWrites, DesiredStatuses
 from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
-from services.binder.adapters.execute import Executor
+from services.binder.adapters.execute import IntentExecutor
 from services.binder.adapters.outcomes import Finished, Outcomes
-from services.binder.adapters.recorder import PodEvents, Recorder
+from services.binder.adapters.recorder import BinderRecorder, PodEvents
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings, Throttle
 from services.binder.adapters.volumes import VolumeBinder
@@ -64,10 +64,10 @@ def compose(
     settings: BinderSettings, context: Context, *, kube: Kube, bus: NatsBus
 ) -> Sequence[Part]:
     """Return the parts on a bus and a way to the API server that are there already."""
-    return _Wiring(settings, context, kube, bus).parts()
+    return _BinderBuilder(settings, context, kube, bus).parts()
 
 
-class _Wiring:
+class _BinderBuilder:
     """Makes the parts; lives only during `build`."""
 
     def __init__(
@@ -96,7 +96,7 @@ class _Wiring:
         self._quarantine = Quarantine(
             context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
         )
-        self._recorder = Recorder(
+        self._recorder = BinderRecorder(
             kube,
             component=settings.event_component,
             instance=context.instance,
@@ -208,16 +208,16 @@ class _Wiring:
             ack_wait_s=consumer.ack_wait_s, clock=self._context.clock, log=self._context.log
         )
 
-    def _executor(self, finished: Finished) -> Executor:
+    def _executor(self, finished: Finished) -> IntentExecutor:
         context = self._context
-        cluster = Cluster(
+        cluster = ApiServerClient(
             self._writing,
             throttle=self._throttle,
             scheduler_names=self._settings.scheduler_name,
             clock=context.clock,
             metrics=self._metrics,
         )
-        return Executor(
+        return IntentExecutor(
             cluster,
             listeners=(self._recorder, PodEvents(self._event_publisher), finished),
             quarantine=self._quarantine,

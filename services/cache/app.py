@@ -57,10 +57,10 @@ def compose(
 
     `leases` is for Leases alone, so that no list holds up a renewal.
     """
-    return _Wiring(settings, context, kube, leases, bus).parts()
+    return _CacheBuilder(settings, context, kube, leases, bus).parts()
 
 
-class _Wiring:
+class _CacheBuilder:
     """Makes the parts; lives only during `build`."""
 
     def __init__(

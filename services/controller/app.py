@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
-from services.controller.adapters.feed import AdmissionFeed, Feed
+from services.controller.adapters.feed import AdmissionFeed, InformerFeed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import OwnedPartitions, PartitionOwnership
 from services.controller.adapters.reconciler import Manager, Reconciler
-from services.controller.adapters.recorder import ControllerEvents, QuarantineEvents, Recorder
+from services.controller.adapters.recorder import (
+    ControllerEvents,
+    ControllerRecorder,
+    QuarantineEvents,
+)
 from services.controller.adapters.store import Touched
 from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
@@ -66,12 +70,12 @@ def compose(
         log=context.log,
     )
     guarded = kube.guarded(installation.check).guarded(ownership.check)
-    return _Wiring(
+    return _ControllerBuilder(
         settings, context, guarded, bus, ownership=ownership, installation=installation
     ).parts()
 
 
-class _Wiring:
+class _ControllerBuilder:
     """Makes the parts; lives only during `build`."""
 
     def __init__(
@@ -98,7 +102,7 @@ class _Wiring:
         self._ownership = ownership
         self._installation = installation
         installation.on_change(self._in_charge)
-        self._recorder = Recorder(
+        self._recorder = ControllerRecorder(
             kube,
             instance=context.instance,
             clock=context.clock,
@@ -152,9 +156,9 @@ class _Wiring:
     def _may_act(self) -> bool:
         return self._feed.synced and self._installation.held
 
-    def _make_feed(self) -> Feed:
+    def _make_feed(self) -> InformerFeed:
         context = self._context
-        return Feed(
+        return InformerFeed(
             self._on_bus.state(
                 list(self._informers.by_kind), seal=Seal(self._settings.state_key.reveal())
             ),

@@ -26,7 +26,7 @@ from shared.api.kinds import Kind
 from shared.runtime.errors import Rejected
 
 
-class Right(msgspec.Struct, frozen=True):
+class ControllerRight(msgspec.Struct, frozen=True):
     """Verbs that a controller needs on the objects of a kind, or on a subresource of theirs."""
 
     kind: Kind
@@ -48,20 +48,22 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     """Keys that are reconciled at once."""
     watches: tuple[Kind, ...]
     """Kinds of which it reads what the cache publishes."""
-    rights: tuple[Right, ...]
+    rights: tuple[ControllerRight, ...]
 
 
-def _rights(kind: Kind, *verbs: str, status: bool = False, owns: bool = False) -> tuple[Right, ...]:
+def _rights(
+    kind: Kind, *verbs: str, status: bool = False, owns: bool = False
+) -> tuple[ControllerRight, ...]:
     """Return rights on a kind; with `status` its status is patched, with `owns` it has children.
 
     Owner references that hold back the owner's deletion need `update` of its finalizers, where the
     admission plugin OwnerReferencesPermissionEnforcement asks for it.
     """
-    found = [Right(kind, verbs)]
+    found = [ControllerRight(kind, verbs)]
     if status:
-        found.append(Right(kind, ("patch",), "status"))
+        found.append(ControllerRight(kind, ("patch",), "status"))
     if owns:
-        found.append(Right(kind, ("update",), "finalizers"))
+        found.append(ControllerRight(kind, ("update",), "finalizers"))
     return tuple(found)
 
 

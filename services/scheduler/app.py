@@ -13,15 +13,15 @@ from services.scheduler.adapters.entry_points import PluginFailures, load_plugin
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.extender_http import ExtenderHttp
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
-from services.scheduler.adapters.marker import Marker
+from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
-from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
+from services.scheduler.adapters.watchdog import DecisionBudget, Shared, Watchdog
 from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
 from services.scheduler.cycle import Scheduler
-from services.scheduler.dump import Options
-from services.scheduler.engine.state.shards import Mode, Sharding
+from services.scheduler.dump import DecisionSettings
+from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.scheduler_state import SchedulerState
@@ -53,10 +53,10 @@ def compose(settings: SchedulerSettings, context: Context, *, bus: NatsBus) -> S
     """Return the parts on a bus that is there already."""
     if idle := inert_flags(settings):
         context.log.warning("flags_without_effect", flags=idle)
-    return _Wiring(settings, context, bus).parts()
+    return _SchedulerBuilder(settings, context, bus).parts()
 
 
-class _Wiring:
+class _SchedulerBuilder:
     """Makes the parts; lives only during `build`."""
 
     def __init__(self, settings: SchedulerSettings, context: Context, bus: NatsBus) -> None:
@@ -67,7 +67,7 @@ class _Wiring:
         self._subjects = Subjects(cluster=settings.cluster)
         self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
         self._sharding = Sharding(
-            mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+            mode=ShardMode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )
         self._extender = ExtenderHttp(metrics=context.metrics, log=context.log)
         failures = PluginFailures(metrics=context.metrics, log=context.log)
@@ -149,8 +149,8 @@ class _Wiring:
         settings = self._settings
         role = SINGLE_PODS if settings.single_pods else ""
         return Watchdog(
-            Budget(budget_s=settings.decision_budget, limit_s=settings.decision_limit),
-            marker=Marker(settings.watchdog_dir),
+            DecisionBudget(budget_s=settings.decision_budget, limit_s=settings.decision_limit),
+            marker=WatchdogFiles(settings.watchdog_dir),
             shared=Shared(
                 bus=self._bus,
                 stream=self._streams.lease.name,
@@ -218,7 +218,7 @@ class _Wiring:
             stream=self._streams.state.name,
             subjects=self._subjects,
             kinds=self._scheduler_state.kinds,
-            options=Options(
+            options=DecisionSettings(
                 scheduler_names=settings.scheduler_name,
                 seed=settings.seed,
                 sharding=self._sharding,

@@ -27,7 +27,7 @@ from services.scheduler.engine.session.activation import activate
 from services.scheduler.engine.session.exclusions import Quarantined
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.state.shards import UNSHARDED, Mode, Sharding
+from services.scheduler.engine.state.shards import UNSHARDED, Sharding, ShardMode
 from services.scheduler.engine.status.messages import Wording
 from services.scheduler.engine.status.statuses import (
     explanation_of,
@@ -54,7 +54,7 @@ _STATUS: Final = "status"
 NO_QUARANTINE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Part(enum.Enum):
+class CyclePart(enum.Enum):
     """A part of a cycle whose duration is measured."""
 
     BEGUN = "begun"
@@ -67,13 +67,13 @@ class Part(enum.Enum):
     """One action has run, since the part before it."""
 
 
-Stopwatch = Callable[[Part, str], None]
+Stopwatch = Callable[[CyclePart, str], None]
 """Called at the end of each part with the name of its plugin or action; it has its own clock."""
 Inspect = Callable[[Session, Plan], None]
 """Called with the session after its actions, and with the plan; changes nothing."""
 
 
-def untimed(_: Part, __: str) -> None:
+def untimed(_: CyclePart, __: str) -> None:
     """Take no time."""
 
 
@@ -127,7 +127,7 @@ def open_session(
     progress: Progress | None = None,
 ) -> Session:
     """Return a session with all plugins' contributions. The caller closes it."""
-    ended(Part.BEGUN, "")
+    ended(CyclePart.BEGUN, "")
     progress = progress or Progress()
     session = Session(
         cluster_state,
@@ -147,16 +147,16 @@ def open_session(
             before = progress.begin(Step(f"open {option.name}"))
             plugins[option.name](option.arguments).contribute(hooks, session)
             progress.begin(before)
-            ended(Part.PLUGIN, option.name)
+            ended(CyclePart.PLUGIN, option.name)
     session.add_traits()
-    ended(Part.OPENED, "")
+    ended(CyclePart.OPENED, "")
     return session
 
 
 def keep_to_shard(session: Session, sharding: Sharding) -> None:
     """Have a session use, or prefer, the nodes of its scheduler's shard (CA12)."""
-    if sharding.mode is not Mode.NONE:
-        hard, shards = sharding.mode is Mode.HARD, session.cluster_state.shards
+    if sharding.mode is not ShardMode.NONE:
+        hard, shards = sharding.mode is ShardMode.HARD, session.cluster_state.shards
         names = shards.usable(sharding.name) if hard else shards.claimed(sharding.name)
         session.join_shard(names, hard=hard)
 
@@ -174,7 +174,7 @@ def run_actions(session: Session, config: SchedulerConfig, *, ended: Stopwatch =
                 take_first_turns(session)
         with session.isolate(action):
             ACTIONS[action](session, config.arguments.get(action, {}))
-        ended(Part.ACTION, action)
+        ended(CyclePart.ACTION, action)
 
 
 def decide(

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pumice.plugins import Condition
 from services.scheduler.engine.plan import DesiredPodCondition, DesiredPodGroupStatus, Plan
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.state.shards import Mode, Sharding, ShardStatus
+from services.scheduler.engine.state.shards import Sharding, ShardMode, ShardStatus
 from shared.api.kinds import NODESHARD, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.model.held_status import DueTimes
@@ -145,7 +145,7 @@ class OwnShard:
         self._offered = None
         name, shards = self.sharding.name, cluster_state.shards
         own = shards.get(name)
-        if self.sharding.mode is Mode.NONE or own is None:
+        if self.sharding.mode is ShardMode.NONE or own is None:
             return []
         status = shards.status(name, cluster_state.busy_nodes())
         if status is None:

@@ -43,7 +43,7 @@ class DumpTooLarge(ValueError):  # noqa: N818 - reads as the fact it states
     """A cycle with more facts than a dump may have."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that decisions depend on."""
 
     scheduler_names: tuple[str, ...]
@@ -65,7 +65,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     """Unix seconds that the cycle went by."""
     cycle: int
-    options: Options
+    options: DecisionSettings
     config: SchedulerConfig
     memory: SchedulerMemory = msgspec.field(name="beliefs")
     waiting_groups: dict[str, WaitingGroup] = msgspec.field(name="vigils")

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pumice.events.types import GangAdmitted
 from pumice.plugins import Condition
 from services.scheduler.desired import DesiredStatus
-from services.scheduler.engine.jobs.records import Seen, Stamp
+from services.scheduler.engine.jobs.records import LastSeen, Stamp
 from services.scheduler.engine.plan import (
     DesiredPodCondition,
     DesiredPodGroupStatus,
@@ -226,7 +226,7 @@ def _of_group(
     group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
 ) -> m.DesiredPodGroup:
     job = cluster_state.jobs.get(group.key)
-    seen = job.seen if job is not None and job.uid == group.uid else Seen()
+    seen = job.seen if job is not None and job.uid == group.uid else LastSeen()
     return m.DesiredPodGroup(
         key=group.key,
         uid=group.uid,

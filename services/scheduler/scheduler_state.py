@@ -27,7 +27,7 @@ from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, states
 from services.scheduler.policy.devices.selectors import Evaluator
-from services.scheduler.policy.states.usage import Usage, UsageTable
+from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
 from services.scheduler.status_writer import StatusWriter
 from services.scheduler.waiting import WaitReports
@@ -55,7 +55,7 @@ class SchedulerState:
         settle_s: float,
         plugins: Plugins = PLUGINS,
         sharding: Sharding = UNSHARDED,
-        measured: Callable[[], Mapping[str, Usage] | None] = lambda: None,
+        measured: Callable[[], Mapping[str, NodeUsage] | None] = lambda: None,
         ended: Stopwatch = untimed,
         min_waiting_for_pool: int = MIN_WAITING_FOR_POOL,
         queue_gates: bool = False,

@@ -11,7 +11,7 @@ from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
-from services.scheduler.engine.state.shards import Mode, Sharding
+from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.visibility.adapters.answering import Answering
 from services.visibility.adapters.authentication import (
@@ -26,13 +26,13 @@ from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.forked import ProcessLimits
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.mirror_owner import MirrorOwner
-from services.visibility.adapters.registration import Address, Registration
+from services.visibility.adapters.registration import VisibilityAddress, VisibilityRegistration
 from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.pending import Decisions
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.api.users import RequestHeaders
 from services.visibility.interface import Answers, LiveAnswers
 from services.visibility.metrics import VisibilityMetrics
@@ -54,7 +54,7 @@ from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
 from shared.serving.certification import Certification, IssuedCertificates
-from shared.serving.connections import Limits
+from shared.serving.connections import ConnectionLimits
 from shared.serving.identity import ServingCertificate
 from shared.serving.server import HttpsServer
 
@@ -139,7 +139,7 @@ class _Following:
             note=reloads.note,
         )
         self._sharding = Sharding(
-            mode=Mode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+            mode=ShardMode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )
         self._expressions = Expressions(
             wait_s=_EXPRESSIONS_WAIT_S, changed=lambda: None, log=context.log
@@ -198,8 +198,8 @@ class _Following:
         parts: list[Part] = [self._conf, state, outcomes, owner, heard, forecasts]
         return answers, owner, [*parts, self._expressions]
 
-    def _policy(self) -> Policy:
-        return Policy(
+    def _policy(self) -> DecisionPolicy:
+        return DecisionPolicy(
             config=self._conf.config,
             plugins=self._plugins,
             seed=self._settings.seed,
@@ -246,7 +246,7 @@ async def serving(
     https = HttpsServer(
         "api",
         context=lambda: identity.context,
-        limits=Limits(connections=settings.connections_most),
+        limits=ConnectionLimits(connections=settings.connections_most),
         dropped=metrics.dropped,
         gate=context.readiness.gate("api"),
         log=log,
@@ -284,7 +284,7 @@ def _certification(
     port: int,
 ) -> Certification:
     clock, log, outside = context.clock, context.log, bool(settings.external_name)
-    address = Address(
+    address = VisibilityAddress(
         namespace=settings.service_namespace,
         service=settings.service_name,
         port=port if outside else settings.service_port,
@@ -294,7 +294,7 @@ def _certification(
         kube, installation=settings.installation, lease=settings.registration_lease
     )
     registration = HoldersRegistration(
-        Registration(kube, address, clock=clock, log=log), lease, log
+        VisibilityRegistration(kube, address, clock=clock, log=log), lease, log
     )
     life_s = settings.certificate_life
     return Certification(

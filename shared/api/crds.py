@@ -13,7 +13,7 @@ from shared.api.cron import CRON_NAME_MAX, CRON_NAME_TOO_LONG
 from shared.api.kinds import Kind
 
 
-class Column(msgspec.Struct, frozen=True):
+class PrinterColumn(msgspec.Struct, frozen=True):
     """One column of `kubectl get`."""
 
     name: str
@@ -29,9 +29,9 @@ class Crd(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     description: str
     short_names: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     """Volcano's."""
-    more_columns: tuple[Column, ...] = ()
+    more_columns: tuple[PrinterColumn, ...] = ()
     """Ours, which come behind them."""
     subresources: tuple[str, ...] | None = ("status",)
     """None leaves the member out, `()` writes it empty; both mean that there are none."""
@@ -39,8 +39,8 @@ class Crd(msgspec.Struct, frozen=True, kw_only=True):
     """Message and CEL expression of what must hold of a whole object, its name included."""
 
 
-_AGE: Final = Column("AGE", "date", ".metadata.creationTimestamp")
-_QUEUE: Final = Column("QUEUE", "string", ".spec.queue", 1)
+_AGE: Final = PrinterColumn("AGE", "date", ".metadata.creationTimestamp")
+_QUEUE: Final = PrinterColumn("QUEUE", "string", ".spec.queue", 1)
 _WAITS: Final = '.status.conditions[?(@.type=="Unschedulable")].message'
 
 CRDS: Final = (
@@ -49,13 +49,13 @@ CRDS: Final = (
         description="Job is a set of pods of several kinds that run as one.",
         short_names=("vcjob", "vj"),
         columns=(
-            Column("STATUS", "string", ".status.state.phase"),
-            Column("minAvailable", "integer", ".status.minAvailable"),
-            Column("RUNNINGS", "integer", ".status.running"),
+            PrinterColumn("STATUS", "string", ".status.state.phase"),
+            PrinterColumn("minAvailable", "integer", ".status.minAvailable"),
+            PrinterColumn("RUNNINGS", "integer", ".status.running"),
             _AGE,
             _QUEUE,
         ),
-        more_columns=(Column("WHY", "string", ".status.state.message", 1),),
+        more_columns=(PrinterColumn("WHY", "string", ".status.state.message", 1),),
     ),
     Crd(
         kind=kinds.COMMAND,
@@ -67,13 +67,13 @@ CRDS: Final = (
         description="PodGroup is a set of pods that are scheduled together.",
         short_names=("pg", "podgroup-v1beta1"),
         columns=(
-            Column("STATUS", "string", ".status.phase"),
-            Column("minMember", "integer", ".spec.minMember"),
-            Column("RUNNINGS", "integer", ".status.running"),
+            PrinterColumn("STATUS", "string", ".status.phase"),
+            PrinterColumn("minMember", "integer", ".spec.minMember"),
+            PrinterColumn("RUNNINGS", "integer", ".status.running"),
             _AGE,
             _QUEUE,
         ),
-        more_columns=(Column("WHY", "string", _WAITS, 1),),
+        more_columns=(PrinterColumn("WHY", "string", _WAITS, 1),),
         # Volcano's has none (C03): tools write its status through the object, and must go on to.
         subresources=(),
     ),
@@ -81,12 +81,12 @@ CRDS: Final = (
         kind=kinds.QUEUE,
         description="Queue is a share of the cluster that jobs draw resources from.",
         short_names=("q", "queue-v1beta1"),
-        columns=(Column("PARENT", "string", ".spec.parent"),),
+        columns=(PrinterColumn("PARENT", "string", ".spec.parent"),),
         more_columns=(
-            Column("STATE", "string", ".status.state"),
-            Column("ALLOCATED", "string", ".status.allocated"),
-            Column("DESERVED", "string", ".spec.deserved"),
-            Column("PENDING", "integer", ".status.pending"),
+            PrinterColumn("STATE", "string", ".status.state"),
+            PrinterColumn("ALLOCATED", "string", ".status.allocated"),
+            PrinterColumn("DESERVED", "string", ".spec.deserved"),
+            PrinterColumn("PENDING", "integer", ".status.pending"),
         ),
     ),
     Crd(
@@ -94,10 +94,10 @@ CRDS: Final = (
         description="HyperNode is a group of nodes that are near to each other in the network.",
         short_names=("hn",),
         columns=(
-            Column("Tier", "string", ".spec.tier"),
-            Column("TierName", "string", ".spec.tierName"),
-            Column("NodeCount", "integer", ".status.nodeCount"),
-            Column("Age", "date", ".metadata.creationTimestamp"),
+            PrinterColumn("Tier", "string", ".spec.tier"),
+            PrinterColumn("TierName", "string", ".spec.tierName"),
+            PrinterColumn("NodeCount", "integer", ".status.nodeCount"),
+            PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
         ),
     ),
     Crd(
@@ -111,10 +111,10 @@ CRDS: Final = (
         description="CronJob makes jobs by a schedule.",
         short_names=("cronvcjob", "cronvj"),
         more_columns=(
-            Column("SCHEDULE", "string", ".spec.schedule"),
-            Column("TIMEZONE", "string", ".spec.timeZone"),
-            Column("SUSPEND", "boolean", ".spec.suspend"),
-            Column("LAST RUN", "date", ".status.lastScheduleTime"),
+            PrinterColumn("SCHEDULE", "string", ".spec.schedule"),
+            PrinterColumn("TIMEZONE", "string", ".spec.timeZone"),
+            PrinterColumn("SUSPEND", "boolean", ".spec.suspend"),
+            PrinterColumn("LAST RUN", "date", ".status.lastScheduleTime"),
             _AGE,
         ),
         rules=((CRON_NAME_TOO_LONG, f"size(self.metadata.name) <= {CRON_NAME_MAX}"),),
@@ -124,8 +124,8 @@ CRDS: Final = (
         description="JobFlow is a set of jobs that start when others of them have completed.",
         short_names=("jf",),
         columns=(
-            Column("Status", "string", ".status.state.phase"),
-            Column("Age", "date", ".metadata.creationTimestamp"),
+            PrinterColumn("Status", "string", ".status.state.phase"),
+            PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
         ),
     ),
     Crd(

@@ -50,7 +50,7 @@ class StatusHook(Protocol):
         ...
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class BusCredentials(msgspec.Struct, frozen=True):
     """Callbacks that give user and password at each (re)connect, so that they can rotate."""
 
     user: Callable[[], str]
@@ -61,7 +61,7 @@ def _unnoticed(_stream: str, _reason: str) -> None:
     """Take no note."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BusOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Servers to connect to, and the credentials."""
 
     url: str
@@ -70,7 +70,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Shown by the server's monitoring, for example `scheduler/scheduler-7f9c`."""
     inbox: str = "_INBOX"
     """Prefix of reply subjects; a user may subscribe to its own only."""
-    credentials: Credentials | None = None
+    credentials: BusCredentials | None = None
     tls: Callable[[], ssl.SSLContext] | None = None
     """Asked for each connection, so that a renewed authority counts from the next one on."""
     on_request: Callable[[str], None] = _uncounted
@@ -81,7 +81,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Stream whose copies tell whether a server has lost the others; "": servers are not asked."""
 
 
-class Session:
+class BusSession:
     """One connection from its first to its last moment."""
 
     def __init__(
@@ -129,17 +129,17 @@ class Session:
             raise NoAnswer(f"cannot send to {subject}: {_words(exc)}") from exc
 
 
-class Connection:
+class BusConnection:
     """Keeps a session up; `run` must be running for anything else to work."""
 
     def __init__(
         self,
-        options: Options,
+        options: BusOptions,
         *,
         log: Logger,
         on_status: StatusHook,
         on_error: Callable[[str], None],
-        prepare: Callable[[Session], Awaitable[None]],
+        prepare: Callable[[BusSession], Awaitable[None]],
         rng: random.Random,
         dial: Dial,
     ) -> None:
@@ -149,7 +149,7 @@ class Connection:
         self._on_status = on_status
         self._on_error = on_error
         self._prepare = prepare
-        self._session: Session | None = None
+        self._session: BusSession | None = None
         self._came_up = asyncio.Condition()
         self._last_error = ""
         self._number = 0
@@ -164,12 +164,12 @@ class Connection:
         self._backoff = Backoff(first_s=0.1, cap_s=1.0, rng=rng)
 
     @property
-    def current(self) -> Session | None:
+    def current(self) -> BusSession | None:
         """Return the session if there is a usable one."""
         session = self._session
         return session if session is not None and session.alive else None
 
-    async def session(self, timeout_s: float | None = None) -> Session:
+    async def session(self, timeout_s: float | None = None) -> BusSession:
         """Return a usable session, waiting up to `timeout_s`. Raises NoAnswer when none came."""
         if (session := self.current) is not None:
             return session
@@ -190,7 +190,7 @@ class Connection:
                 return
             await session.down.wait()
 
-    def drop(self, session: Session, reason: str) -> None:
+    def drop(self, session: BusSession, reason: str) -> None:
         """Give up a session for `reason`."""
         self._last_error = reason
         session.break_off()
@@ -214,7 +214,7 @@ class Connection:
                 await _discard(session.client)
             raise_if_cancelled()
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: BusSession) -> None:
         """Use a session until it breaks."""
         self._session = session
         async with self._came_up:
@@ -231,11 +231,11 @@ class Connection:
         self._on_status(ok=False, reason=reason)
         self._log.warning("nats_disconnected", url=self._shown, reason=reason)
 
-    async def _connect(self) -> Session | None:
+    async def _connect(self) -> BusSession | None:
         """Make one attempt; the reason of a failure becomes the readiness reason."""
         client = self._dial()
         self._number += 1
-        session = Session(client, self._number, self._options.on_request)
+        session = BusSession(client, self._number, self._options.on_request)
         self._last_error = ""
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -256,7 +256,7 @@ class Connection:
             raise
         return session
 
-    async def _open(self, client: Client, session: Session) -> None:
+    async def _open(self, client: Client, session: BusSession) -> None:
         async def on_error(exc: Exception) -> None:
             self._last_error = _words(exc)
             self._on_error(self._last_error)

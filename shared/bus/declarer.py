@@ -12,7 +12,7 @@ from shared.bus.nats import NatsBus
 from shared.contracts.streams import ConsumerSpec, StreamSpec
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 
 _RETRY_S: Final = 0.5
 _LOOK_AGAIN_S: Final = 5.0
@@ -34,7 +34,7 @@ class Declarer:
         consumers: Sequence[ConsumerSpec],
         *,
         clock: Clock,
-        gate: Gate,
+        gate: ReadinessGate,
     ) -> None:
         self._bus = bus
         self._specs = tuple(specs)
@@ -65,7 +65,7 @@ class StreamCheck:
     name: Final = "streams"
 
     def __init__(
-        self, bus: NatsBus, specs: Sequence[StreamSpec], *, clock: Clock, gate: Gate
+        self, bus: NatsBus, specs: Sequence[StreamSpec], *, clock: Clock, gate: ReadinessGate
     ) -> None:
         self._bus = bus
         self._specs = tuple(specs)

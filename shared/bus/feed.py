@@ -18,7 +18,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from shared.bus.client import Subscription
-from shared.bus.connection import Session
+from shared.bus.connection import BusSession
 from shared.bus.errors import NoAnswer
 
 HEARTBEAT_S: Final = 1.0
@@ -35,7 +35,7 @@ class FeedLost(Exception):  # noqa: N818 - the fact, not a failure of ours
     """The consumer or the connection is gone; the text says which."""
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+class DeliveryPosition(msgspec.Struct, frozen=True, gc=False):
     """Facts about a delivered message, read from its reply subject."""
 
     stream_seq: int
@@ -55,7 +55,7 @@ class Chunk(msgspec.Struct, frozen=True):
 class Feed:
     """Reads one consumer over one session. Close it when done."""
 
-    def __init__(self, session: Session, *, stream: str, consumer: str, inbox: str) -> None:
+    def __init__(self, session: BusSession, *, stream: str, consumer: str, inbox: str) -> None:
         self._session = session
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = inbox
@@ -146,11 +146,11 @@ class Feed:
         self._wake.set()
 
 
-def position(msg: Msg) -> Position:
+def position(msg: Msg) -> DeliveryPosition:
     """Return a delivered message's place; read from its reply subject."""
     tokens = msg.reply.split(".")
     at = 0 if len(tokens) == SHORT_REPLY else 2
-    return Position(
+    return DeliveryPosition(
         stream_seq=int(tokens[5 + at]),
         consumer_seq=int(tokens[6 + at]),
         attempt=int(tokens[4 + at]),

@@ -20,7 +20,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from shared.bus.api import Api, stamp
-from shared.bus.connection import Connection
+from shared.bus.connection import BusConnection
 from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
 from shared.bus.pace import FollowerPace, Pace
@@ -74,7 +74,7 @@ class Follower:
         subjects: Sequence[str],
         *,
         start: Start,
-        connection: Connection,
+        connection: BusConnection,
         api: Api,
         names: Callable[[str], str],
         inboxes: Callable[[], str],

@@ -13,7 +13,7 @@ from typing import Final
 import nats.errors
 from nats.aio.msg import Msg
 
-from shared.bus.connection import Connection
+from shared.bus.connection import BusConnection
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 
@@ -25,7 +25,9 @@ RETRY_S: Final = 0.2
 class Listener:
     """Listens to one subject for one reader."""
 
-    def __init__(self, subject: str, *, connection: Connection, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self, subject: str, *, connection: BusConnection, clock: Clock, log: Logger
+    ) -> None:
         self._subject = subject
         self._connection = connection
         self._clock = clock

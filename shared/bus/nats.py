@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 from pumice.events.tls import TlsClient, trusting
 from shared.bus.api import Api
 from shared.bus.client import Dial
-from shared.bus.connection import Connection, Credentials, Options, Session, StatusHook
+from shared.bus.connection import BusConnection, BusCredentials, BusOptions, BusSession, StatusHook
 from shared.bus.errors import NoAnswer, StreamMissing
 from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
@@ -86,7 +86,7 @@ def from_settings(
     JetStream API, and `on_refused` of streams that have no room for a reader; `dial` makes the
     connections' clients.
     """
-    credentials = Credentials(
+    credentials = BusCredentials(
         user=lambda: settings.nats_user, password=settings.nats_password.reveal
     )
     tls = None
@@ -95,7 +95,7 @@ def from_settings(
             client_tls, ca=settings.nats_ca, cert=settings.nats_cert, key=settings.nats_key
         )
         tls()  # what is wrong from the start ends it at once
-    options = Options(
+    options = BusOptions(
         url=settings.nats,
         name=instance,
         inbox=inbox_prefix(settings.nats_user or service),
@@ -113,7 +113,7 @@ class NatsBus:
 
     def __init__(
         self,
-        options: Options,
+        options: BusOptions,
         *,
         clock: Clock,
         log: Logger,
@@ -146,7 +146,7 @@ class NatsBus:
         self._replies = Replies(inbox=self._inbox, clock=clock)
         self._api = Api(self._replies)
         self._declared = DeclaredStreams(self._api, clock=clock, log=self._log)
-        self._connection = Connection(
+        self._connection = BusConnection(
             options,
             log=self._log,
             on_status=on_status,
@@ -367,7 +367,7 @@ class NatsBus:
     def _fenced_publishes(self, stream: str) -> FencedPublishes:
         return FencedPublishes(self._sender(stream), self._api, clock=self._clock, names=self._name)
 
-    async def _prepare(self, session: Session) -> None:
+    async def _prepare(self, session: BusSession) -> None:
         """Make a new session usable before it is handed out."""
         if self._presence:
             await session.client.subscribe(self._presence, cb=_no_reply)

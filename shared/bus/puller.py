@@ -15,7 +15,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from shared.bus.api import Api
-from shared.bus.connection import Connection, Session
+from shared.bus.connection import BusConnection, BusSession
 from shared.bus.errors import NoAnswer
 from shared.bus.feed import NANO, Feed, FeedLost, position
 from shared.bus.values import Backlog, Message, Reset, Started
@@ -33,7 +33,7 @@ that its inbox is closed, and does not send the same messages to it again."""
 class Delivery:
     """A message of a work queue in the hands of this process, until it says what became of it."""
 
-    def __init__(self, msg: Msg, session: Session, *, max_deliver: int) -> None:
+    def __init__(self, msg: Msg, session: BusSession, *, max_deliver: int) -> None:
         at = position(msg)
         self._reply = msg.reply
         self._session = session
@@ -80,7 +80,7 @@ class Puller:
         spec: ConsumerSpec,
         *,
         batch: int,
-        connection: Connection,
+        connection: BusConnection,
         api: Api,
         inboxes: Callable[[], str],
         final_messages: Callable[[], AbstractContextManager[None]],
@@ -156,7 +156,7 @@ class Puller:
         )
         return [*items, started]
 
-    async def _read(self, feed: Feed, session: Session) -> AsyncGenerator[Delivery, None]:
+    async def _read(self, feed: Feed, session: BusSession) -> AsyncGenerator[Delivery, None]:
         """Yield deliveries; what is left at the end goes back to the queue at once."""
         unread: deque[Msg] = deque()
         try:

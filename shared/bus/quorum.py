@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from shared.bus.api import STREAM_NOT_FOUND, Api, ApiError
-from shared.bus.connection import Connection, Session
+from shared.bus.connection import BusConnection, BusSession
 from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -75,7 +75,7 @@ class _Stream(msgspec.Struct, frozen=True):
 class QuorumCheck:
     """Watches over one connection by asking for the copies of `stream`."""
 
-    def __init__(self, connection: Connection, api: Api, *, stream: str, clock: Clock) -> None:
+    def __init__(self, connection: BusConnection, api: Api, *, stream: str, clock: Clock) -> None:
         self._connection = connection
         self._api = api
         self._stream = stream
@@ -96,7 +96,7 @@ class QuorumCheck:
                 await self._watch(session)
             await session.down.wait()
 
-    async def _watch(self, session: Session) -> None:
+    async def _watch(self, session: BusSession) -> None:
         """Return when the session has ended."""
         good_at = self._clock.monotonic()
         while session.alive:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
-from shared.bus.connection import Session
+from shared.bus.connection import BusSession
 from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing, TooLarge
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
@@ -105,7 +105,7 @@ class Replies:
     def __init__(self, *, inbox: str, clock: Clock) -> None:
         self._prefix = f"{inbox}."
         self._clock = clock
-        self._session: Session | None = None
+        self._session: BusSession | None = None
         self._questions: dict[str, PendingRequest] = {}
         self._asked = asyncio.Event()
         self._next = 0
@@ -116,7 +116,7 @@ class Replies:
         """Return how many questions are open."""
         return len(self._questions)
 
-    async def attach(self, session: Session) -> None:
+    async def attach(self, session: BusSession) -> None:
         """Listen on a new session and ask again there what may be asked again."""
         await session.client.subscribe(f"{self._prefix}*", cb=self._on_message)
         self._session = session
@@ -260,7 +260,7 @@ class Replies:
 
 
 def _refuse_oversized(
-    session: Session | None, subject: str, payload: bytes, headers: dict[str, str] | None
+    session: BusSession | None, subject: str, payload: bytes, headers: dict[str, str] | None
 ) -> None:
     """Raise TooLarge for a message that the server would refuse by ending the connection."""
     if len(subject) > SUBJECT_BYTES:

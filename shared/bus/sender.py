@@ -84,7 +84,7 @@ class StreamSender:
         """Raise TooLarge for a message that the server would refuse by ending the connection."""
         self._replies.refuse_oversized(message.subject, message.payload, message.headers)
 
-    async def send_with_room(self, message: Outgoing) -> "Pending":
+    async def send_with_room(self, message: Outgoing) -> "PendingReply":
         """Send once there is room, and take it until the answer has come. Raises as `send`."""
         room = self.room
         await room.take(message.size)
@@ -96,7 +96,7 @@ class StreamSender:
         pending.answer.add_done_callback(lambda _: room.give(message.size))
         return pending
 
-    async def send(self, message: Outgoing, *, timeout_s: float) -> "Pending":
+    async def send(self, message: Outgoing, *, timeout_s: float) -> "PendingReply":
         """Send a message whose room was taken. Raises TooLarge and NoAnswer."""
         answer = await self._replies.ask(
             message.subject,
@@ -105,7 +105,7 @@ class StreamSender:
             timeout_s=timeout_s,
             repeatable=message.repeatable,
         )
-        return Pending(self, message.subject, answer)
+        return PendingReply(self, message.subject, answer)
 
     async def send_batch(self, name: str, messages: Sequence[Outgoing]) -> list[Ack]:
         """Publish all messages or none; return an acknowledgement for each.
@@ -150,7 +150,7 @@ class StreamSender:
         return ack
 
 
-class Pending:
+class PendingReply:
     """An answer to come; may be left alone by a caller that is cancelled."""
 
     __slots__ = ("_sender", "_subject", "answer")

@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client import Gauge
 
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 ROUNDS: Final = 2
@@ -22,7 +22,7 @@ REASON: Final = (
 class StorageGate:
     """A readiness gate that is shut, and a gauge that is 0, while the server stores no messages."""
 
-    def __init__(self, *, gate: Gate, gauge: Gauge, log: Logger) -> None:
+    def __init__(self, *, gate: ReadinessGate, gauge: Gauge, log: Logger) -> None:
         self._gate = gate
         self._gauge = gauge
         self._log = log

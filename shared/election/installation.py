@@ -21,7 +21,7 @@ import msgspec
 from shared.contracts.messages import ClusterLeaseStatus, Marker
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 TERM_HEADER: Final = "Pumice-Leadership-Term"
@@ -41,7 +41,7 @@ class InstallationLeadership:
         *,
         required: bool = True,
         clock: Clock,
-        gate: Gate | None = None,
+        gate: ReadinessGate | None = None,
         log: Logger,
     ) -> None:
         """`role` is the key in `Marker.leases`; unless `required`, no Lease is needed to act."""

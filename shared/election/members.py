@@ -21,7 +21,7 @@ from shared.contracts.versions import ACCEPTED, CURRENT, ContractError
 from shared.election.lease import instance_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 EVERY_S: Final = 1.0
@@ -60,7 +60,7 @@ class Members:
         instance: str,
         clock: Clock,
         log: Logger,
-        gate: Gate,
+        gate: ReadinessGate,
         accepts: frozenset[int] = ACCEPTED,
         storage: StorageGate | None = None,
     ) -> None:

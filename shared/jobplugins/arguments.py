@@ -17,7 +17,7 @@ class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
     """The value of an argument cannot be read, or is missing."""
 
 
-class Port(int):
+class PortDefault(int):
     """The default of a flag whose value is a port (1 to 65535); any other int is above 0."""
 
     __slots__ = ()
@@ -45,7 +45,7 @@ def _read(
     arguments: Sequence[str], defaults: Mapping[str, Value]
 ) -> tuple[dict[str, Value], Sequence[str]]:
     values: dict[str, Value] = {
-        name: int(default) if isinstance(default, Port) else default
+        name: int(default) if isinstance(default, PortDefault) else default
         for name, default in defaults.items()
     }
     words, strange = list(arguments), []
@@ -78,6 +78,6 @@ def _typed(name: str, text: str, default: Value) -> Value:
     number = whole(text) or 0
     if number < 1:
         raise BadArgument(f"--{name}={text} is no whole number above 0")
-    if isinstance(default, Port) and number > _PORT_MAX:
+    if isinstance(default, PortDefault) and number > _PORT_MAX:
         raise BadArgument(f"--{name}={text} is no port, {_PORT_MAX} at most")
     return number

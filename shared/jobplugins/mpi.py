@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from shared.api.batch import Job, TaskSpec
 from shared.jobplugins import hosts
-from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.arguments import PortDefault, Value, parse
 from shared.jobplugins.interface import (
     JobPlugin,
     PodBody,
@@ -30,7 +30,7 @@ class Mpi(JobPlugin):
     flags: ClassVar[Mapping[str, Value]] = {
         "master": "master",
         "worker": "worker",
-        "port": Port(22),
+        "port": PortDefault(22),
     }
 
     @override

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from shared.api.batch import Job, TaskSpec
 from shared.jobplugins import hosts
-from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.arguments import PortDefault, Value, parse
 from shared.jobplugins.interface import JobPlugin, PodBody, add, open_port
 
 PORT_NAME: Final = "pytorchjob-port"
@@ -26,7 +26,7 @@ class PyTorch(JobPlugin):
     flags: ClassVar[Mapping[str, Value]] = {
         "master": "master",
         "worker": "worker",
-        "port": Port(23456),
+        "port": PortDefault(23456),
         "wait-master-enabled": False,
         "wait-master-timeout": 300,
         "wait-master-image": "busybox:1.36.1",

@@ -8,7 +8,7 @@ from typing_extensions import override
 from shared.api import keys, kinds
 from shared.api.batch import Job, TaskSpec
 from shared.jobplugins import hosts
-from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.arguments import PortDefault, Value, parse
 from shared.jobplugins.interface import Companion, JobPlugin, PodBody, open_port
 
 PORTS: Final[Mapping[str, str]] = {
@@ -29,9 +29,9 @@ class Ray(JobPlugin):
         "headContainer": "head",
         "worker": "worker",
         "workerContainer": "worker",
-        "port": Port(6379),
-        "dashboardPort": Port(8265),
-        "clientPort": Port(10001),
+        "port": PortDefault(6379),
+        "dashboardPort": PortDefault(8265),
+        "clientPort": PortDefault(10001),
     }
 
     @override

@@ -16,7 +16,7 @@ from typing_extensions import override
 from shared.api import kinds
 from shared.api.batch import Job, TaskSpec
 from shared.jobplugins import hosts
-from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.arguments import PortDefault, Value, parse
 from shared.jobplugins.interface import (
     Companion,
     JobPlugin,
@@ -51,7 +51,7 @@ class Ssh(JobPlugin):
         "ssh-key-file-path": HOME,
         "ssh-private-key": "",
         "ssh-public-key": "",
-        "ssh-port": Port(22),
+        "ssh-port": PortDefault(22),
         "no-root": False,
     }
     """`no-root` is of early Volcano; it is taken and has no effect, as there by now."""

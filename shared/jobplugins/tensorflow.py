@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from shared.api.batch import Job, TaskSpec
 from shared.jobplugins import hosts
-from shared.jobplugins.arguments import Port, Value, parse
+from shared.jobplugins.arguments import PortDefault, Value, parse
 from shared.jobplugins.interface import JobPlugin, PodBody, add
 
 CONFIG: Final = "TF_CONFIG"
@@ -23,7 +23,10 @@ class TensorFlow(JobPlugin):
     """The job plugin `tensorflow`."""
 
     name = "tensorflow"
-    flags: ClassVar[Mapping[str, Value]] = {**{role: role for role in ROLES}, "port": Port(2222)}
+    flags: ClassVar[Mapping[str, Value]] = {
+        **{role: role for role in ROLES},
+        "port": PortDefault(2222),
+    }
 
     @override
     def edit_task(self, pod: PodBody, job: Job, task: TaskSpec, arguments: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ _LAG_EVERY_S: Final = 0.25
 _SHUTDOWN_S: Final = 1.0
 
 
-class Gate:
+class ReadinessGate:
     """One condition for being ready; shut until it is first set."""
 
     def __init__(self, name: str, changed: Callable[[], None]) -> None:
@@ -61,15 +61,15 @@ class Readiness:
     """All gates of one service; ready when each is open."""
 
     def __init__(self) -> None:
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, ReadinessGate] = {}
         self._notes: dict[str, str] = {}
         self._ready = asyncio.Event()
         self._unready = asyncio.Event()
 
-    def gate(self, name: str) -> Gate:
+    def gate(self, name: str) -> ReadinessGate:
         """Return the gate `name`, made shut if it is new."""
         if name not in self._gates:
-            self._gates[name] = Gate(name, self._look)
+            self._gates[name] = ReadinessGate(name, self._look)
             self._look()
         return self._gates[name]
 
@@ -83,7 +83,7 @@ class Readiness:
 
     def shut_among(self, names: Sequence[str]) -> list[dict[str, str]]:
         """Return those of some gates that are shut; one that is not there yet is."""
-        missing = [Gate(name, lambda: None) for name in names if name not in self._gates]
+        missing = [ReadinessGate(name, lambda: None) for name in names if name not in self._gates]
         known = [self._gates[name] for name in names if name in self._gates]
         return [
             {"gate": gate.name, "reason": gate.reason} for gate in (*known, *missing) if not gate.ok

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.serving.authorities import Authorities
 from shared.serving.certificates import Certificate, is_bundle, issue, read
@@ -132,7 +132,7 @@ class Certification:
         unregister: Unregister | None,
         close: Close,
         check_now: asyncio.Event,
-        gate: Gate,
+        gate: ReadinessGate,
         clock: Clock,
         log: Logger,
     ) -> None:

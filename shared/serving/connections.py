@@ -24,7 +24,7 @@ _RETRY_S: Final = 0.1
 _TLS_SHUTDOWN_S: Final = 1.0
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of what one caller may take."""
 
     connections: int = 256
@@ -66,7 +66,9 @@ class _Connection:
 class _Guard(asyncio.Protocol):
     """Passes all calls to the HTTP protocol, and reports bytes and handshakes to the listener."""
 
-    def __init__(self, inner: asyncio.Protocol, listener: "Listener", mine: _Connection) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, listener: "SocketListener", mine: _Connection
+    ) -> None:
         self._inner = inner
         self._listener = listener
         self._mine = mine
@@ -102,7 +104,7 @@ class _Guard(asyncio.Protocol):
         self._inner.resume_writing()
 
 
-class Listener:
+class SocketListener:
     """The connections of a server's socket, within bounds."""
 
     def __init__(
@@ -110,7 +112,7 @@ class Listener:
         protocol: Callable[[], asyncio.Protocol],
         *,
         context: Callable[[], ssl.SSLContext],
-        limits: Limits,
+        limits: ConnectionLimits,
         dropped: Callable[[str], None],
         log: Logger,
     ) -> None:

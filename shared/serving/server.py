@@ -15,9 +15,9 @@ from typing import Final
 from aiohttp import web
 
 from shared.runtime.errors import Rejected
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
-from shared.serving.connections import ByteBudget, Limits, Listener
+from shared.serving.connections import ByteBudget, ConnectionLimits, SocketListener
 
 BODY_MAX: Final = 3 * 1024 * 1024
 """As Volcano's (W02); the API server's own bound on an object is the same."""
@@ -43,9 +43,9 @@ class HttpsServer:
         name: str,
         *,
         context: Callable[[], ssl.SSLContext],
-        limits: Limits,
+        limits: ConnectionLimits,
         dropped: Callable[[str], None],
-        gate: Gate,
+        gate: ReadinessGate,
         log: Logger,
     ) -> None:
         """Take the bounds; `dropped` counts connections by why they were ended."""
@@ -62,7 +62,7 @@ class HttpsServer:
             auto_decompress=False,
             read_bufsize=_UNREAD,
         )
-        self._listener = Listener(
+        self._listener = SocketListener(
             self._protocol, context=context, limits=limits, dropped=dropped, log=log
         )
 

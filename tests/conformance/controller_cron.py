@@ -21,7 +21,7 @@ from services.controller.cronjob.asks import (
     ReadJob,
     RecordEvent,
     SyncResult,
-    WriteStatus,
+    WriteCronJobStatus,
 )
 from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
@@ -70,7 +70,7 @@ class _RecordedApi:
                 return self._make(ask.job)
             case DeleteJob():
                 return self._remove(ask.job)
-            case WriteStatus():
+            case WriteCronJobStatus():
                 self.status = _plain(ask.status)
         return None
 

@@ -13,7 +13,7 @@ from services.controller.job.facts import PodView
 from services.controller.job.minresources import min_resources, pod_usage
 from services.controller.job.plan import execute
 from services.controller.job.policies import apply_policies
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from shared.api import keys
 from shared.api.batch import Action, Job, JobEvent, JobSpec, TaskSpec
 from shared.jobs.templates import read_template
@@ -34,7 +34,7 @@ def job_as_recorded(plain: dict[str, Any]) -> Job:
 def check_policies(case: dict[str, Any]) -> None:
     """`applyPolicies`: the action that answers a request (J10, J11)."""
     given, job = case["request"], job_as_recorded(case["job"])
-    request = Request(
+    request = JobRequest(
         event=JobEvent(given["event"]) if given.get("event") else JobEvent.OUT_OF_SYNC,
         job_uid=given.get("jobUid") or job.metadata.uid,
         version=given.get("jobVersion", 0),

@@ -7,7 +7,7 @@ from typing import Any
 from services.admission.rules import cronjobs, queuetree
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.groups import ResourceGroup, Selects
-from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict, refused
+from services.admission.rules.review import AdmissionRequest, ReviewFacts, Terms, Verdict, refused
 from shared.api.batch import Job
 from shared.api.cron import CronJob
 from shared.api.lenient import lenient
@@ -47,10 +47,10 @@ def _request(case: Case) -> AdmissionRequest:
     )
 
 
-def _facts(case: Case) -> Facts:
+def _facts(case: Case) -> ReviewFacts:
     existing = case.get("existing") or {}
     queues = [lenient(queue, Queue) for queue in existing.get("queues") or ()]
-    return Facts(
+    return ReviewFacts(
         queues={queue.metadata.name: queue for queue in queues},
         namespace_annotations=existing.get("namespaceAnnotations") or {},
     )
@@ -186,12 +186,12 @@ def _cron_spec(case: Case) -> None:
     _compare(case, refused(cronjobs.spec_problems(lenient(case["object"], CronJob).spec)))
 
 
-def _queue(judge: Callable[[Queue, Facts, Terms], Problem | None]) -> Callable[[Case], None]:
+def _queue(judge: Callable[[Queue, ReviewFacts, Terms], Problem | None]) -> Callable[[Case], None]:
     def run(case: Case) -> None:
         facts = _facts(case)
         children = [lenient(child, Queue) for child in case.get("children") or ()]
         known = {**facts.queues, **{child.metadata.name: child for child in children}}
-        problem = judge(lenient(case["object"], Queue), Facts(queues=known), _terms(case))
+        problem = judge(lenient(case["object"], Queue), ReviewFacts(queues=known), _terms(case))
         message = problem.reason if problem else ""
         problems = (problem,) if problem else ()
         _compare(case, Verdict(allowed=problem is None, message=message, problems=problems))
@@ -199,15 +199,15 @@ def _queue(judge: Callable[[Queue, Facts, Terms], Problem | None]) -> Callable[[
     return run
 
 
-def _depth(queue: Queue, facts: Facts, terms: Terms) -> Problem | None:
+def _depth(queue: Queue, facts: ReviewFacts, terms: Terms) -> Problem | None:
     return queuetree.depth_problem(queue, facts, most_levels=terms.max_queue_depth)
 
 
-def _ancestor(queue: Queue, facts: Facts, _: Terms) -> Problem | None:
+def _ancestor(queue: Queue, facts: ReviewFacts, _: Terms) -> Problem | None:
     return queuetree.ancestor_problem(queue, facts)
 
 
-def _children(queue: Queue, facts: Facts, _: Terms) -> Problem | None:
+def _children(queue: Queue, facts: ReviewFacts, _: Terms) -> Problem | None:
     return queuetree.children_problem(queue, facts)
 
 

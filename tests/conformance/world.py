@@ -15,7 +15,7 @@ from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.config import FLAG_DEFAULTS, PluginOption, SchedulerConfig, Tier
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS, states
-from services.scheduler.policy.states.usage import Usage, UsageTable
+from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from shared.api import kinds
 from shared.api import time as times
 from tests.conformance.custom_plugins import CUSTOM_PLUGINS
@@ -69,7 +69,7 @@ def measure(cluster_state: ClusterState, case: dict[str, Any]) -> None:
         cpu, memory = (
             next(iter(stated.get(key, {}).values()), 0.0) for key in ("cpuUsageAvg", "memUsageAvg")
         )
-        cluster_state.store(UsageTable).put(node, Usage(cpu, memory, measured))
+        cluster_state.store(UsageTable).put(node, NodeUsage(cpu, memory, measured))
 
 
 def whole(case: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.groups import read_configuration
-from services.admission.rules.review import Facts, Terms
+from services.admission.rules.review import ReviewFacts, Terms
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from shared.runtime.errors import Rejected
@@ -42,7 +42,7 @@ QUEUES = [
         annotations={"volcano.sh/hierarchy": "root/a/b", "volcano.sh/hierarchy-weights": "1/1/1"},
     ),
 ]
-FACTS = Facts(
+FACTS = ReviewFacts(
     queues={queue["metadata"]["name"]: lenient(queue, Queue) for queue in QUEUES},
     namespace_annotations={"scheduling.volcano.sh/queue-name": "team"},
 )

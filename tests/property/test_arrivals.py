@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.nodes.arrivals import Arrivals
+from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from shared.api import kinds
 from shared.model.status import TaskStatus
 from tests.support.hits import count_hits, needs_hits
@@ -56,7 +56,7 @@ def young(world: Cluster, start: float) -> list[tuple[str, str]]:
     ]
 
 
-def apply(world: Cluster, arrivals: Arrivals, step: tuple) -> list[tuple[str, str]]:
+def apply(world: Cluster, arrivals: TaskArrivals, step: tuple) -> list[tuple[str, str]]:
     """Take one step; return the young pods if it was a question."""
     match step:
         case ("put", number, node, phase, started, deleting):
@@ -80,5 +80,5 @@ def apply(world: Cluster, arrivals: Arrivals, step: tuple) -> list[tuple[str, st
 @given(steps)
 def test_young_pods_are_those_that_a_walk_over_all_tasks_finds_pl21(drawn):
     world = Cluster(CONF).node("n0").node("n1")
-    arrivals = world.cluster_state.store(Arrivals)
+    arrivals = world.cluster_state.store(TaskArrivals)
     count_hits(*[apply(world, arrivals, step) for step in (*drawn, ("ask", 3))])

@@ -13,7 +13,12 @@ from msgspec import convert
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.policy.devices.pools import DeviceId, Offered
-from services.scheduler.policy.devices.requests import Ask, Budget, Refusal, read
+from services.scheduler.policy.devices.requests import (
+    ClaimRequest,
+    DeviceRefusal,
+    SearchBudget,
+    read,
+)
 from services.scheduler.policy.devices.results import attribute, shared_parts
 from services.scheduler.policy.devices.shares import added, has_room
 from services.scheduler.policy.states.claims import Devices
@@ -49,7 +54,7 @@ def test_no_device_is_given_twice_and_what_is_given_meets_its_claim(rng: Random)
         names = [name for name in pod if name not in allocated]
         node = rng.choice(NODES)
         found = offer.ask(*(state.claims[n] for n in names), node=node, taken=sorted(taken))
-        if isinstance(found, Refusal):
+        if isinstance(found, DeviceRefusal):
             continue
         assert len(found) == len(names), "all claims of a pod, or none"
         for name, one in zip(names, found, strict=True):
@@ -75,7 +80,7 @@ def test_what_claims_have_of_a_device_is_never_more_than_it_has(rng: Random):
         node = rng.choice(NODES)
         taken = ["/".join(device) for device in sorted(whole | parts.keys())]
         found = offer.ask(state.claims[name], node=node, taken=taken, parts=parts)
-        if isinstance(found, Refusal):
+        if isinstance(found, DeviceRefusal):
             continue
         there = {device.id: device for device in _devices(offer, node)}
         mine = shared_parts(found[0])
@@ -96,7 +101,7 @@ def test_what_claims_have_of_a_device_is_never_more_than_it_has(rng: Random):
 
 def _meets(offer: Offer, claim: Mapping, found: AllocationResult, node: str) -> None:
     ask = read(_view(claim), offer.classes)
-    assert isinstance(ask, Ask)
+    assert isinstance(ask, ClaimRequest)
     there = {device.id: device for device in _devices(offer, node)}
     given_to: dict[str, list[Offered]] = {}
     for result in found.devices.results:
@@ -105,7 +110,7 @@ def _meets(offer: Offer, claim: Mapping, found: AllocationResult, node: str) -> 
     for alternatives in ask.requests:
         (used,) = [each for each in alternatives if each.name in given_to]
         devices = given_to[used.name]
-        assert all(offer.judge.admits(used, device, Budget(10**6)) for device in devices)
+        assert all(offer.judge.admits(used, device, SearchBudget(10**6)) for device in devices)
         if not used.wants_all:
             assert len(devices) == (used.asks.count or 1)
     for constraint in ask.claim.constraints:
@@ -147,25 +152,27 @@ def test_a_refusal_means_that_no_choice_of_devices_would_do(rng: Random):
     found = offer.ask(state.claims[name], node=node, taken=["/".join(each) for each in taken])
     ask = read(_view(state.claims[name]["devices"]), offer.classes)
     if (
-        isinstance(ask, Refusal)
-        or (isinstance(found, Refusal) and found.fault)
+        isinstance(ask, DeviceRefusal)
+        or (isinstance(found, DeviceRefusal) and found.fault)
         or any(device.counters for device in there)  # these are in test_device_allocation.py
     ):
         count_hits(())
         return
     possible = any(_fits(offer, ask, ways, there, taken) for ways in product(*ask.requests))
-    assert possible is not isinstance(found, Refusal)
+    assert possible is not isinstance(found, DeviceRefusal)
     count_hits([name] if there else ())
 
 
-def _fits(offer: Offer, ask: Ask, ways, there: list[Offered], taken: set[DeviceId]) -> bool:
+def _fits(
+    offer: Offer, ask: ClaimRequest, ways, there: list[Offered], taken: set[DeviceId]
+) -> bool:
     """Tell whether some choice of devices meets one alternative of each request."""
     pots = []
     for way in ways:
         free = [
             device
             for device in there
-            if offer.judge.admits(way, device, Budget(10**6))
+            if offer.judge.admits(way, device, SearchBudget(10**6))
             and (
                 way.wants_all or ((way.admin or device.id not in taken) and _untainted(way, device))
             )
@@ -186,7 +193,7 @@ def _untainted(way, device: Offered) -> bool:
     return not hard or bool(way.asks.tolerations)
 
 
-def _together(ask: Ask, ways, choice) -> bool:
+def _together(ask: ClaimRequest, ways, choice) -> bool:
     flat = [device for devices in choice for device in devices]
     if len({device.id for device in flat}) != len(flat):
         return False

@@ -18,12 +18,12 @@ from services.scheduler.decide import decide
 from services.scheduler.messages import admissions, commands, desires
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.live import entry_of, running_jobs
-from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.api.hiding import hide
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
-from services.visibility.forecast.simulation import Rules
+from services.visibility.forecast.simulation import SchedulerRules
 from services.visibility.timelines import known_of, timeline
 from shared.api import keys
 from shared.api.whatifs import WhatIfSpec
@@ -140,9 +140,9 @@ def published(drawn: Drawn, conf: str) -> Iterator[tuple[str, Any]]:
 
 def answered(drawn: Drawn, conf: str) -> Iterator[tuple[str, Any]]:
     """Yield what readers of one namespace are answered, with that namespace."""
-    mirror, policy = drawn.world.mirror, Policy(config=configured(conf))
+    mirror, policy = drawn.world.mirror, DecisionPolicy(config=configured(conf))
     found = survey(mirror.state, policy, now=NOW)
-    expected = forecast(mirror.state, Rules(policy.config), History(), now=NOW, draws=2)
+    expected = forecast(mirror.state, SchedulerRules(policy.config), History(), now=NOW, draws=2)
     for job in found.pending:
         yield job.metadata.namespace, job
     for running in running_jobs(mirror.state):

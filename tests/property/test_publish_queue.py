@@ -10,7 +10,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from services.cache.fold.objects import Held, Published, digest, held
+from services.cache.fold.objects import Published, ShownObject, digest, held
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from tests.support.structs import pod
 
@@ -23,8 +23,8 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
-        self.world: dict[str, Held] = {}
-        self.events: list[tuple[str, str, str, int, Held | None]] = []
+        self.world: dict[str, ShownObject] = {}
+        self.events: list[tuple[str, str, str, int, ShownObject | None]] = []
         self.stream: dict[str, Published] = {}
         self.newest: dict[str, int] = {}
         self.queue = PublishQueue(["pods"])

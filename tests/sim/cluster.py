@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pumice.local.apiserver.answers import Request
+from pumice.local.apiserver.answers import ApiRequest
 from shared.kube import wire
 from tests.sim.story import Story
 from tests.support.api import path
@@ -33,7 +33,7 @@ class Cluster:
     def request(self, method: str, url: str, body: object = None, **query: str) -> Any:
         """Send a request; return the decoded answer. Raises Refused."""
         answer = self._server.handle(
-            Request(
+            ApiRequest(
                 method=method,
                 path=url,
                 query=query,
@@ -63,7 +63,7 @@ class Cluster:
     def watch(self, plural: str, each: Callable[[str, dict], None]) -> None:
         """Call `each(type, object)` with all objects of a kind and what becomes of them."""
         watch = self._server.handle(
-            Request(
+            ApiRequest(
                 method="GET",
                 path=path(plural),
                 query={"watch": "true"},

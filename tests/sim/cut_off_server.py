@@ -14,16 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from pumice.local.memory_nats.api import DIRECT, JetStream, failed
-from pumice.local.memory_nats.consumer import Request
+from pumice.local.memory_nats.consumer import PullRequest
 from pumice.local.memory_nats.link import Frame
 from pumice.local.memory_nats.server import ServerConnection
-from pumice.local.memory_nats.stream import NANO, MemoryStream, Refusal
+from pumice.local.memory_nats.stream import NANO, MemoryStream, PublishRefusal
 
 NOTICES_AFTER_S: Final = 10.0
 """After this long without a leader it says so."""
 LEADS_FOR_S: Final = 19.0
 """After this long without the others a leader gives up."""
-UNAVAILABLE: Final = Refusal(503, 10008, "JetStream system temporarily unavailable")
+UNAVAILABLE: Final = PublishRefusal(503, 10008, "JetStream system temporarily unavailable")
 _NO_RESPONDERS: Final = {"Status": "503"}
 _NEXT: Final = "CONSUMER.MSG.NEXT."
 
@@ -54,9 +54,9 @@ class CutOffServer:
         self._silently = silently
         self._since = now
         self._rng = rng
-        self._readers: dict[tuple[str, str], list[Request]] = {}
+        self._readers: dict[tuple[str, str], list[PullRequest]] = {}
 
-    def keep(self, stream: str, consumer: str, waiting: Iterable[Request]) -> None:
+    def keep(self, stream: str, consumer: str, waiting: Iterable[PullRequest]) -> None:
         """Have a consumer of its own, whose readers wait."""
         self._readers[stream, consumer] = list(waiting)
 
@@ -126,7 +126,7 @@ class CutOffServer:
         if waiting is None:
             return
         body: dict[str, Any] = msgspec.json.decode(frame.payload)
-        request = Request(
+        request = PullRequest(
             inbox=frame.reply,
             left=body["batch"],
             no_wait=body.get("no_wait", False),

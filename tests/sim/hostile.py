@@ -11,10 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from pumice.local.apiserver.answers import Request, Response
+from pumice.local.apiserver.answers import ApiReply, ApiRequest
 from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
-from services.admission.rules.review import Facts, Terms
+from services.admission.rules.review import ReviewFacts, Terms
 from shared.api import kinds
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
@@ -56,10 +56,10 @@ class Attack:
 
     def send(
         self, method: str, url: str, body: object = None, kind: str = "application/json"
-    ) -> Response:
+    ) -> ApiReply:
         """Send a request, whatever becomes of it; the server must not fail."""
         found = self._sim.server.handle(
-            Request(
+            ApiRequest(
                 method=method,
                 path=url,
                 query={},
@@ -67,7 +67,7 @@ class Attack:
                 body=b"" if body is None else as_json(body),
             )
         )
-        assert isinstance(found, Response), "nobody watches here"
+        assert isinstance(found, ApiReply), "nobody watches here"
         if found.status >= 500:
             self._sim.judge.broken(url, f"{method} {url}: {found.status} {found.body[:300]!r}")
         return found
@@ -109,7 +109,7 @@ class Attack:
 def review(sim: "Simulation", planted: Planted) -> None:
     """Ask every hook about an object; each must have an answer."""
     queues = {queue["metadata"]["name"]: queue for queue in sim.cluster.items("queues")}
-    facts = Facts(queues={name: lenient(queue, Queue) for name, queue in queues.items()})
+    facts = ReviewFacts(queues={name: lenient(queue, Queue) for name, queue in queues.items()})
     asked = {
         "uid": "u",
         "operation": "CREATE",

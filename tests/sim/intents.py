@@ -5,7 +5,7 @@ Reads the messages as the server stores them, which no process of the simulation
 
 from typing import Any
 
-from pumice.local.memory_nats.stream import Stored
+from pumice.local.memory_nats.stream import StoredMessage
 from shared.contracts import codec
 from shared.contracts.messages import BindGang
 from shared.contracts.subjects import Subjects
@@ -25,7 +25,7 @@ class IntentOutcomes:
         self._outcome = f"{prefix}.outcome.p"
         self._intents: dict[str, int] = {}
 
-    def take(self, message: Stored) -> StoryText | None:
+    def take(self, message: StoredMessage) -> StoryText | None:
         """Take a stored message; return its text for the story, None if it is of no interest."""
         subject = message.subject
         try:

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator
 
 from pumice.local.memory_nats.server import MemoryNats
-from pumice.local.memory_nats.stream import MemoryStream, Stored
+from pumice.local.memory_nats.stream import MemoryStream, StoredMessage
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.streams import streams
@@ -48,6 +48,6 @@ def _lasting_on(name: str, stream: MemoryStream, cluster: Cluster) -> Iterator[t
             yield subject, f"{subject} stays on {name} for ever"
 
 
-def _is_about_existing(stored: Stored, cluster: Cluster) -> bool:
+def _is_about_existing(stored: StoredMessage, cluster: Cluster) -> bool:
     fact = codec.decode_fact(stored.payload)
     return fact.op is not Op.DELETE and cluster.has(fact.kind, fact.uid)

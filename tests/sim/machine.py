@@ -22,7 +22,7 @@ from services.declarer import app as declarer
 from services.declarer.settings import DeclarerSettings
 from services.scheduler import app as scheduler
 from services.scheduler.settings import SchedulerSettings
-from shared.bus.connection import Credentials, Options
+from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams
 from shared.kube.client import Kube
@@ -146,10 +146,10 @@ class Machine:
             alive=lambda: alive[0],
         )
         bus = NatsBus(
-            Options(
+            BusOptions(
                 url="nats://sim",
                 name=self.instance,
-                credentials=Credentials(user=lambda: self.service, password=lambda: ""),
+                credentials=BusCredentials(user=lambda: self.service, password=lambda: ""),
                 on_request=self._asked,
                 copied=streams("local").lease.name,
             ),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pumice.local.memory_nats.server import MemoryNats
-from pumice.local.memory_nats.stream import Stored
+from pumice.local.memory_nats.stream import StoredMessage
 from services.cache.adapters import watcher
 from shared.contracts.permissions import permissions
 from tests.sim import hostile, lasting_messages, nemeses, workloads
@@ -262,7 +262,7 @@ class Simulation:
                 minimum[f"{workloads.NAMESPACE}/{group}"] = self._least[key]
         return self.judge.partial_gangs(minimum)
 
-    def _stored(self, stream: str, message: Stored) -> None:
+    def _stored(self, stream: str, message: StoredMessage) -> None:
         told = self.intents.take(message)
         if told is not None:
             what, about = told

@@ -8,7 +8,7 @@ import pytest
 from services.binder.adapters.commands import Commands
 from services.binder.adapters.outcomes import Finished
 from services.binder.intents import evict
-from services.controller.adapters.store import Store
+from services.controller.adapters.store import IndexedStore
 from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.bus.publisher import Publisher
 from shared.kube.client import Kube
@@ -137,12 +137,12 @@ def scheduler_that_keeps_what_is_gone(monkeypatch):
 
 def controller_that_keeps_what_is_gone(monkeypatch):
     """Ignores that an object is gone, unless it has deleted it."""
-    drop = Store.drop
+    drop = IndexedStore.drop
 
     def own_only(self, key, uid=None, *, as_of=None):
         return drop(self, key, uid) if as_of is None else None
 
-    monkeypatch.setattr(Store, "drop", own_only)
+    monkeypatch.setattr(IndexedStore, "drop", own_only)
 
 
 BUGS = [

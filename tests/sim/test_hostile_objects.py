@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from services.binder.adapters import statuses
-from services.binder.adapters.execute import Executor
+from services.binder.adapters.execute import IntentExecutor
 from services.cache.adapters import watcher
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import Change, Touched
+from services.controller.adapters.store import ObjectChange, Touched
 from services.controller.cronjob import reconciler as cronjobs
 from services.controller.job import reconciler as jobs
 from services.controller.jobflow import reconciler as jobflows
@@ -72,7 +72,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "controller: jobflows hostile/planted reconcile": (jobflows, "plan"),
     "controller: queues planted reconcile": (queues, "synced_state"),
     "binder: podgroups hostile/planted status": (statuses, "as_decided"),
-    "binder: pods hostile/planted execute": (Executor, "_bind"),
+    "binder: pods hostile/planted execute": (IntentExecutor, "_bind"),
 }
 """What is quarantined, and whose fault it is."""
 
@@ -91,7 +91,7 @@ def only_priority_classes(real: Callable[..., Any]) -> Callable[..., Any]:
 def only_while_there(real: Callable[..., Any]) -> Callable[..., Any]:
     """Return the controller's handler of a change as it fails until the object is deleted."""
 
-    def wrapped(informers: Informers, change: Change[Any], touched: Touched) -> None:
+    def wrapped(informers: Informers, change: ObjectChange[Any], touched: Touched) -> None:
         if change.after is not None and change.after.metadata.name == "planted":
             raise PlantedError("planted")
         real(informers, change, touched)

@@ -22,7 +22,7 @@ import msgspec
 from typing_extensions import override
 
 from pumice.local.memory_nats.api import API, DIRECT, failed
-from pumice.local.memory_nats.link import Frame, Network
+from pumice.local.memory_nats.link import Frame, SimulatedNetwork
 from pumice.local.memory_nats.server import MemoryNats, Peer, ServerConnection
 from pumice.local.memory_nats.stream import (
     BATCH,
@@ -30,7 +30,7 @@ from pumice.local.memory_nats.stream import (
     EXPECTED,
     EXPECTED_OF,
     MSG_ID,
-    Refusal,
+    PublishRefusal,
 )
 from tests.sim.cut_off_server import CutOffServer
 
@@ -41,8 +41,8 @@ LAGS_S: Final = (0.1, 3.0)
 """How long a server that is back answers from its old copy."""
 _ACK: Final = "$JS.ACK."
 _INFO: Final = "STREAM.INFO."
-_SEQUENCE_IN_FLIGHT: Final = Refusal(400, 10164, "last sequence by subject mismatch")
-_ID_IN_FLIGHT: Final = Refusal(409, 10158, "duplicate message id is in process")
+_SEQUENCE_IN_FLIGHT: Final = PublishRefusal(400, 10164, "last sequence by subject mismatch")
+_ID_IN_FLIGHT: Final = PublishRefusal(409, 10158, "duplicate message id is in process")
 
 
 class ThreeServers(MemoryNats):
@@ -52,7 +52,7 @@ class ThreeServers(MemoryNats):
         self,
         *,
         wall: Callable[[], float],
-        network: Network,
+        network: SimulatedNetwork,
         permissions: Mapping[str, Iterable[str]],
         rng: random.Random,
     ) -> None:
@@ -318,7 +318,7 @@ class ThreeServers(MemoryNats):
             if not consumer.durable:
                 self._holder_of.setdefault((stream, name), self._leader_of[stream])
 
-    def _marks(self, stream: str, frame: Frame) -> dict[tuple[str, str, str], Refusal]:
+    def _marks(self, stream: str, frame: Frame) -> dict[tuple[str, str, str], PublishRefusal]:
         """Return what no second publish may bear meanwhile, each with what that is answered."""
         headers = frame.headers or {}
         stored = self.jetstream.streams.get(stream)

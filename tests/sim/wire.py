@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from pumice.local.apiserver.answers import Request as CoreRequest
-from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.answers import ApiReply
+from pumice.local.apiserver.answers import ApiRequest as CoreRequest
 from pumice.local.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
@@ -102,7 +102,7 @@ class CoreTransport:
         await self.travel(request.doing)
         self._api.check(request)
         answer = self._server.handle(core_request(request))
-        if isinstance(answer, Response):
+        if isinstance(answer, ApiReply):
             raise refusal(request.doing, read_status(answer.status, answer.body), answer.headers)
         stream = CoreStream(answer, self, request.doing)
         self.streams[stream] = None

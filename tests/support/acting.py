@@ -14,7 +14,7 @@ import msgspec
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.answers.gangs import imagined
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.whatif import what_if
 from services.visibility.forecast.shapes import pods, pods_of
 from shared.api.core import Pod
@@ -31,7 +31,7 @@ NOW = 1e9
 
 def ask(world: World, conf: str, **spec: Any) -> WhatIfStatus:
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
-    policy = Policy(config=configured(conf))
+    policy = DecisionPolicy(config=configured(conf))
     return what_if(world.mirror, policy, question, namespace="ns", now=NOW)
 
 

@@ -247,7 +247,7 @@ class AnswersTransport:
             raise self.refuses
         try:
             return json.dumps(self._object(request) or self._answer(request)).encode()
-        except statuses.Failure as failure:
+        except statuses.ApiFailure as failure:
             raise refused(request, failure) from failure
 
     async def open(self, request: Request) -> "Events":
@@ -271,7 +271,7 @@ class AnswersTransport:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
         namespace, parts = (parts[1], parts[2:]) if parts[0] == "namespaces" else ("", parts)
         if not namespace and parts[0] in self.forbidden:
-            raise statuses.Failure(statuses.FORBIDDEN, f"you may not list {parts[0]}")
+            raise statuses.ApiFailure(statuses.FORBIDDEN, f"you may not list {parts[0]}")
         match (request.method, *parts):
             case ("GET", ""):
                 names = [{"name": name} for name in self.served]
@@ -298,7 +298,7 @@ class AnswersTransport:
                 return _missing(*parts[:2])
 
 
-def refused(request: Request, failure: statuses.Failure) -> PumiceError:
+def refused(request: Request, failure: statuses.ApiFailure) -> PumiceError:
     """Return the error of the transport for a refusal of the service."""
     body = json.dumps(failure.status()).encode()
     return refusal(request.doing, read_status(failure.code, body))

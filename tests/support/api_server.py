@@ -11,7 +11,7 @@ import msgspec
 
 from pumice.local.apiserver import core
 from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.answers import Failure, Object, Request, Response
+from pumice.local.apiserver.answers import ApiReply, ApiRequest, Object, RequestFailure
 from pumice.local.apiserver.watching import Watch
 from pumice.local.apiserver.world import CRDS
 
@@ -37,7 +37,7 @@ class ApiServer(core.ApiServer):
             self.world.add(CRDS, "", crd["metadata"]["name"], spec=self._spec_of(crd), status={})
         self.tick()
 
-    def handle(self, request: Request) -> Response | Watch:
+    def handle(self, request: ApiRequest) -> ApiReply | Watch:
         """Carry out a request; refusals are answers too."""
         steps = self.steps(request)
         try:
@@ -51,7 +51,7 @@ class ApiServer(core.ApiServer):
         """Forget past changes: a watch that starts in the past gets 410."""
         self.world.store.compact()
 
-    def break_watches(self, failure: Failure) -> None:
+    def break_watches(self, failure: RequestFailure) -> None:
         """End all watches with an error event, as a server does in mid-stream."""
         for watches in self._watches.values():
             for watch in list(watches):

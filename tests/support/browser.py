@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from pumice.local.ports import free_port
-from pumice.web.gate import Gate
-from pumice.web.server import Context, PageServer
+from pumice.web.gate import RequestGate
+from pumice.web.server import KubeconfigFacts, PageServer
 from shared.api.visibility import Change
 from tests.support.page_transport import WorldTransport
 from tests.support.page_world import World, WorldAnswers
@@ -105,8 +105,8 @@ class Served:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        gate = Gate(port=self.port, key=KEY)
-        context = Context(server="https://10.0.0.1:6443", namespace="team-00")
+        gate = RequestGate(port=self.port, key=KEY)
+        context = KubeconfigFacts(server="https://10.0.0.1:6443", namespace="team-00")
         async with PageServer(self.way, gate=gate, context=context).serving(self.port):
             self._ready.set()
             await self._end.wait()

@@ -7,7 +7,7 @@ import structlog
 
 from pumice.deploy.nats_accounts import ADMIN
 from pumice.local.nats import NatsServer
-from shared.bus.connection import Credentials, Options
+from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, running
 from shared.runtime.clock import SystemClock
 from tests.support.nats_cluster import NatsCluster
@@ -17,11 +17,11 @@ from tests.support.nats_cluster import NatsCluster
 async def admin_bus(server: NatsServer | NatsCluster, user: str = ADMIN) -> AsyncIterator[NatsBus]:
     """Open a bus to `server` as the administrator, or as another user of it."""
     password = server.environ(user)["PUMICE_NATS_PASSWORD"]
-    options = Options(
+    options = BusOptions(
         url=server.url,
         name=f"test-{user}",
         inbox=f"_INBOX_{user}",
-        credentials=Credentials(user=lambda: user, password=lambda: password),
+        credentials=BusCredentials(user=lambda: user, password=lambda: password),
         tls=None,
     )
     bus = NatsBus(

@@ -9,8 +9,8 @@ from pumice.testing import Cluster
 from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.policy.devices.allocation import allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool
-from services.scheduler.policy.devices.requests import Ask, Judge, Refusal, read
-from services.scheduler.policy.devices.shares import Parts, Taken
+from services.scheduler.policy.devices.requests import ClaimRequest, DeviceRefusal, Judge, read
+from services.scheduler.policy.devices.shares import AllocatedDevices, Parts
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceClass, ResourceSlice
 
@@ -129,19 +129,19 @@ class Offer:
         node: str = "n1",
         taken: Sequence[str] = (),
         parts: Mapping[DeviceId, Parts] | None = None,
-    ) -> tuple[AllocationResult, ...] | Refusal:
+    ) -> tuple[AllocationResult, ...] | DeviceRefusal:
         """Return what claims get on a node; `taken` are devices as `driver/pool/device`."""
-        asks: list[Ask] = []
+        asks: list[ClaimRequest] = []
         for spec in specs:
             found = read(convert(spec["devices"], DeviceClaim), self.classes)
-            if isinstance(found, Refusal):
+            if isinstance(found, DeviceRefusal):
                 return found
             asks.append(found)
         return allocate(
             asks,
             self.pools(node),
             node=node,
-            taken=Taken({DeviceId(*each.split("/")) for each in taken}, parts or {}),
+            taken=AllocatedDevices({DeviceId(*each.split("/")) for each in taken}, parts or {}),
             judge=self.judge,
         )
 
@@ -160,7 +160,7 @@ class Offer:
     def names(self, *specs: Document, **where: Any) -> list[list[str]] | str:
         """Return the devices of each claim, or why there are none."""
         found = self.ask(*specs, **where)
-        if isinstance(found, Refusal):
+        if isinstance(found, DeviceRefusal):
             return found.text
         return [[result.device for result in one.devices.results] for one in found]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pumice.local.declaring import declare
 from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.listener import Account, Listener
+from pumice.local.memory_nats.listener import NatsAccount, NatsListener
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK, free_port
@@ -41,10 +41,10 @@ class ListeningNats:
         self.declaring = NothingDeclares()
         self.memory = MemoryNats(wall=time.time, permissions=publish)
         hears = {user: each.subscribe for user, each in allowed.items()}
-        self._listener = Listener(
+        self._listener = NatsListener(
             self.memory,
             {
-                user: Account(password=password, subscribe=hears.get(user, (">",)))
+                user: NatsAccount(password=password, subscribe=hears.get(user, (">",)))
                 for user, password in users.passwords.items()
             },
         )

@@ -19,12 +19,12 @@ from typing import Any
 import structlog
 import yaml
 
-from pumice.local.apiserver.answers import Request as CoreRequest
-from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.answers import ApiReply
+from pumice.local.apiserver.answers import ApiRequest as CoreRequest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import PartitionOwnership
 from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
-from services.controller.adapters.recorder import ControllerEvents, Recorder
+from services.controller.adapters.recorder import ControllerEvents, ControllerRecorder
 from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import CONTROLLERS, Controller
@@ -91,10 +91,10 @@ class Stage:
         assert answer.status < 400, answer.body
         return json.loads(answer.body)
 
-    def handle(self, request: CoreRequest) -> Response:
+    def handle(self, request: CoreRequest) -> ApiReply:
         """Carry out a request at once, with all that follows of it."""
         answer = self.core.handle(request)
-        assert isinstance(answer, Response), "there are no watches here"
+        assert isinstance(answer, ApiReply), "there are no watches here"
         is_job = request.path == kinds.JOB.path(NAMESPACE)
         if request.method == "POST" and is_job and answer.status < 300:
             self.made.append(json.loads(answer.body)["metadata"]["name"])
@@ -259,7 +259,7 @@ class Process:
             kube=kube,
             informers=self.informers,
             writer=Writer(kube, self.informers, queue=WriteQueue(4), metrics=metrics),
-            recorder=Recorder(
+            recorder=ControllerRecorder(
                 kube, instance="p", clock=clock, quarantine=quarantine, metrics=metrics, log=log
             ),
             events=_Silence(),

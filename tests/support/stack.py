@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from pumice.local import admin, parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.nats import NatsServer
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
@@ -44,7 +44,7 @@ async def real_plane(
     `audit_log` is for a test that reads the log itself. `nats` takes the place of the one server.
     """
     flags = apiserver_flags if audit_log else (*apiserver_flags, *roles.audit_flags(directory))
-    options = Options(directory=directory, audit_log=audit_log, apiserver_flags=flags)
+    options = ControlPlaneOptions(directory=directory, audit_log=audit_log, apiserver_flags=flags)
     plane = ControlPlane(options, parts.require())
     roles.make_accounts(plane)
     if nats is not None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pumice.local import parts
-from pumice.local.control_plane import Api, ControlPlane, Options
+from pumice.local.control_plane import Api, ControlPlane, ControlPlaneOptions
 from pumice.local.embedded import plane_of
 from pumice.local.nats import NatsServer
 from tests.support import roles
@@ -57,7 +57,7 @@ async def stage(directory: Path, release: Release, api: Api = "real") -> AsyncIt
     The real one keeps an audit log, and its services have their accounts.
     """
     real = api == "real"
-    options = Options(directory=directory, cluster=CLUSTER, api=api, audit_log=real)
+    options = ControlPlaneOptions(directory=directory, cluster=CLUSTER, api=api, audit_log=real)
     plane = plane_of(options, parts.require(parts.PARTS if real else ["nats-server"]))
     if real:
         roles.make_accounts(plane)

@@ -23,7 +23,7 @@ import nats
 from pumice.events import CATALOGUE
 from pumice.events.envelope import type_of
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import EmbeddedPlane
 from tests.support.events_of_a_run import play
 
@@ -76,7 +76,7 @@ async def received(folder: Path) -> list[dict[str, Any]]:
         finally:
             await client.close()
 
-    options = Options(directory=folder / "plane", api="embedded")
+    options = ControlPlaneOptions(directory=folder / "plane", api="embedded")
     async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
         await plane.apply_crds()
         await play(plane, folder, look)

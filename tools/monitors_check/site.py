@@ -22,7 +22,7 @@ import yaml
 
 from pumice.demo.run import FLEET
 from pumice.local import admin, names
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import ensure
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, free_port
@@ -213,7 +213,9 @@ class Site:
 async def site(folder: Path, report: Callable[[str], None]) -> AsyncIterator[Site]:
     """Open a site in which all services are ready and watched; everything is below `folder`."""
     options = StackOptions(
-        plane=Options(directory=folder / "plane", api="embedded"), fleet=FLEET, services=()
+        plane=ControlPlaneOptions(directory=folder / "plane", api="embedded"),
+        fleet=FLEET,
+        services=(),
     )
     async with AsyncExitStack() as opened:
         stack = LocalStack(options, await ensure("embedded", report), report=report)

@@ -19,7 +19,7 @@ import yaml
 
 from pumice.local.authority import Authority, Pair, pair, write_signing_key
 from pumice.local.files import write_private
-from pumice.local.kubeconfig import Entry, write_kubeconfig
+from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
 from tools.compose_docker import CheckError
 from tools.node_check.images import PAUSE
 from tools.node_check.programs import CNI, Programs
@@ -124,7 +124,7 @@ class Machine:
         for node in NODES:
             authority.issue(self._pair(node), f"system:node:{node}", groups=("system:nodes",))
         for name in ("admin", *NODES):
-            entry = Entry(
+            entry = KubeconfigEntry(
                 server=SERVER, ca=self._pki / "ca.crt", client=self._pair(name), user=name
             )
             write_kubeconfig(self._pki / f"{name}.conf", entry)

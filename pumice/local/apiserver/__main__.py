@@ -17,7 +17,7 @@ from pathlib import Path
 from pumice.local.apiserver.core import ApiServer
 from pumice.local.apiserver.front_proxy import FrontProxy, request_headers
 from pumice.local.apiserver.http import HttpFrontend, tls_of
-from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.journal import StoreJournal
 from pumice.local.ports import LOOPBACK
 from shared.runtime.tasks import TaskGroup
 
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     core = ApiServer(now=time.time, uids=lambda: str(uuid.uuid4()))
-    kept = Journal(directory / "objects.jsonl") if journal else None
+    kept = StoreJournal(directory / "objects.jsonl") if journal else None
     if kept is not None:
         core.load_journal(kept)
     pki = directory / "pki"

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from pumice.local.apiserver import selecting
-from pumice.local.apiserver.answers import Failure, Object
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import Object, RequestFailure
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.patching import json_patch
 from pumice.local.apiserver.world import NAMESPACES, World
 
@@ -49,7 +49,7 @@ Steps = Generator[Call, AdmissionResponse, Object]
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One write on its way."""
 
-    resource: Resource
+    resource: ApiResource
     operation: str
     namespace: str
     name: str
@@ -150,11 +150,11 @@ def _ask(
     code = status.get("code") or 400
     message = f'admission webhook "{hook["name"]}" denied the request{why}'
     reason = status.get("reason") or ("Forbidden" if code == 403 else "")  # noqa: PLR2004 - HTTP
-    raise Failure(code, reason, message, status.get("details"))
+    raise RequestFailure(code, reason, message, status.get("details"))
 
 
-def _broken(hook: Object, error: str) -> Failure:
-    return Failure(
+def _broken(hook: Object, error: str) -> RequestFailure:
+    return RequestFailure(
         500,
         "InternalError",
         f'Internal error occurred: failed calling webhook "{hook["name"]}": failed to call '

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.apiserver.answers import Object, Request, Response
+from pumice.local.apiserver.answers import ApiReply, ApiRequest, Object
 from pumice.local.apiserver.world import World
 
 APISERVICES: Final = "apiservices.apiregistration.k8s.io"
@@ -45,7 +45,7 @@ class ProxiedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that an extension API server answers."""
 
     server: ExtensionServer
-    request: Request
+    request: ApiRequest
 
 
 class Aggregation:
@@ -62,14 +62,14 @@ class Aggregation:
             if obj["spec"].get("service"):
                 yield self._server(obj)
 
-    def route(self, request: Request) -> ProxiedRequest | Response | None:
+    def route(self, request: ApiRequest) -> ProxiedRequest | ApiReply | None:
         """Return the proxied request, 503 if its server is unavailable, None to answer it here."""
         server = self._server_of(request.path)
         if server is None:
             return None
         if not self._is_available(server):
             text = {"Content-Type": "text/plain; charset=utf-8"}
-            return Response(status=503, headers=text, body=b"service unavailable\n")
+            return ApiReply(status=503, headers=text, body=b"service unavailable\n")
         return ProxiedRequest(server=server, request=request)
 
     def groups(self) -> dict[str, list[str]]:

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.catalogue import ApiResource
 
 JSON: Final = "application/json"
 Object = dict[str, Any]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP request; `path` is unquoted, header names are in lower case."""
 
     method: str
@@ -24,7 +24,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True):
+class ApiReply(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP answer."""
 
     status: int
@@ -32,13 +32,13 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
 
-def answer(value: Any, status: int = 200, content_type: str = JSON) -> Response:  # noqa: ANN401
+def answer(value: Any, status: int = 200, content_type: str = JSON) -> ApiReply:  # noqa: ANN401
     """Return a JSON answer; bytes are sent as they are."""
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
-    return Response(status=status, headers={"Content-Type": content_type}, body=body)
+    return ApiReply(status=status, headers={"Content-Type": content_type}, body=body)
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class FieldFault(msgspec.Struct, frozen=True, kw_only=True):
     """One field and the fault in it."""
 
     field: str
@@ -50,19 +50,19 @@ _BLOCKING: Final = frozenset(
     ("FieldValueRequired", "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany",
      "FieldValueTypeInvalid")
 )  # fmt: skip
-_UNCHECKED: Final = Fault(
+_UNCHECKED: Final = FieldFault(
     field="<nil>",
     message="Invalid value: null: some validation rules were not checked because the object was "
     "invalid; correct the existing errors to complete validation",
 )
 
 
-def rules_left_out(faults: Iterable[Fault]) -> list[Fault]:
+def rules_left_out(faults: Iterable[FieldFault]) -> list[FieldFault]:
     """Return the fault that stands for unchecked CEL rules, if `faults` prevent their check."""
     return [_UNCHECKED] if any(fault.reason in _BLOCKING for fault in faults) else []
 
 
-class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
+class RequestFailure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
     """A request that is refused; `status` is the answer's body."""
 
     def __init__(
@@ -87,13 +87,13 @@ class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error 
             "code": code,
         }
 
-    def response(self) -> Response:
+    def response(self) -> ApiReply:
         """Return the refusal as an answer."""
         response = answer(self.status, self.code)
         return msgspec.structs.replace(response, headers={**response.headers, **self.headers})
 
 
-def named(resource: Resource, name: str = "", *, uid: str = "", kind: str = "") -> Object:
+def named(resource: ApiResource, name: str = "", *, uid: str = "", kind: str = "") -> Object:
     """Return the details of a Status about an object; `kind` is the plural unless given."""
     pairs = {
         "name": name,
@@ -104,30 +104,30 @@ def named(resource: Resource, name: str = "", *, uid: str = "", kind: str = "") 
     return {key: value for key, value in pairs.items() if value}
 
 
-def not_found(resource: Resource, name: str) -> Failure:
+def not_found(resource: ApiResource, name: str) -> RequestFailure:
     """404: no object of that name."""
     message = f'{resource.qualified} "{name}" not found'
-    return Failure(404, "NotFound", message, named(resource, name))
+    return RequestFailure(404, "NotFound", message, named(resource, name))
 
 
-def no_such_path() -> Failure:
+def no_such_path() -> RequestFailure:
     """404 for a kind or a path that is not served at all."""
-    return Failure(404, "NotFound", "the server could not find the requested resource")
+    return RequestFailure(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> Failure:
+def already_exists(resource: ApiResource, name: str) -> RequestFailure:
     """409: the name is taken."""
     message = f'{resource.qualified} "{name}" already exists'
-    return Failure(409, "AlreadyExists", message, named(resource, name))
+    return RequestFailure(409, "AlreadyExists", message, named(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str) -> Failure:
+def conflict(resource: ApiResource, name: str, why: str) -> RequestFailure:
     """409: the object is not as the request supposes."""
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
-    return Failure(409, "Conflict", message, named(resource, name))
+    return RequestFailure(409, "Conflict", message, named(resource, name))
 
 
-def stale(resource: Resource, name: str) -> Failure:
+def stale(resource: ApiResource, name: str) -> RequestFailure:
     """409: the resourceVersion in the request is not the newest."""
     return conflict(
         resource,
@@ -137,18 +137,22 @@ def stale(resource: Resource, name: str) -> Failure:
     )
 
 
-def bad_request(message: str) -> Failure:
+def bad_request(message: str) -> RequestFailure:
     """400: the request cannot be read."""
-    return Failure(400, "BadRequest", message)
+    return RequestFailure(400, "BadRequest", message)
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Object] = ()) -> Failure:
+def forbidden(
+    resource: ApiResource, name: str, why: str, causes: Sequence[Object] = ()
+) -> RequestFailure:
     """403: policy forbids it."""
     details = named(resource, name) | ({"causes": list(causes)} if causes else {})
-    return Failure(403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', details)
+    return RequestFailure(
+        403, "Forbidden", f'{resource.qualified} "{name}" is forbidden: {why}', details
+    )
 
 
-def invalid(resource: Resource, name: str, faults: Sequence[Fault]) -> Failure:
+def invalid(resource: ApiResource, name: str, faults: Sequence[FieldFault]) -> RequestFailure:
     """422: fields are wrong; one cause for each."""
     causes = [
         {"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults
@@ -157,27 +161,27 @@ def invalid(resource: Resource, name: str, faults: Sequence[Fault]) -> Failure:
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     details = named(resource, name, kind=resource.kind) | {"causes": causes}
-    return Failure(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
+    return RequestFailure(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
-def expired(message: str) -> Failure:
+def expired(message: str) -> RequestFailure:
     """410: that version, or page, is too old."""
-    return Failure(410, "Expired", message)
+    return RequestFailure(410, "Expired", message)
 
 
-def unsupported(what: str) -> Failure:
+def unsupported(what: str) -> RequestFailure:
     """501: this server does not do that; the real one may. Names itself."""
     message = f"the embedded API server of Pumice does not serve {what}; use --api real"
-    return Failure(501, "NotImplemented", message)
+    return RequestFailure(501, "NotImplemented", message)
 
 
-def wrong_method() -> Failure:
+def wrong_method() -> RequestFailure:
     """405: the resource has no such verb."""
     message = "the server does not allow this method on the requested resource"
-    return Failure(405, "MethodNotAllowed", message)
+    return RequestFailure(405, "MethodNotAllowed", message)
 
 
-def success(resource: Resource, name: str, uid: str) -> Object:
+def success(resource: ApiResource, name: str, uid: str) -> Object:
     """Return the answer to a finished delete."""
     return {
         "kind": "Status",

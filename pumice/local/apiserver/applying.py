@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.apiserver.answers import Failure, Object
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import Object, RequestFailure
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.patching import Schema, field, resolved
 
 _HEAD: Final = frozenset(("apiVersion", "kind"))
@@ -19,7 +19,13 @@ Path = tuple[str, ...]
 
 
 def merge(
-    old: Object, applied: Object, schema: Schema, *, manager: str, force: bool, resource: Resource
+    old: Object,
+    applied: Object,
+    schema: Schema,
+    *,
+    manager: str,
+    force: bool,
+    resource: ApiResource,
 ) -> Object:
     """Return the object with `applied` in it; raises Failure (409) on another manager's field."""
     wanted = _without_head(applied)
@@ -146,7 +152,9 @@ def _merged_list(old: list[Any], new: list[Any], keys: list[str], items: Schema)
     return merged
 
 
-def _clash(resource: Resource, clashes: list[Path], theirs: Mapping[Path, str]) -> Failure:
+def _clash(
+    resource: ApiResource, clashes: list[Path], theirs: Mapping[Path, str]
+) -> RequestFailure:
     causes = [
         {
             "reason": "FieldManagerConflict",
@@ -158,4 +166,4 @@ def _clash(resource: Resource, clashes: list[Path], theirs: Mapping[Path, str]) 
     clashes_text = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
     message = f"Apply failed with {count}: {clashes_text}"
-    return Failure(409, "Conflict", message, {"causes": causes})
+    return RequestFailure(409, "Conflict", message, {"causes": causes})

@@ -35,7 +35,7 @@ _GENERATION: Final = frozenset(
 )
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class ExtraColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One additional printer column of a CRD."""
 
     name: str
@@ -46,7 +46,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     format: str = ""
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
     """One kind in one version."""
 
     group: str
@@ -61,7 +61,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     schema: Mapping[str, Any]
     """Structural schema; references start with `REFERENCE` and are found in `builtin_schemas`."""
     custom: bool = False
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ExtraColumn, ...] = ()
     served: bool = True
     """False: named in discovery, so that clients find it, and answered with 501."""
 
@@ -109,10 +109,10 @@ def server_version() -> Mapping[str, str]:
     return version
 
 
-def builtin() -> Iterator[Resource]:
+def builtin() -> Iterator[ApiResource]:
     """Yield the built-in kinds."""
     for entry in _document()["resources"]:
-        yield Resource(
+        yield ApiResource(
             **{
                 **entry,
                 "short": tuple(entry["short"]),
@@ -124,10 +124,10 @@ def builtin() -> Iterator[Resource]:
 
 
 @cache
-def unserved() -> tuple[Resource, ...]:
+def unserved() -> tuple[ApiResource, ...]:
     """Return the kinds of Kubernetes that are named and not served."""
     return tuple(
-        Resource(
+        ApiResource(
             **{
                 **entry,
                 "short": tuple(entry["short"]),
@@ -139,14 +139,14 @@ def unserved() -> tuple[Resource, ...]:
     )
 
 
-def of_crd(crd: Mapping[str, Any]) -> Iterator[Resource]:
+def of_crd(crd: Mapping[str, Any]) -> Iterator[ApiResource]:
     """Yield the kinds that a CRD defines, one per served version."""
     spec = crd["spec"]
     names = spec["names"]
     for version in spec["versions"]:
         if not version.get("served"):
             continue
-        yield Resource(
+        yield ApiResource(
             group=spec["group"],
             version=version["name"],
             kind=names["kind"],
@@ -159,7 +159,7 @@ def of_crd(crd: Mapping[str, Any]) -> Iterator[Resource]:
             schema=(version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"},
             custom=True,
             columns=msgspec.convert(
-                version.get("additionalPrinterColumns") or (), tuple[Column, ...]
+                version.get("additionalPrinterColumns") or (), tuple[ExtraColumn, ...]
             ),
         )
 
@@ -167,29 +167,29 @@ def of_crd(crd: Mapping[str, Any]) -> Iterator[Resource]:
 class Catalogue:
     """All kinds by where they are served; CRDs come and go."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ApiResource]) -> None:
         self._by_place = {(r.group, r.version, r.plural): r for r in resources}
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> ApiResource | None:
         """Return the kind that is served at a place."""
         return self._by_place.get((group, version, plural))
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+    def of_kind(self, api_version: str, kind: str) -> ApiResource | None:
         """Return the kind that an object or an owner reference names."""
         return next(
             (r for r in self._by_place.values() if r.api_version == api_version and r.kind == kind),
             None,
         )
 
-    def by_id(self, resource_id: str) -> Resource | None:
+    def by_id(self, resource_id: str) -> ApiResource | None:
         """Return some version of the kind whose objects are kept under an id."""
         return next((r for r in self._by_place.values() if r.id == resource_id), None)
 
-    def all(self) -> list[Resource]:
+    def all(self) -> list[ApiResource]:
         """Return all kinds, core group first, then by group, version and name."""
         return [self._by_place[place] for place in sorted(self._by_place)]
 
-    def named(self) -> list[Resource]:
+    def named(self) -> list[ApiResource]:
         """Return all kinds, and those that are named and not served."""
         others = ((r.group, r.version, r.plural) for r in unserved())
         by_place = dict(zip(others, unserved(), strict=True)) | self._by_place

@@ -12,13 +12,19 @@ from typing import Final
 from pumice.local.apiserver import deleting, discovery, pods, reading, target, writing
 from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.aggregation import Aggregation, ProxiedRequest
-from pumice.local.apiserver.answers import Failure, Object, Request, Response, wrong_method
+from pumice.local.apiserver.answers import (
+    ApiReply,
+    ApiRequest,
+    Object,
+    RequestFailure,
+    wrong_method,
+)
 from pumice.local.apiserver.catalogue import Catalogue, builtin
-from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.journal import StoreJournal
 from pumice.local.apiserver.kubelets import Kubelets
 from pumice.local.apiserver.owners import GarbageCollector
-from pumice.local.apiserver.store import DELETED, Change, Entry, Store
-from pumice.local.apiserver.target import Target
+from pumice.local.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
+from pumice.local.apiserver.target import RequestTarget
 from pumice.local.apiserver.watching import Watch
 from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, decode
 
@@ -33,7 +39,7 @@ _ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
-Outcome = Response | Watch | ProxiedRequest
+Outcome = ApiReply | Watch | ProxiedRequest
 Steps = Generator[Call, AdmissionResponse, Outcome]
 
 
@@ -48,7 +54,7 @@ class ApiServer:
         keep: int = KEEP,
     ) -> None:
         """Take the wall clock (unix seconds) and a source of uids."""
-        store = Store(now=now, keep=keep)
+        store = ApiStore(now=now, keep=keep)
         self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
         self.aggregation = Aggregation(self.world)
         self._watches: dict[str, list[Watch]] = {}
@@ -62,11 +68,11 @@ class ApiServer:
             self._add_priority(name, value)
         self.tick()
 
-    def steps(self, request: Request) -> Steps:
+    def steps(self, request: ApiRequest) -> Steps:
         """Carry out a request; yields each webhook to be asked and is sent its reply."""
         try:
             return (yield from self._route(request))
-        except Failure as failure:
+        except RequestFailure as failure:
             return failure.response()
 
     def tick(self) -> None:
@@ -95,7 +101,7 @@ class ApiServer:
                 watch.close()
         self._watches.clear()
 
-    def restore(self, resource_id: str, key: str, entry: Entry) -> None:
+    def restore(self, resource_id: str, key: str, entry: ObjectVersion) -> None:
         """Put back an object from a journal, before the first request."""
         obj = decode(entry.body)
         self.world.store.restore(resource_id, key, entry)
@@ -104,7 +110,7 @@ class ApiServer:
         self._owners.index(resource_id, obj)
         self._kubelets.index(resource_id, obj)
 
-    def load_journal(self, journal: Journal) -> None:
+    def load_journal(self, journal: StoreJournal) -> None:
         """Restore the objects of a journal, and write all changes to it; before the first request.
 
         Watches and paged lists from before get 410 and begin anew: past changes are not kept.
@@ -118,7 +124,7 @@ class ApiServer:
         self.tick()
         journal.follow(store)
 
-    def _route(self, request: Request) -> Steps:
+    def _route(self, request: ApiRequest) -> Steps:
         proxied = self.aggregation.route(request)
         if proxied is not None:
             return proxied
@@ -140,7 +146,7 @@ class ApiServer:
                 return (yield from act(self.world, found))
         raise wrong_method()
 
-    def _read(self, found: Target) -> Response | Watch:
+    def _read(self, found: RequestTarget) -> ApiReply | Watch:
         if found.flag("watch"):
             watch = reading.watch(self.world, found)
             self._watches.setdefault(found.resource.id, []).append(watch)
@@ -149,7 +155,7 @@ class ApiServer:
             return reading.get(self.world, found)
         return reading.listing(self.world, found)
 
-    def _post(self, found: Target) -> writing.Answering:
+    def _post(self, found: RequestTarget) -> writing.Answering:
         if found.subresource == "binding":
             return pods.bind(self.world, found)
         if found.subresource == "eviction":
@@ -158,7 +164,7 @@ class ApiServer:
             raise wrong_method()
         return (yield from writing.create(self.world, found))
 
-    def _notify_watches(self, change: Change, obj: Object) -> None:
+    def _notify_watches(self, change: StoreWrite, obj: Object) -> None:
         del obj
         watches = self._watches.get(change.resource)
         if not watches:
@@ -212,7 +218,7 @@ class _Definitions:
         """Serve the kinds of a CRD."""
         self._world.catalogue.replace(crd, served=True)
 
-    def _note(self, change: Change, obj: Object) -> None:
+    def _note(self, change: StoreWrite, obj: Object) -> None:
         if change.resource != CRDS:
             return
         if change.op == DELETED:

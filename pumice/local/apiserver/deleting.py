@@ -6,9 +6,9 @@ from typing import Any
 from pumice.local.apiserver import admission, kindrules, metadata
 from pumice.local.apiserver.admission import AdmissionResponse, Attempt, Call
 from pumice.local.apiserver.answers import Object, answer, bad_request, success
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.reading import accepts
-from pumice.local.apiserver.target import Target
+from pumice.local.apiserver.target import RequestTarget
 from pumice.local.apiserver.world import NAMESPACES, PODS, World, decode
 from pumice.local.apiserver.writing import USER, Answering
 
@@ -17,13 +17,13 @@ ORPHAN = "orphan"
 _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
-def delete(world: World, target: Target) -> Answering:
+def delete(world: World, target: RequestTarget) -> Answering:
     """Delete one object."""
     obj = world.load(target.resource, target.namespace, target.name)
     return answer((yield from delete_object(world, target, obj, options(target))))
 
 
-def options(target: Target) -> Object:
+def options(target: RequestTarget) -> Object:
     """Return the DeleteOptions of body and query. Raises Failure (400)."""
     asked: Any = target.body() if target.request.body.strip() else {}
     if not isinstance(asked, dict):
@@ -37,7 +37,7 @@ def options(target: Target) -> Object:
 
 
 def delete_object(
-    world: World, target: Target, obj: Object, asked: Object
+    world: World, target: RequestTarget, obj: Object, asked: Object
 ) -> Generator[Call, AdmissionResponse, Object]:
     """Delete an object as far as its finalizers and its grace let; returns the answer."""
     resource, meta = target.resource, obj["metadata"]
@@ -66,7 +66,7 @@ def delete_object(
     return obj if whole else done
 
 
-def _begin(world: World, resource: Resource, obj: Object, asked: Object) -> bool:
+def _begin(world: World, resource: ApiResource, obj: Object, asked: Object) -> bool:
     """Mark an object as being deleted; False when nothing holds it and it can go at once."""
     meta = obj["metadata"]
     before = dict(meta)
@@ -108,7 +108,7 @@ def _grace(pod: Object, asked: Object) -> int:
     return max(int(grace), 1) if grace < 0 else int(grace)
 
 
-def delete_collection(world: World, target: Target) -> Answering:
+def delete_collection(world: World, target: RequestTarget) -> Answering:
     """Delete all selected objects of a collection."""
     asked = options(target)
     accept = accepts(target)

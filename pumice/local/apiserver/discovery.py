@@ -6,17 +6,17 @@ from typing import Any, Final
 from pumice.local.apiserver.aggregation import Aggregation
 from pumice.local.apiserver.answers import (
     JSON,
+    ApiReply,
+    ApiRequest,
     Object,
-    Request,
-    Response,
     answer,
     no_such_path,
     unsupported,
 )
 from pumice.local.apiserver.catalogue import (
     REFERENCE,
+    ApiResource,
     Catalogue,
-    Resource,
     builtin_schemas,
     server_version,
 )
@@ -49,13 +49,13 @@ _EMPTY_V2: Final = b"\x0a\x032.0"
 OpenAPI v3 document, and then goes on to say that it is not served."""
 
 
-def respond(catalogue: Catalogue, request: Request, elsewhere: Aggregation) -> Response | None:
+def respond(catalogue: Catalogue, request: ApiRequest, elsewhere: Aggregation) -> ApiReply | None:
     """Return the answer to a request about the server itself, None when it is about objects."""
     path = request.path.rstrip("/")
     parts = path.strip("/").split("/")
     match parts:
         case ["healthz" | "readyz" | "livez", *_]:
-            return Response(status=200, headers={"Content-Type": "text/plain"}, body=b"ok")
+            return ApiReply(status=200, headers={"Content-Type": "text/plain"}, body=b"ok")
         case ["version"]:
             return answer(server_version())
         case ["openapi", form, *rest]:
@@ -75,13 +75,13 @@ def respond(catalogue: Catalogue, request: Request, elsewhere: Aggregation) -> R
 
 
 def _document(
-    catalogue: Catalogue, request: Request, form: str, place: str, elsewhere: Aggregation
-) -> Response:
+    catalogue: Catalogue, request: ApiRequest, form: str, place: str, elsewhere: Aggregation
+) -> ApiReply:
     """Return an OpenAPI document, or the list of them."""
     if form == "v3":
         return answer(_openapi(catalogue, place, elsewhere))
     if form == "v2" and "proto-openapi" in request.headers.get("accept", ""):
-        return Response(status=200, headers={"Content-Type": _PROTO_OPENAPI}, body=_EMPTY_V2)
+        return ApiReply(status=200, headers={"Content-Type": _PROTO_OPENAPI}, body=_EMPTY_V2)
     raise unsupported(f"{request.path}: only OpenAPI v3")
 
 
@@ -96,15 +96,15 @@ def _one_group(catalogue: Catalogue, group: str, elsewhere: Aggregation) -> Obje
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, found[0])}
 
 
-def _wants_aggregated(request: Request) -> bool:
+def _wants_aggregated(request: ApiRequest) -> bool:
     accepted = request.headers.get("accept", "").replace(" ", "")
     wanted = set(_AGGREGATED.split(";"))
     return any(wanted == set(entry.split(";")) for entry in accepted.split(","))
 
 
 def _groups(
-    catalogue: Catalogue, request: Request, elsewhere: Aggregation, *, named: bool
-) -> Response:
+    catalogue: Catalogue, request: ApiRequest, elsewhere: Aggregation, *, named: bool
+) -> ApiReply:
     if _wants_aggregated(request):
         return answer(_aggregated(catalogue, elsewhere, named=named), 200, _AGGREGATED)
     if named:
@@ -118,7 +118,7 @@ def _group(name: str, versions: Sequence[str]) -> Object:
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _served(catalogue: Catalogue, group: str, version: str) -> list[Resource]:
+def _served(catalogue: Catalogue, group: str, version: str) -> list[ApiResource]:
     return [r for r in catalogue.named() if (r.group, r.version) == (group, version)]
 
 
@@ -238,7 +238,7 @@ def _entry_elsewhere(entry: Object, listed: Sequence[Object], group: str, versio
     }
 
 
-def _entry(resource: Resource) -> Object:
+def _entry(resource: ApiResource) -> Object:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     return {
         "resource": resource.plural,
@@ -289,7 +289,7 @@ def _openapi(catalogue: Catalogue, place: str, elsewhere: Aggregation) -> Object
     }
 
 
-def _named_schema(resource: Resource) -> tuple[str, Mapping[str, Any]]:
+def _named_schema(resource: ApiResource) -> tuple[str, Mapping[str, Any]]:
     if resource.served and not resource.custom:
         name = str(resource.schema["$ref"]).removeprefix(REFERENCE)
         return name, builtin_schemas()[name]
@@ -325,7 +325,7 @@ def _keep(value: Any, schemas: dict[str, Any]) -> None:  # noqa: ANN401 - any JS
             _keep(item, schemas)
 
 
-def _paths(place: str, resource: Resource, schema: str) -> Object:
+def _paths(place: str, resource: ApiResource, schema: str) -> Object:
     """Return the operations that kubectl reads: kinds that can be validated, and their schemas."""
     middle = "namespaces/{namespace}/" if resource.namespaced else ""
     collection = f"/{place}/{middle}{resource.plural}"

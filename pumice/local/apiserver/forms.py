@@ -15,14 +15,14 @@ import jsonschema_rs
 import msgspec
 
 from pumice.local.apiserver.answers import (
-    Failure,
-    Fault,
+    FieldFault,
     Object,
+    RequestFailure,
     bad_request,
     invalid,
     rules_left_out,
 )
-from pumice.local.apiserver.catalogue import REFERENCE, Resource, builtin_schemas
+from pumice.local.apiserver.catalogue import REFERENCE, ApiResource, builtin_schemas
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -34,7 +34,7 @@ _IN_BODY: Final = {
 }
 
 
-class Rule:
+class SchemaRule:
     """One compiled CEL rule of a CRD. Raises ValueError for an expression that is no CEL."""
 
     def __init__(self, rule: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Rule:
             return False
 
 
-def _broken(rules: Sequence[Rule], value: Any, old: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401
+def _broken(rules: Sequence[SchemaRule], value: Any, old: Any, path: str) -> Iterator[FieldFault]:  # noqa: ANN401
     """Yield the rules that a value breaks; rules about a change ask only where something was."""
     for rule in rules:
         if (rule.is_transition and old is None) or rule.holds(value, old):
@@ -62,14 +62,14 @@ def _broken(rules: Sequence[Rule], value: Any, old: Any, path: str) -> Iterator[
         text = rule.message or f"failed rule: {rule.text}"
         shown = "object" if isinstance(value, dict) else msgspec.json.encode(value).decode()
         shown = f'"{shown}"' if isinstance(value, dict | list) else shown
-        yield Fault(
+        yield FieldFault(
             field=path + rule.field_path,
             message=f"Invalid value: {shown}: {text}",
             reason=rule.reason,
         )
 
 
-class Node:
+class SchemaNode:
     """One place in a schema."""
 
     __slots__ = (
@@ -85,15 +85,15 @@ class Node:
     )
 
     def __init__(self) -> None:
-        self.properties: dict[str, Node] = {}
-        self.additional: Node | None = None
-        self.items: Node | None = None
+        self.properties: dict[str, SchemaNode] = {}
+        self.additional: SchemaNode | None = None
+        self.items: SchemaNode | None = None
         self.preserve = False
         self.embedded = False
         self.nullable = False
         self.defaults: list[tuple[str, Any, bool]] = []
         """Field, encoded default, and whether null is a value of the field."""
-        self.rules: list[Rule] = []
+        self.rules: list[SchemaRule] = []
         self.has_rules = False
         """Whether there are rules here or below: nothing else is walked through for them."""
 
@@ -127,7 +127,7 @@ class Node:
                 if isinstance(filled, dict | list):
                     properties[key].tidy(filled, "", [], go=go)
 
-    def faults(self, value: Any, old: Any, path: str) -> Iterator[Fault]:  # noqa: ANN401
+    def faults(self, value: Any, old: Any, path: str) -> Iterator[FieldFault]:  # noqa: ANN401
         """Yield the faults that the rules of this node and those below find."""
         if self.rules:
             yield from _broken(self.rules, value, old, path)
@@ -143,10 +143,10 @@ class Node:
                 yield from self.items.faults(item, None, f"{path}[{index}]")
 
 
-class Form:
+class KindSchema:
     """The compiled schema of one kind."""
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: ApiResource) -> None:
         self.resource = resource
         self._go = not resource.custom
         root = _Compiler(go=self._go).node(resource.schema)
@@ -170,7 +170,7 @@ class Form:
 
     def check(self, obj: Object, old: Object | None) -> None:
         """Raise Failure (400 or 422) that names each wrong field."""
-        faults: list[Fault] = []
+        faults: list[FieldFault] = []
         if not self._judge.is_valid(obj):
             faults = [self._fault(error, obj) for error in self._judge.iter_errors(obj)]
         if self.has_rules:
@@ -179,14 +179,14 @@ class Form:
         if faults:
             raise invalid(self.resource, obj["metadata"].get("name", ""), faults)
 
-    def _fault(self, error: jsonschema_rs.ValidationError, obj: Object) -> Fault:
+    def _fault(self, error: jsonschema_rs.ValidationError, obj: Object) -> FieldFault:
         path = _dotted(error.instance_path)
         kind: Any = error.kind
         name = type(kind).__name__
         value = _at(obj, error.instance_path)
         if name == "Required":
             field = f"{path}.{kind.property}" if path else str(kind.property)
-            return Fault(field=field, message="Required value", reason="FieldValueRequired")
+            return FieldFault(field=field, message="Required value", reason="FieldValueRequired")
         if name == "Enum":
             return _unsupported(path, value, list(kind.options))
         if self._go and name in ("Type", "OneOfNotValid", "AnyOf"):
@@ -200,24 +200,24 @@ class Form:
             shown = _go_kind(value)
             text = f'{path} in body must be of type {_type_name(wanted)}: "{shown}"'
             message = f'Invalid value: "{shown}": {text}'
-            return Fault(field=path, message=message, reason="FieldValueTypeInvalid")
+            return FieldFault(field=path, message=message, reason="FieldValueTypeInvalid")
         rest = _IN_BODY.get(name, "")
         text = rest.format(limit=getattr(kind, "limit", "")) if rest else error.message
         message = f"Invalid value: {_shown(value)}: {path} in body {text}"
-        return Fault(field=path, message=message)
+        return FieldFault(field=path, message=message)
 
 
-def form_of(resource: Resource) -> Form:
+def form_of(resource: ApiResource) -> KindSchema:
     """Return the form of a kind, which all servers of the process share: it never changes."""
     return _compiled(msgspec.json.encode(resource))
 
 
 @lru_cache(maxsize=256)
-def _compiled(resource: bytes) -> Form:
-    return Form(msgspec.json.decode(resource, type=Resource))
+def _compiled(resource: bytes) -> KindSchema:
+    return KindSchema(msgspec.json.decode(resource, type=ApiResource))
 
 
-def strict(unknown: Sequence[str], resource: Resource) -> Failure:
+def strict(unknown: Sequence[str], resource: ApiResource) -> RequestFailure:
     """Return the refusal of unknown fields that `fieldValidation=Strict` asks for."""
     listed = ", ".join(f'unknown field "{path}"' for path in unknown)
     return bad_request(
@@ -231,22 +231,22 @@ class _Compiler:
 
     def __init__(self, *, go: bool) -> None:
         self._go = go
-        self._by_name: dict[str, Node] = {}
+        self._by_name: dict[str, SchemaNode] = {}
 
-    def node(self, schema: Mapping[str, Any]) -> Node:
+    def node(self, schema: Mapping[str, Any]) -> SchemaNode:
         """Return the node of a schema."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
             name = reference.removeprefix(REFERENCE)
             if name not in self._by_name:
-                self._by_name[name] = node = Node()
+                self._by_name[name] = node = SchemaNode()
                 self._fill(node, builtin_schemas()[name])
             return self._by_name[name]
-        node = Node()
+        node = SchemaNode()
         self._fill(node, schema)
         return node
 
-    def _fill(self, node: Node, schema: Mapping[str, Any]) -> None:
+    def _fill(self, node: SchemaNode, schema: Mapping[str, Any]) -> None:
         for key, inner in (schema.get("properties") or {}).items():
             node.properties[key] = self.node(inner)
             default = inner.get("default")
@@ -266,18 +266,18 @@ class _Compiler:
         )
         node.nullable = bool(schema.get("nullable"))
         node.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-        node.rules = [Rule(rule) for rule in schema.get("x-kubernetes-validations", ())]
+        node.rules = [SchemaRule(rule) for rule in schema.get("x-kubernetes-validations", ())]
 
 
 def _shaped(schema: Mapping[str, Any]) -> bool:
     return "properties" in schema or "additionalProperties" in schema
 
 
-def _metadata() -> Node:
+def _metadata() -> SchemaNode:
     return _Compiler(go=True).node({"$ref": REFERENCE + _META})
 
 
-def _mark_rules(node: Node, seen: set[int]) -> bool:
+def _mark_rules(node: SchemaNode, seen: set[int]) -> bool:
     """Note at each place whether it has rules here or below; returns so for the first."""
     if id(node) not in seen:
         seen.add(id(node))
@@ -287,7 +287,7 @@ def _mark_rules(node: Node, seen: set[int]) -> bool:
     return node.has_rules
 
 
-def _validator(resource: Resource) -> jsonschema_rs.Validator:
+def _validator(resource: ApiResource) -> jsonschema_rs.Validator:
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "properties": {"metadata": {"$ref": REFERENCE + _META}},
@@ -337,10 +337,10 @@ def _strict_bounds(plain: Object) -> None:
             plain[f"exclusive{bound}"] = plain.pop(bound.lower())
 
 
-def _unsupported(path: str, value: Any, options: Sequence[Any]) -> Fault:  # noqa: ANN401
+def _unsupported(path: str, value: Any, options: Sequence[Any]) -> FieldFault:  # noqa: ANN401
     listed = ", ".join(_shown(option) for option in options)
     message = f"Unsupported value: {_shown(value)}: supported values: {listed}"
-    return Fault(field=path, message=message, reason="FieldValueNotSupported")
+    return FieldFault(field=path, message=message, reason="FieldValueNotSupported")
 
 
 def _dotted(path: Sequence[Any]) -> str:

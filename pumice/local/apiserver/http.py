@@ -19,10 +19,10 @@ from typing_extensions import override
 
 from pumice.local.apiserver.admission import AdmissionResponse, Call
 from pumice.local.apiserver.aggregation import ProxiedRequest
-from pumice.local.apiserver.answers import Failure, Request, Response
+from pumice.local.apiserver.answers import ApiReply, ApiRequest, RequestFailure
 from pumice.local.apiserver.core import ApiServer, Outcome
 from pumice.local.apiserver.front_proxy import FrontProxy
-from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.journal import StoreJournal
 from pumice.local.apiserver.watching import Watch
 from shared.runtime.tasks import TaskGroup
 from shared.serving.bodies import BodyTooLargeError, read_body
@@ -44,7 +44,7 @@ class HttpFrontend:
         core: ApiServer,
         *,
         token: str,
-        journal: Journal | None = None,
+        journal: StoreJournal | None = None,
         front_proxy: FrontProxy | None = None,
     ) -> None:
         self._core = core
@@ -93,15 +93,15 @@ class HttpFrontend:
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         is_authenticated = self._is_authenticated(request)
         if not (request.path in _ANONYMOUS_PATHS or is_authenticated):
-            return _last(Failure(401, "Unauthorized", "Unauthorized").response())
+            return _last(RequestFailure(401, "Unauthorized", "Unauthorized").response())
         try:
             # Nobody but a known client makes the server hold a body.
             body = await read_body(request, most=LARGEST_BODY) if is_authenticated else b""
         except BodyTooLargeError:
             message = f"the body is larger than {LARGEST_BODY} bytes"
-            return _last(Failure(413, "RequestEntityTooLarge", message).response())
+            return _last(RequestFailure(413, "RequestEntityTooLarge", message).response())
         outcome = await self._execute(
-            Request(
+            ApiRequest(
                 method=request.method,
                 path=request.path,
                 query=dict(request.query),
@@ -124,7 +124,7 @@ class HttpFrontend:
         transport = request.transport
         return bool(transport is not None and transport.get_extra_info("peercert"))
 
-    async def _execute(self, request: Request) -> Outcome:
+    async def _execute(self, request: ApiRequest) -> Outcome:
         steps = self._core.steps(request)
         try:
             call = next(steps)
@@ -202,11 +202,11 @@ class _Headers(Mapping[str, str]):
         return len(self._headers)
 
 
-def _plain(response: Response) -> web.Response:
+def _plain(response: ApiReply) -> web.Response:
     return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
 
 
-def _last(response: Response) -> web.Response:
+def _last(response: ApiReply) -> web.Response:
     """Return an answer to a request whose body is not read, and close its connection."""
     answer = _plain(response)
     answer.force_close()

@@ -12,7 +12,7 @@ from typing import IO, Final
 import msgspec
 
 from pumice.local.apiserver.answers import Object
-from pumice.local.apiserver.store import DELETED, Change, Entry, Store
+from pumice.local.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
 
 _GONE: Final = msgspec.Raw(b"null")
 
@@ -28,14 +28,14 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
 _lines = msgspec.json.Decoder(_Line)
 
 
-class Journal:
+class StoreJournal:
     """Writes down each change of a store; `flush` after a burst of them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
 
-    def load(self) -> Iterator[tuple[str, str, Entry]]:
+    def load(self) -> Iterator[tuple[str, str, ObjectVersion]]:
         """Yield kind, key and last state of each object that is kept, oldest write first."""
         kept: dict[tuple[str, str], _Line] = {}
         newest = 0
@@ -47,13 +47,13 @@ class Journal:
         lines = sorted(kept.values(), key=lambda line: line.version)
         self._rewrite(lines, newest)
         for line in lines:
-            yield line.resource, line.key, Entry(bytes(line.body), line.version)
+            yield line.resource, line.key, ObjectVersion(bytes(line.body), line.version)
 
     def version(self) -> int:
         """Return the version of the last write, deletes included."""
         return max((line.version for line in self._read()), default=0)
 
-    def follow(self, store: Store) -> None:
+    def follow(self, store: ApiStore) -> None:
         """Write down all further changes of a store."""
         self._file = self._path.open("ab")
         store.listeners.append(self._note)
@@ -69,7 +69,7 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def _note(self, change: Change, obj: Object) -> None:
+    def _note(self, change: StoreWrite, obj: Object) -> None:
         del obj
         assert self._file is not None
         gone = change.op == DELETED

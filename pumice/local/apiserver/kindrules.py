@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from pumice.local.apiserver import podrules
-from pumice.local.apiserver.answers import Fault, Object, invalid
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import FieldFault, Object, invalid
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.world import World
 
-Rule = Callable[[World, Resource, Object], None]
+Rule = Callable[[World, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))
 """Kinds that are created with the status they bring, although it is a subresource."""
 RETURNS_DELETED: Final = frozenset(
@@ -28,21 +28,21 @@ RETURNS_DELETED: Final = frozenset(
 """Kinds whose delete answers with the object instead of a Status."""
 
 
-def default(resource: Resource, obj: Object) -> None:
+def default(resource: ApiResource, obj: Object) -> None:
     """Fill in omitted fields, in place; done on every write."""
     rule = None if resource.custom else _DEFAULTS.get(resource.plural)
     if rule is not None:
         rule(obj)
 
 
-def admit(world: World, resource: Resource, obj: Object) -> None:
+def admit(world: World, resource: ApiResource, obj: Object) -> None:
     """Finish a new object, in place. Raises Failure."""
     rule = None if resource.custom else _ADMIT.get(resource.plural)
     if rule is not None:
         rule(world, resource, obj)
 
 
-def check(resource: Resource, obj: Object, old: Object | None) -> None:
+def check(resource: ApiResource, obj: Object, old: Object | None) -> None:
     """Raise Failure (422) for faults that the schema cannot express."""
     if resource.custom:
         return
@@ -174,13 +174,13 @@ _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
 }
 
 
-def _admit_namespace(world: World, resource: Resource, obj: Object) -> None:
+def _admit_namespace(world: World, resource: ApiResource, obj: Object) -> None:
     del world, resource
     obj["spec"] = {"finalizers": ["kubernetes"]}
     obj["status"] = {"phase": "Active"}
 
 
-def _admit_node(world: World, resource: Resource, obj: Object) -> None:
+def _admit_node(world: World, resource: ApiResource, obj: Object) -> None:
     """Taint a new node until it is ready, as the admission plugin TaintNodesByCondition does."""
     del world, resource
     spec = obj.setdefault("spec", {})
@@ -190,12 +190,12 @@ def _admit_node(world: World, resource: Resource, obj: Object) -> None:
         taints.append(taint)
 
 
-def _admit_phase(world: World, resource: Resource, obj: Object) -> None:
+def _admit_phase(world: World, resource: ApiResource, obj: Object) -> None:
     del world, resource
     obj["status"] = {"phase": "Pending"}
 
 
-def _admit_service(world: World, resource: Resource, obj: Object) -> None:
+def _admit_service(world: World, resource: ApiResource, obj: Object) -> None:
     """Give a service its address, counted up in the range of the local stack."""
     del resource
     spec = obj.setdefault("spec", {})
@@ -224,16 +224,16 @@ _IMMUTABLE: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _check_immutable(resource: Resource, obj: Object, old: Object) -> None:
+def _check_immutable(resource: ApiResource, obj: Object, old: Object) -> None:
     faults = []
     if resource.plural in ("configmaps", "secrets") and old.get("immutable"):
         words = "Forbidden: field is immutable when `immutable` is set"
         if obj.get("data") != old.get("data"):
-            faults.append(Fault(field="data", message=words, reason="FieldValueForbidden"))
+            faults.append(FieldFault(field="data", message=words, reason="FieldValueForbidden"))
     for field in _IMMUTABLE.get(resource.plural, ()):
         if obj.get(field) != old.get(field):
             shown = msgspec.json.encode(obj.get(field)).decode()
             message = f"Invalid value: {shown}: field is immutable"
-            faults.append(Fault(field=field, message=message))
+            faults.append(FieldFault(field=field, message=message))
     if faults:
         raise invalid(resource, obj["metadata"]["name"], faults)

@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.patching import merge_list
-from pumice.local.apiserver.store import DELETED, Change
+from pumice.local.apiserver.store import DELETED, StoreWrite
 from pumice.local.apiserver.world import NODES, PODS, World, decode
 
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
@@ -60,7 +60,7 @@ class Kubelets:
         elif resource == PODS:
             self._plan(f"{obj['metadata']['namespace']}/{obj['metadata']['name']}", obj)
 
-    def _note(self, change: Change, obj: Object) -> None:
+    def _note(self, change: StoreWrite, obj: Object) -> None:
         if change.resource == PODS:
             if change.op == DELETED:
                 self._current.pop(change.key, None)

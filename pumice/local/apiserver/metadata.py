@@ -7,16 +7,16 @@ from typing import Any, Final
 import msgspec
 
 from pumice.local.apiserver.answers import (
-    Failure,
-    Fault,
+    FieldFault,
     Object,
+    RequestFailure,
     bad_request,
     conflict,
     invalid,
     rules_left_out,
 )
 from pumice.local.apiserver.answers import stale as stale_version
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.world import EVENTS, SUFFIX, World
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -68,7 +68,7 @@ _KEPT: Final = (
 )
 
 
-def created(world: World, resource: Resource, namespace: str, obj: Object) -> None:
+def created(world: World, resource: ApiResource, namespace: str, obj: Object) -> None:
     """Fill in the metadata of a new object, in place. Raises Failure."""
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -80,7 +80,7 @@ def created(world: World, resource: Resource, namespace: str, obj: Object) -> No
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     if metadata.pop("resourceVersion", ""):
-        raise Failure(500, "", "resourceVersion should not be set on objects to be created")
+        raise RequestFailure(500, "", "resourceVersion should not be set on objects to be created")
     for field in _SERVERS:
         metadata.pop(field, None)
     if not metadata.get("name") and metadata.get("generateName"):
@@ -96,7 +96,7 @@ def created(world: World, resource: Resource, namespace: str, obj: Object) -> No
         metadata["generation"] = 1
 
 
-def _check_texts(resource: Resource, metadata: Mapping[str, Any]) -> None:
+def _check_texts(resource: ApiResource, metadata: Mapping[str, Any]) -> None:
     """Raise Failure (400) for labels and annotations that are no map of texts."""
     for field in ("labels", "annotations"):
         entries = metadata.get(field) or {}
@@ -107,7 +107,7 @@ def _check_texts(resource: Resource, metadata: Mapping[str, Any]) -> None:
             )
 
 
-def check(resource: Resource, metadata: Object, *, has_rules: bool = False) -> None:
+def check(resource: ApiResource, metadata: Object, *, has_rules: bool = False) -> None:
     """Raise Failure (422) for names, labels and annotations that break the rules.
 
     `has_rules`: the kind has CEL rules, of which it is said that they were not checked.
@@ -119,24 +119,24 @@ def check(resource: Resource, metadata: Object, *, has_rules: bool = False) -> N
     if sum(len(k) + len(v) for k, v in annotations.items()) > _MOST_ANNOTATIONS:
         words = f"Too long: may not be more than {_MOST_ANNOTATIONS} bytes"
         faults.append(
-            Fault(field="metadata.annotations", message=words, reason="FieldValueTooLong")
+            FieldFault(field="metadata.annotations", message=words, reason="FieldValueTooLong")
         )
     for owner in metadata.get("ownerReferences") or ():
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 path = f"metadata.ownerReferences.{field}"
                 words = f'Invalid value: "": {field if field != "apiVersion" else "version"} must '
-                faults.append(Fault(field=path, message=words + "not be empty"))
+                faults.append(FieldFault(field=path, message=words + "not be empty"))
     if sum(bool(o.get("controller")) for o in metadata.get("ownerReferences") or ()) > 1:
         words = "Invalid value: only one reference can have controller set to true"
-        faults.append(Fault(field="metadata.ownerReferences", message=words))
+        faults.append(FieldFault(field="metadata.ownerReferences", message=words))
     faults += [] if resource.custom else _finalizer_faults(metadata)
     faults += rules_left_out(faults) if has_rules else []
     if faults:
         raise invalid(resource, metadata.get("name", ""), faults)
 
 
-def _finalizer_faults(metadata: Mapping[str, Any]) -> list[Fault]:
+def _finalizer_faults(metadata: Mapping[str, Any]) -> list[FieldFault]:
     words = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         _fault(f"metadata.finalizers[{index}]", name, words)
@@ -145,13 +145,13 @@ def _finalizer_faults(metadata: Mapping[str, Any]) -> list[Fault]:
     ]
 
 
-def _name_faults(resource: Resource, metadata: Object) -> list[Fault]:
+def _name_faults(resource: ApiResource, metadata: Object) -> list[FieldFault]:
     name = metadata.get("name") or ""
     if name and resource.id == EVENTS:
         return []
     if not name:
         words = "Required value: name or generateName is required"
-        return [Fault(field="metadata.name", message=words, reason="FieldValueRequired")]
+        return [FieldFault(field="metadata.name", message=words, reason="FieldValueRequired")]
     if resource.plural in ("namespaces", "services") and not resource.group:
         if not _LABEL.fullmatch(name) or len(name) > _LONGEST_LABEL:
             return [_fault("metadata.name", name, _LABEL_WORDS)]
@@ -162,7 +162,7 @@ def _name_faults(resource: Resource, metadata: Object) -> list[Fault]:
     return []
 
 
-def _label_faults(metadata: Object) -> list[Fault]:
+def _label_faults(metadata: Object) -> list[FieldFault]:
     faults = []
     for key, value in (metadata.get("labels") or {}).items():
         if not _is_key(key):
@@ -182,12 +182,12 @@ def _is_key(key: str) -> bool:
     return len(name) <= _LONGEST_LABEL and _QUALIFIED.fullmatch(name) is not None
 
 
-def _fault(field: str, value: str, words: str) -> Fault:
-    return Fault(field=field, message=f'Invalid value: "{value}": {words}')
+def _fault(field: str, value: str, words: str) -> FieldFault:
+    return FieldFault(field=field, message=f'Invalid value: "{value}": {words}')
 
 
 def check_preconditions(
-    resource: Resource, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any] | None
+    resource: ApiResource, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any] | None
 ) -> None:
     """Raise Failure (409) when an object is not the one that a delete was meant for."""
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
@@ -201,13 +201,13 @@ def check_preconditions(
             )
 
 
-def as_kind(resource: Resource) -> Resource:
+def as_kind(resource: ApiResource) -> ApiResource:
     """Return the resource under the name that some refusals use: its kind instead of its plural."""
     return msgspec.structs.replace(resource, plural=resource.kind)
 
 
 def updated(
-    resource: Resource, obj: Object, old: Object, *, is_patch: bool, subresource: str = ""
+    resource: ApiResource, obj: Object, old: Object, *, is_patch: bool, subresource: str = ""
 ) -> None:
     """Check and fill in the metadata of a changed object, in place. Raises Failure."""
     metadata, before = obj.setdefault("metadata", {}), old["metadata"]
@@ -228,7 +228,7 @@ def updated(
     version = metadata.get("resourceVersion") or ""
     if not version and resource.custom and not is_patch:
         words = "Invalid value: 0: must be specified for an update"
-        fault = Fault(field="metadata.resourceVersion", message=words)
+        fault = FieldFault(field="metadata.resourceVersion", message=words)
         raise invalid(msgspec.structs.replace(resource, kind=resource.plural), name, [fault])
     if version and version != before["resourceVersion"]:
         raise stale_version(resource, name)
@@ -243,7 +243,7 @@ def updated(
     _check_finalizers(resource, metadata, before)
 
 
-def _check_uid(resource: Resource, metadata: Object, before: Object, *, is_patch: bool) -> None:
+def _check_uid(resource: ApiResource, metadata: Object, before: Object, *, is_patch: bool) -> None:
     uid, name = metadata.get("uid") or "", before["name"]
     if not uid or uid == before["uid"]:
         return
@@ -251,7 +251,7 @@ def _check_uid(resource: Resource, metadata: Object, before: Object, *, is_patch
         words = f'Invalid value: "{uid}": field is immutable'
         # The real server checks it twice and says so twice.
         times = 1 if resource.id == EVENTS else 2
-        raise invalid(resource, name, [Fault(field="metadata.uid", message=words)] * times)
+        raise invalid(resource, name, [FieldFault(field="metadata.uid", message=words)] * times)
     raise conflict(
         resource,
         name,
@@ -259,7 +259,7 @@ def _check_uid(resource: Resource, metadata: Object, before: Object, *, is_patch
     )
 
 
-def _check_finalizers(resource: Resource, metadata: Object, before: Object) -> None:
+def _check_finalizers(resource: ApiResource, metadata: Object, before: Object) -> None:
     if "deletionTimestamp" not in before:
         return
     had = set(before.get("finalizers") or ())
@@ -269,7 +269,7 @@ def _check_finalizers(resource: Resource, metadata: Object, before: Object) -> N
             "Forbidden: no new finalizers can be added if the object is being deleted, found new "
             f"finalizers []string{{{', '.join(chr(34) + a + chr(34) for a in added)}}}"
         )
-        fault = Fault(field="metadata.finalizers", message=words, reason="FieldValueForbidden")
+        fault = FieldFault(field="metadata.finalizers", message=words, reason="FieldValueForbidden")
         raise invalid(resource, before["name"], [fault] * 2)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pumice.local.apiserver import selecting
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.deleting import FOREGROUND, ORPHAN
-from pumice.local.apiserver.store import DELETED, Change
+from pumice.local.apiserver.store import DELETED, StoreWrite
 from pumice.local.apiserver.world import BUDGETS, NAMESPACES, PODS, World, decode, key
 
 _KUBERNETES: Final = "kubernetes"
@@ -71,7 +71,7 @@ class GarbageCollector:
         else:
             self._references.pop(ref, None)
 
-    def _note(self, change: Change, obj: Object) -> None:
+    def _note(self, change: StoreWrite, obj: Object) -> None:
         ref = (change.resource, change.key)
         meta = obj["metadata"]
         if change.resource == PODS and self._world.store.collection(BUDGETS).entries:

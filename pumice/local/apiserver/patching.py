@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pumice.local.apiserver.answers import Failure, Object, bad_request
+from pumice.local.apiserver.answers import Object, RequestFailure, bad_request
 from pumice.local.apiserver.catalogue import REFERENCE, builtin_schemas
 
 Schema = Mapping[str, Any]
@@ -33,7 +33,7 @@ def json_patch(target: Object, operations: Any) -> Object:  # noqa: ANN401 - wha
             document = _operation(document, operation)
         except (KeyError, IndexError, ValueError, TypeError, AssertionError) as exc:
             message = f"the server rejected our request due to an error in our request: {exc}"
-            raise Failure(422, "Invalid", message, {}) from exc
+            raise RequestFailure(422, "Invalid", message, {}) from exc
     if not isinstance(document, dict):
         raise bad_request("the patch leaves no object")
     return document

@@ -4,8 +4,8 @@ import copy
 import re
 from typing import Any, Final
 
-from pumice.local.apiserver.answers import Fault, Object, forbidden, invalid
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import FieldFault, Object, forbidden, invalid
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.world import PRIORITIES, World
 
 _ACCOUNTS: Final = "serviceaccounts."
@@ -90,7 +90,7 @@ def _default_inner(container: Object) -> None:
                 get.setdefault("path", "/")
 
 
-def admit(world: World, resource: Resource, pod: Object) -> None:
+def admit(world: World, resource: ApiResource, pod: Object) -> None:
     """Apply the built-in admission plugins to a new pod. Raises Failure (403)."""
     spec = pod["spec"]
     _admit_account(world, resource, pod, spec)
@@ -113,7 +113,7 @@ def _tolerates(entry: Object, key: str) -> bool:
     return bool(entry.get("key", key) == key and entry.get("effect", "NoExecute") == "NoExecute")
 
 
-def _admit_account(world: World, resource: Resource, pod: Object, spec: Object) -> None:
+def _admit_account(world: World, resource: ApiResource, pod: Object, spec: Object) -> None:
     metadata = pod["metadata"]
     name = spec.get("serviceAccountName") or "default"
     account = world.find(_ACCOUNTS, metadata["namespace"], name)
@@ -154,7 +154,7 @@ def _token_sources() -> Object:
     }
 
 
-def _admit_priority(world: World, resource: Resource, pod: Object, spec: Object) -> None:
+def _admit_priority(world: World, resource: ApiResource, pod: Object, spec: Object) -> None:
     name = spec.get("priorityClassName") or ""
     found: Object | None
     if name:
@@ -193,7 +193,7 @@ def qos(spec: Object) -> str:
     return "Burstable" if burstable else "BestEffort"
 
 
-def check(resource: Resource, pod: Object) -> None:
+def check(resource: ApiResource, pod: Object) -> None:
     """Raise Failure (422) for faults of a pod's spec that the schema cannot express."""
     spec = pod.get("spec") or {}
     faults = []
@@ -207,28 +207,30 @@ def check(resource: Resource, pod: Object) -> None:
         raise invalid(resource, pod["metadata"].get("name", ""), faults)
 
 
-def _container_faults(container: Object, path: str, seen: set[str]) -> list[Fault]:
+def _container_faults(container: Object, path: str, seen: set[str]) -> list[FieldFault]:
     faults = []
     name = container.get("name") or ""
     if not name:
         faults.append(_required(f"{path}.name"))
     elif not _NAME.fullmatch(name):
         words = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters"
-        faults.append(Fault(field=f"{path}.name", message=f'Invalid value: "{name}": {words}'))
+        faults.append(FieldFault(field=f"{path}.name", message=f'Invalid value: "{name}": {words}'))
     elif name in seen:
         message = f'Duplicate value: "{name}"'
-        faults.append(Fault(field=f"{path}.name", message=message, reason="FieldValueDuplicate"))
+        faults.append(
+            FieldFault(field=f"{path}.name", message=message, reason="FieldValueDuplicate")
+        )
     seen.add(name)
     if not container.get("image"):
         faults.append(_required(f"{path}.image"))
     return faults
 
 
-def _required(field: str) -> Fault:
-    return Fault(field=field, message="Required value", reason="FieldValueRequired")
+def _required(field: str) -> FieldFault:
+    return FieldFault(field=field, message="Required value", reason="FieldValueRequired")
 
 
-def check_update(resource: Resource, pod: Object, old: Object) -> None:
+def check_update(resource: ApiResource, pod: Object, old: Object) -> None:
     """Raise Failure (422) when a field changes that may not."""
     if pod.get("spec") == old.get("spec"):
         return
@@ -238,7 +240,7 @@ def check_update(resource: Resource, pod: Object, old: Object) -> None:
     gates = {g["name"] for g in old["spec"].get("schedulingGates") or ()}
     added = any(g["name"] not in gates for g in pod["spec"].get("schedulingGates") or ())
     if new != before or lost or added:
-        fault = Fault(field="spec", message=_IMMUTABLE_WORDS, reason="FieldValueForbidden")
+        fault = FieldFault(field="spec", message=_IMMUTABLE_WORDS, reason="FieldValueForbidden")
         raise invalid(resource, pod["metadata"]["name"], [fault])
 
 

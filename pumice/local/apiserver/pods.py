@@ -4,21 +4,21 @@ import msgspec
 
 from pumice.local.apiserver import selecting
 from pumice.local.apiserver.answers import (
-    Failure,
+    ApiReply,
     Object,
-    Response,
+    RequestFailure,
     answer,
     bad_request,
     conflict,
 )
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.deleting import delete_object
-from pumice.local.apiserver.target import Target, read_body
+from pumice.local.apiserver.target import RequestTarget, read_body
 from pumice.local.apiserver.world import BUDGETS, World
 from pumice.local.apiserver.writing import CREATED, Answering
 
 
-def bind(world: World, target: Target) -> Response:
+def bind(world: World, target: RequestTarget) -> ApiReply:
     """Put a pod on a node (POST pods/NAME/binding). Raises Failure."""
     binding = read_body(target.request)
     if not isinstance(binding, dict):
@@ -31,9 +31,11 @@ def bind(world: World, target: Target) -> Response:
             f"the name of the object ({given}) does not match the name on the URL ({target.name})"
         )
     if aim.get("kind", "Node") not in ("", "Node"):
-        raise Failure(500, "", 'invalid value for binding: target.kind: must be empty or "Node"')
+        raise RequestFailure(
+            500, "", 'invalid value for binding: target.kind: must be empty or "Node"'
+        )
     if not node:
-        raise Failure(500, "", "invalid value for binding: target.name: Required value")
+        raise RequestFailure(500, "", "invalid value for binding: target.name: Required value")
     pod = world.load(target.resource, target.namespace, target.name)
     wanted = binding.get("metadata") or {}
     resource = _as_binding(target.resource)
@@ -70,7 +72,7 @@ def _done() -> Object:
     }
 
 
-def _as_binding(resource: Resource) -> Resource:
+def _as_binding(resource: ApiResource) -> ApiResource:
     return msgspec.structs.replace(resource, plural="pods/binding")
 
 
@@ -78,7 +80,7 @@ def _conditions(pod: Object) -> list[Object]:
     return list(pod.setdefault("status", {}).get("conditions") or ())
 
 
-def _check_identity(resource: Resource, name: str, pod: Object, wanted: Object) -> None:
+def _check_identity(resource: ApiResource, name: str, pod: Object, wanted: Object) -> None:
     for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         value, own = wanted.get(field), pod["metadata"][field]
         if value and value != own:
@@ -92,7 +94,7 @@ def _check_identity(resource: Resource, name: str, pod: Object, wanted: Object) 
             )
 
 
-def _check_free(resource: Resource, name: str, pod: Object) -> None:
+def _check_free(resource: ApiResource, name: str, pod: Object) -> None:
     if "deletionTimestamp" in pod["metadata"]:
         raise conflict(resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if node := pod["spec"].get("nodeName"):
@@ -101,7 +103,7 @@ def _check_free(resource: Resource, name: str, pod: Object) -> None:
         raise conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def evict(world: World, target: Target) -> Answering:
+def evict(world: World, target: RequestTarget) -> Answering:
     """Delete a pod if the disruption budgets over it allow (POST pods/NAME/eviction)."""
     body = read_body(target.request)
     eviction = body if isinstance(body, dict) else {}
@@ -115,7 +117,7 @@ def evict(world: World, target: Target) -> Answering:
     return answer(_done(), CREATED)
 
 
-def _spend(world: World, target: Target, pod: Object) -> None:
+def _spend(world: World, target: RequestTarget, pod: Object) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         budget
@@ -123,7 +125,7 @@ def _spend(world: World, target: Target, pod: Object) -> None:
         if selecting.of_spec((budget.get("spec") or {}).get("selector"))(labels)
     ]
     if len(budgets) > 1:
-        raise Failure(
+        raise RequestFailure(
             500,
             "InternalError",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does "
@@ -141,7 +143,7 @@ def _spend(world: World, target: Target, pod: Object) -> None:
             "message": f"The disruption budget {name} needs {own.get('desiredHealthy', 0)} healthy "
             f"pods and has {own.get('currentHealthy', 0)} currently",
         }
-        raise Failure(
+        raise RequestFailure(
             429,
             "TooManyRequests",
             "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -11,17 +11,17 @@ import msgspec
 
 from pumice.local.apiserver import selecting, tables
 from pumice.local.apiserver.answers import (
-    Failure,
+    ApiReply,
     Object,
-    Response,
+    RequestFailure,
     answer,
     bad_request,
     expired,
     not_found,
 )
-from pumice.local.apiserver.catalogue import Resource
-from pumice.local.apiserver.store import Collection, Entry
-from pumice.local.apiserver.target import Target
+from pumice.local.apiserver.catalogue import ApiResource
+from pumice.local.apiserver.store import Collection, ObjectVersion
+from pumice.local.apiserver.target import RequestTarget
 from pumice.local.apiserver.watching import Accepts, Watch
 from pumice.local.apiserver.world import World, decode, key_of
 
@@ -46,7 +46,7 @@ _pages = msgspec.json.Decoder(_Page)
 Convert = Callable[[bytes], bytes]
 
 
-def versioned(resource: Resource) -> Convert | None:
+def versioned(resource: ApiResource) -> Convert | None:
     """Return the conversion of a kept body to this version of the kind, None without one."""
     if not resource.custom:
         return None
@@ -62,7 +62,7 @@ def versioned(resource: Resource) -> Convert | None:
     return convert
 
 
-def get(world: World, target: Target) -> Response:
+def get(world: World, target: RequestTarget) -> ApiReply:
     """Return one object."""
     entry = world.store.get(target.resource.id, key_of(target.namespace, target.name))
     if entry is None:
@@ -74,7 +74,7 @@ def get(world: World, target: Target) -> Response:
     return answer(body)
 
 
-def accepts(target: Target) -> Accepts | None:
+def accepts(target: RequestTarget) -> Accepts | None:
     """Return the test that the selectors of a request mean. Raises Failure (400)."""
     query = target.request.query
     by_label = selecting.labels(query.get("labelSelector", ""))
@@ -93,7 +93,7 @@ def accepts(target: Target) -> Accepts | None:
     return accept
 
 
-def listing(world: World, target: Target) -> Response:
+def listing(world: World, target: RequestTarget) -> ApiReply:
     """Return a list, or a page of one."""
     query = target.request.query
     collection = world.store.collection(target.resource.id)
@@ -130,7 +130,7 @@ def listing(world: World, target: Target) -> Response:
     return answer(_encoded(target.resource, metadata, bodies))
 
 
-def _encoded(resource: Resource, metadata: Object, bodies: list[bytes]) -> bytes:
+def _encoded(resource: ApiResource, metadata: Object, bodies: list[bytes]) -> bytes:
     head = msgspec.json.encode(
         {
             "kind": f"{resource.kind}List",
@@ -146,8 +146,8 @@ def _sorted(entries: Iterable[str], prefix: str) -> list[str]:
 
 
 def _snapshot(
-    world: World, target: Target, collection: Collection
-) -> tuple[int, str, dict[str, Entry] | None]:
+    world: World, target: RequestTarget, collection: Collection
+) -> tuple[int, str, dict[str, ObjectVersion] | None]:
     """Return the version of a list, the key that it goes on after, and past state if it is past."""
     query = target.request.query
     if token := query.get("continue", ""):
@@ -157,7 +157,7 @@ def _snapshot(
             raise bad_request(f"continue key is not valid: {exc}") from exc
         try:
             return page.version, page.after, collection.at(page.version)
-        except Failure as exc:
+        except RequestFailure as exc:
             raise expired(
                 "The provided continue parameter is too old to display a consistent list result. "
                 "You can start a new list without the continue parameter."
@@ -169,18 +169,18 @@ def _snapshot(
             "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
             "resourceVersion is provided"
         )
-        raise Failure(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {words}')
+        raise RequestFailure(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {words}')
     if version > world.store.version:
         message = f"Too large resource version: {version}, current: {world.store.version}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         details = {"causes": [cause], "retryAfterSeconds": 1}
-        raise Failure(504, "Timeout", f"Timeout: {message}", details)
+        raise RequestFailure(504, "Timeout", f"Timeout: {message}", details)
     if version and (match == "Exact" or (not match and target.number("limit"))):
         return version, "", collection.at(version)
     return world.store.version, "", None
 
 
-def watch(world: World, target: Target) -> Watch:
+def watch(world: World, target: RequestTarget) -> Watch:
     """Open a watch. Raises Failure (400, 422)."""
     query = target.request.query
     collection = world.store.collection(target.resource.id)
@@ -208,12 +208,12 @@ def watch(world: World, target: Target) -> Watch:
     try:
         for change in collection.since(version):
             opened.feed(change, {})
-    except Failure as failure:
+    except RequestFailure as failure:
         opened.fail(failure)
     return opened
 
 
-def _as_table(world: World, target: Target) -> Callable[[Object, bool], Object] | None:
+def _as_table(world: World, target: RequestTarget) -> Callable[[Object, bool], Object] | None:
     include = tables.wanted(target.request)
     if not include:
         return None
@@ -243,4 +243,4 @@ def _check_initial(query: Mapping[str, str], initial: str | None) -> None:
             "field": "resourceVersionMatch",
         }
         details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}
-        raise Failure(422, "Invalid", message, details)
+        raise RequestFailure(422, "Invalid", message, details)

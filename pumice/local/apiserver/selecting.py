@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pumice.local.apiserver.answers import Failure, Object, bad_request
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import Object, RequestFailure, bad_request
+from pumice.local.apiserver.catalogue import ApiResource
 from shared.api.selectors import holds
 
 Match = Callable[[Object], bool]
@@ -75,7 +75,7 @@ def _is_beyond(value: str, bound: int, *, above: bool) -> bool:
     return int(value) > bound if above else int(value) < bound
 
 
-def fields(selector: str, resource: Resource) -> Match | None:
+def fields(selector: str, resource: ApiResource) -> Match | None:
     """Return the test that a field selector means, None for all. Raises Failure (400)."""
     if not selector.strip():
         return None
@@ -90,7 +90,7 @@ def fields(selector: str, resource: Resource) -> Match | None:
         if not term.strip() or (not negated and "=" not in term):
             raise bad_request(f"invalid field selector: {selector!r}")
         if key.strip() not in known:
-            raise Failure(
+            raise RequestFailure(
                 400,
                 "BadRequest",
                 f"field label not supported: {key.strip()}",

@@ -14,7 +14,7 @@ import msgspec
 
 from pumice.local.apiserver.answers import Object, expired
 
-Listener = Callable[["Change", Object], None]
+Listener = Callable[["StoreWrite", Object], None]
 """Gets each change and the object after it."""
 
 ADDED: Final = "ADDED"
@@ -22,21 +22,21 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ObjectVersion(msgspec.Struct, frozen=True):
     """One version of one object."""
 
     body: bytes
     version: int
 
 
-class Change(msgspec.Struct, frozen=True):
+class StoreWrite(msgspec.Struct, frozen=True):
     """One write; for a delete, `after` is the last state with the version of the delete."""
 
     op: str
     resource: str
     key: str
-    after: Entry
-    before: Entry | None
+    after: ObjectVersion
+    before: ObjectVersion | None
     at: float
 
     @property
@@ -49,8 +49,8 @@ class Collection:
     """All objects of one kind, in the order of their keys (`namespace/name`)."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.changes: deque[Change] = deque()
+        self.entries: dict[str, ObjectVersion] = {}
+        self.changes: deque[StoreWrite] = deque()
         self.compacted = 0
         """Changes up to this version are forgotten."""
         self._keys: list[str] = []
@@ -62,7 +62,7 @@ class Collection:
         first = bisect_left(self._keys, prefix)
         return self._keys[first : bisect_left(self._keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))]
 
-    def set(self, key: str, entry: Entry) -> None:
+    def set(self, key: str, entry: ObjectVersion) -> None:
         """Put an object."""
         if key not in self.entries:
             insort(self._keys, key)
@@ -73,7 +73,7 @@ class Collection:
         del self.entries[key]
         del self._keys[bisect_left(self._keys, key)]
 
-    def since(self, version: int) -> Iterator[Change]:
+    def since(self, version: int) -> Iterator[StoreWrite]:
         """Yield the changes after a version. Raises Failure (410) when some are forgotten."""
         self.check(version)
         first = bisect_right(self.changes, version, key=lambda change: change.version)
@@ -85,7 +85,7 @@ class Collection:
         if version < self.compacted:
             raise expired(f"too old resource version: {version} ({self.compacted})")
 
-    def at(self, version: int) -> dict[str, Entry]:
+    def at(self, version: int) -> dict[str, ObjectVersion]:
         """Return all objects as they were at a version. Raises Failure (410)."""
         self.check(version)
         entries = dict(self.entries)
@@ -103,7 +103,7 @@ KEEP_S: Final = 300.0
 """How long a change is kept."""
 
 
-class Store:
+class ApiStore:
     """All collections; `listeners` hear of each change after it is made."""
 
     def __init__(self, *, now: Callable[[], float], keep: int) -> None:
@@ -120,34 +120,34 @@ class Store:
             found = self.collections[resource] = Collection()
         return found
 
-    def get(self, resource: str, key: str) -> Entry | None:
+    def get(self, resource: str, key: str) -> ObjectVersion | None:
         """Return an object."""
         return self.collection(resource).entries.get(key)
 
-    def put(self, resource: str, key: str, obj: Object) -> Entry:
+    def put(self, resource: str, key: str, obj: Object) -> ObjectVersion:
         """Write an object, with a new resourceVersion in it."""
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         collection = self.collection(resource)
         before = collection.entries.get(key)
-        entry = Entry(_encoded(obj), self.version)
+        entry = ObjectVersion(_encoded(obj), self.version)
         collection.set(key, entry)
         op = ADDED if before is None else MODIFIED
-        self._changed(Change(op, resource, key, entry, before, self._now()), obj)
+        self._changed(StoreWrite(op, resource, key, entry, before, self._now()), obj)
         return entry
 
-    def delete(self, resource: str, key: str, obj: Object) -> Entry:
+    def delete(self, resource: str, key: str, obj: Object) -> ObjectVersion:
         """Remove an object; `obj` is its last state."""
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         collection = self.collection(resource)
         before = collection.entries[key]
         collection.drop(key)
-        entry = Entry(_encoded(obj), self.version)
-        self._changed(Change(DELETED, resource, key, entry, before, self._now()), obj)
+        entry = ObjectVersion(_encoded(obj), self.version)
+        self._changed(StoreWrite(DELETED, resource, key, entry, before, self._now()), obj)
         return entry
 
-    def restore(self, resource: str, key: str, entry: Entry) -> None:
+    def restore(self, resource: str, key: str, entry: ObjectVersion) -> None:
         """Put an object back as a journal kept it."""
         self.version = max(self.version, entry.version)
         self.collection(resource).set(key, entry)
@@ -158,7 +158,7 @@ class Store:
             collection.changes.clear()
             collection.compacted = self.version
 
-    def _changed(self, change: Change, obj: Object) -> None:
+    def _changed(self, change: StoreWrite, obj: Object) -> None:
         collection = self.collections[change.resource]
         changes = collection.changes
         changes.append(change)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pumice.local.apiserver.answers import Object, Request
-from pumice.local.apiserver.catalogue import Resource
+from pumice.local.apiserver.answers import ApiRequest, Object
+from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.world import World
 
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
@@ -19,7 +19,7 @@ _NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
 
 
-def wanted(request: Request) -> str:
+def wanted(request: ApiRequest) -> str:
     """Return the part of the object that each row carries, "" when no table is asked for."""
     first = request.headers.get("accept", "").partition(",")[0].replace(" ", "")
     if not _WANTED.fullmatch(first):
@@ -29,7 +29,7 @@ def wanted(request: Request) -> str:
 
 def table(
     world: World,
-    resource: Resource,
+    resource: ApiResource,
     objects: Sequence[Object],
     *,
     include: str,
@@ -69,7 +69,7 @@ def _row(columns: Sequence[Any], obj: Object, include: str) -> Object:
     return row
 
 
-def _columns(world: World, resource: Resource) -> list[Column]:
+def _columns(world: World, resource: ApiResource) -> list[Column]:
     own: list[Column] = [("Name", "string", 0, _name)]
     if resource.custom:
         own += [(c.name, c.type, c.priority, _from_path(world, c)) for c in resource.columns]

@@ -8,16 +8,16 @@ import yaml
 
 from pumice.local.apiserver import protobuf
 from pumice.local.apiserver.answers import (
-    Failure,
-    Fault,
+    ApiRequest,
+    FieldFault,
     Object,
-    Request,
+    RequestFailure,
     bad_request,
     invalid,
     no_such_path,
     unsupported,
 )
-from pumice.local.apiserver.catalogue import UNSERVED, Catalogue, Resource, unserved
+from pumice.local.apiserver.catalogue import UNSERVED, ApiResource, Catalogue, unserved
 from pumice.local.fakekubelet import no_program
 from shared.api.nesting import is_too_deep
 from shared.model.numbers import parse_bool
@@ -31,11 +31,11 @@ _OF_KUBELET: Final = ("attach", "exec", "log", "portforward")
 _YAML: Final = ("application/yaml", "application/apply-patch+yaml", "application/vnd.yaml")
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One collection, object or subresource, and how the request wants it treated."""
 
-    resource: Resource
-    request: Request
+    resource: ApiResource
+    request: ApiRequest
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -69,7 +69,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return read_body(self.request)
 
 
-def read_body(request: Request) -> Any:  # noqa: ANN401 - whatever the client sent
+def read_body(request: ApiRequest) -> Any:  # noqa: ANN401 - whatever the client sent
     """Return the decoded body of a request. Raises Failure (400, 415)."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
     is_json = content_type != protobuf.CONTENT_TYPE
@@ -92,7 +92,7 @@ def _from_yaml(body: bytes) -> Any:  # noqa: ANN401 - whatever the client sent
         return msgspec.json.decode(msgspec.json.encode(yaml.safe_load(body)))
 
 
-def read(catalogue: Catalogue, request: Request) -> Target:
+def read(catalogue: Catalogue, request: ApiRequest) -> RequestTarget:
     """Return the target of a path under /api or /apis. Raises Failure (404, 501)."""
     parts = request.path.strip("/").split("/")
     if parts[0] == "api":
@@ -118,12 +118,12 @@ def read(catalogue: Catalogue, request: Request) -> Target:
         if subresource.partition("/")[0] in UNSERVED:
             raise unsupported(f"{resource.qualified}/{subresource}")
         raise no_such_path()
-    return Target(
+    return RequestTarget(
         resource=resource, request=request, namespace=namespace, name=name, subresource=subresource
     )
 
 
-def _unknown(group: str, version: str, plural: str) -> Failure:
+def _unknown(group: str, version: str, plural: str) -> RequestFailure:
     """Return 501 for kinds of Kubernetes that this server lacks, 404 for unknown ones."""
     groups = {resource.group for resource in unserved()}
     if group in groups and version in _RELEASED:
@@ -131,7 +131,7 @@ def _unknown(group: str, version: str, plural: str) -> Failure:
     return no_such_path()
 
 
-def of_object(target: Target, value: Any) -> Object:  # noqa: ANN401 - whatever the client sent
+def of_object(target: RequestTarget, value: Any) -> Object:  # noqa: ANN401 - whatever the client sent
     """Return a body as an object of the target's kind. Raises Failure (400)."""
     resource = target.resource
     if not isinstance(value, dict):
@@ -143,14 +143,14 @@ def of_object(target: Target, value: Any) -> Object:  # noqa: ANN401 - whatever 
     return value
 
 
-def _check_head(resource: Resource, value: Mapping[str, Any]) -> None:
+def _check_head(resource: ApiResource, value: Mapping[str, Any]) -> None:
     version, kind = value.get("apiVersion"), value.get("kind")
     if resource.custom and not kind:
         raise bad_request("Object 'Kind' is missing in the request body")
     if resource.custom and kind != resource.kind:
         words = f'Invalid value: "{kind}": must be {resource.kind}'
         name = (value.get("metadata") or {}).get("name", "")
-        raise invalid(resource, name, [Fault(field="kind", message=words)])
+        raise invalid(resource, name, [FieldFault(field="kind", message=words)])
     if kind and kind != resource.kind:
         raise bad_request(
             f"{kind} in version {version or ''!r} cannot be handled as a {resource.kind}: the kind "

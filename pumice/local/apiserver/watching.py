@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from pumice.local.apiserver.answers import Failure, Object
-from pumice.local.apiserver.catalogue import Resource
-from pumice.local.apiserver.store import ADDED, DELETED, MODIFIED, Change, Entry
+from pumice.local.apiserver.answers import Object, RequestFailure
+from pumice.local.apiserver.catalogue import ApiResource
+from pumice.local.apiserver.store import ADDED, DELETED, MODIFIED, ObjectVersion, StoreWrite
 
 LONGEST_BACKLOG: Final = 100_000
 """Lines that a watcher may be behind before it is cut off, as the real server does."""
@@ -32,7 +32,7 @@ class Watch:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: ApiResource,
         *,
         accepts: Accepts | None,
         prefix: str,
@@ -81,12 +81,12 @@ class Watch:
             if self._tell is not None:
                 self._tell()
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: RequestFailure) -> None:
         """Send an error and end the watch."""
         self._push(line("ERROR", msgspec.json.encode(failure.status)))
         self.close()
 
-    def initial(self, key: str, entry: Entry) -> None:
+    def initial(self, key: str, entry: ObjectVersion) -> None:
         """Send an object that was there before."""
         if self._selects(key, entry.body):
             self._push(self._line(ADDED, entry.body))
@@ -109,7 +109,7 @@ class Watch:
         }
         self._push(self._line("BOOKMARK", msgspec.json.encode(bookmark)))
 
-    def feed(self, change: Change, lines: dict[str, bytes]) -> None:
+    def feed(self, change: StoreWrite, lines: dict[str, bytes]) -> None:
         """Send a change as this watcher sees it; `lines` are shared by all watchers of it."""
         if not change.key.startswith(self._prefix):
             return
@@ -128,7 +128,7 @@ class Watch:
             shared = lines[op] = line(op, body)
         self._push(shared)
 
-    def _seen(self, change: Change) -> tuple[str, bytes] | None:
+    def _seen(self, change: StoreWrite) -> tuple[str, bytes] | None:
         """Return the event of a watcher with a selector: objects come into view and leave it."""
         before = change.before is not None and self._selects(change.key, change.before.body)
         after = change.op != DELETED and self._selects(change.key, change.after.body)

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from pumice.local.apiserver.answers import Object, not_found
-from pumice.local.apiserver.catalogue import Catalogue, Resource
-from pumice.local.apiserver.forms import Form, form_of
-from pumice.local.apiserver.store import Store
+from pumice.local.apiserver.catalogue import ApiResource, Catalogue
+from pumice.local.apiserver.forms import KindSchema, form_of
+from pumice.local.apiserver.store import ApiStore
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX: Final = 5
@@ -32,14 +32,14 @@ class World:
         *,
         now: Callable[[], float],
         uids: Callable[[], str],
-        store: Store,
+        store: ApiStore,
         catalogue: Catalogue,
     ) -> None:
         self.now = now
         self.uid = uids
         self.store = store
         self.catalogue = catalogue
-        self._forms: dict[tuple[str, str, str], tuple[Resource, Form]] = {}
+        self._forms: dict[tuple[str, str, str], tuple[ApiResource, KindSchema]] = {}
 
     def timestamp(self, after_s: float = 0.0) -> str:
         """Return the time in that many seconds, as metadata writes it."""
@@ -51,7 +51,7 @@ class World:
         digest = hashlib.sha256(self.uid().encode()).digest()
         return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:SUFFIX])
 
-    def form(self, resource: Resource) -> Form:
+    def form(self, resource: ApiResource) -> KindSchema:
         """Return the form of a kind, compiled once per schema."""
         place = (resource.group, resource.version, resource.plural)
         kept = self._forms.get(place)
@@ -59,7 +59,7 @@ class World:
             kept = self._forms[place] = (resource, form_of(resource))
         return kept[1]
 
-    def kind(self, resource_id: str) -> Resource:
+    def kind(self, resource_id: str) -> ApiResource:
         """Return a built-in kind."""
         found = self.catalogue.by_id(resource_id)
         assert found is not None, resource_id
@@ -70,7 +70,7 @@ class World:
         entry = self.store.get(resource_id, key_of(namespace, name))
         return None if entry is None else decode(entry.body)
 
-    def load(self, resource: Resource, namespace: str, name: str) -> Object:
+    def load(self, resource: ApiResource, namespace: str, name: str) -> Object:
         """Return an object. Raises Failure (404)."""
         found = self.find(resource.id, namespace, name)
         if found is None:

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from pumice.local.apiserver import admission, applying, kindrules, metadata, patching, tables
 from pumice.local.apiserver.admission import AdmissionResponse, Attempt, Call
 from pumice.local.apiserver.answers import (
-    Failure,
+    ApiReply,
     Object,
-    Response,
+    RequestFailure,
     already_exists,
     answer,
     bad_request,
@@ -21,16 +21,18 @@ from pumice.local.apiserver.answers import (
     not_found,
 )
 from pumice.local.apiserver.forms import strict
-from pumice.local.apiserver.target import Target, of_object
+from pumice.local.apiserver.target import RequestTarget, of_object
 from pumice.local.apiserver.world import NAMESPACES, World, decode, key, key_of
 
 CREATED = 201
 USER = "pumice-admin"
 APPLY = "application/apply-patch+yaml"
-Answering = Generator[Call, AdmissionResponse, Response]
+Answering = Generator[Call, AdmissionResponse, ApiReply]
 
 
-def answered(world: World, target: Target, obj: Object | bytes, status: int = 200) -> Response:
+def answered(
+    world: World, target: RequestTarget, obj: Object | bytes, status: int = 200
+) -> ApiReply:
     """Return an object as the client wants it: plain or as a table."""
     if include := tables.wanted(target.request):
         whole = decode(obj) if isinstance(obj, bytes) else obj
@@ -38,14 +40,14 @@ def answered(world: World, target: Target, obj: Object | bytes, status: int = 20
     return answer(obj, status)
 
 
-def create(world: World, target: Target) -> Answering:
+def create(world: World, target: RequestTarget) -> Answering:
     """Create an object from a POST."""
     obj = of_object(target, target.body())
     obj = yield from create_object(world, target, obj)
     return answered(world, target, obj, CREATED)
 
 
-def create_object(world: World, target: Target, obj: Object) -> admission.Steps:
+def create_object(world: World, target: RequestTarget, obj: Object) -> admission.Steps:
     """Create an object; returns it as written. Raises Failure."""
     resource = target.resource
     warn(target, world.form(resource).tidy(obj))
@@ -87,7 +89,7 @@ def _mutated(world: World, attempt: Attempt, obj: Object) -> admission.Steps:
     return obj
 
 
-def _check_namespace(world: World, target: Target, name: str) -> None:
+def _check_namespace(world: World, target: RequestTarget, name: str) -> None:
     if not target.resource.namespaced:
         return
     if not target.namespace:
@@ -107,7 +109,7 @@ def _check_namespace(world: World, target: Target, name: str) -> None:
             "field": "metadata.namespace",
         }
         details = {"name": name, "group": resource.group, "kind": resource.plural}
-        raise Failure(
+        raise RequestFailure(
             403,
             "Forbidden",
             f'{resource.qualified} "{name}" is forbidden: {why}',
@@ -115,18 +117,18 @@ def _check_namespace(world: World, target: Target, name: str) -> None:
         )
 
 
-def warn(target: Target, unknown: list[str]) -> None:
+def warn(target: RequestTarget, unknown: list[str]) -> None:
     """Refuse unknown fields when the client asked for it. Raises Failure (400)."""
     if unknown and target.request.query.get("fieldValidation") == "Strict":
         raise strict(unknown, target.resource)
 
 
-def _check(world: World, target: Target, obj: Object, old: Object | None) -> None:
+def _check(world: World, target: RequestTarget, obj: Object, old: Object | None) -> None:
     kindrules.check(target.resource, obj, old)
     world.form(target.resource).check(obj, old)
 
 
-def update(world: World, target: Target) -> Answering:
+def update(world: World, target: RequestTarget) -> Answering:
     """Replace an object from a PUT."""
     obj = of_object(target, target.body())
     old = world.load(target.resource, target.namespace, target.name)
@@ -135,7 +137,7 @@ def update(world: World, target: Target) -> Answering:
     return answered(world, target, written)
 
 
-def patch(world: World, target: Target) -> Answering:
+def patch(world: World, target: RequestTarget) -> Answering:
     """Change an object from a PATCH of any type."""
     content_type = target.request.headers.get("content-type", "").partition(";")[0].strip()
     body = target.body()
@@ -153,7 +155,7 @@ def patch(world: World, target: Target) -> Answering:
     return answered(world, target, written)
 
 
-def _patched(target: Target, content_type: str, old: Object, body: object) -> Object:
+def _patched(target: RequestTarget, content_type: str, old: Object, body: object) -> Object:
     base = copy.deepcopy(old)
     match content_type:
         case "application/merge-patch+json":
@@ -167,7 +169,7 @@ def _patched(target: Target, content_type: str, old: Object, body: object) -> Ob
             strategic: Object = patching.strategic(base, body, target.resource.schema)
             return strategic
         case _:
-            raise Failure(
+            raise RequestFailure(
                 415,
                 "UnsupportedMediaType",
                 f"the body of the request was in an unknown format - accepted media types "
@@ -175,14 +177,14 @@ def _patched(target: Target, content_type: str, old: Object, body: object) -> Ob
             )
 
 
-def _apply(world: World, target: Target, body: object) -> Answering:
+def _apply(world: World, target: RequestTarget, body: object) -> Answering:
     obj = of_object(target, body)
     if not (manager := target.request.query.get("fieldManager", "")):
         words = "Required value: is required for apply patch"
         cause = {"reason": "FieldValueRequired", "message": words, "field": "fieldManager"}
         details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]}
         message = f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {words}'
-        raise Failure(422, "Invalid", message, details)
+        raise RequestFailure(422, "Invalid", message, details)
     given = obj["metadata"].setdefault("name", target.name)
     if given != target.name:
         raise bad_request(
@@ -208,7 +210,7 @@ def _apply(world: World, target: Target, body: object) -> Answering:
 
 
 def change(
-    world: World, target: Target, obj: Object, old: Object, *, is_patch: bool
+    world: World, target: RequestTarget, obj: Object, old: Object, *, is_patch: bool
 ) -> Generator[Call, AdmissionResponse, Object]:
     """Write a changed object; returns it as it is then. Raises Failure."""
     resource = target.resource
@@ -257,7 +259,7 @@ def _is_done(resource_id: str, obj: Object) -> bool:
     return resource_id != NAMESPACES or not (obj.get("spec") or {}).get("finalizers")
 
 
-def _parts(target: Target, obj: Object, old: Object) -> Object:
+def _parts(target: RequestTarget, obj: Object, old: Object) -> Object:
     """Return the new object, with the fields that this request may not write as they were."""
     resource = target.resource
     if target.subresource == "status":
@@ -282,7 +284,7 @@ def _same(obj: Object, old: Object) -> bool:
     return left == right and {**obj, "metadata": 0} == {**old, "metadata": 0}
 
 
-def _is_new_generation(target: Target, obj: Object, old: Object) -> bool:
+def _is_new_generation(target: RequestTarget, obj: Object, old: Object) -> bool:
     apart = {"metadata"}
     if not target.resource.custom or target.resource.has_status:
         apart.add("status")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.local.memory_nats.consumer import Consumer
-from pumice.local.memory_nats.stream import NANO, MemoryStream, Refusal, Stored
+from pumice.local.memory_nats.stream import NANO, MemoryStream, PublishRefusal, StoredMessage
 from pumice.local.memory_nats.subjects import Filter, overlap
 
 API: Final = "$JS.API."
@@ -23,17 +23,17 @@ MOST_LASTS: Final = 1024
 
 _NO_TIME: Final = "0001-01-01T00:00:00Z"
 """The time of the first message where there is none."""
-_NO_STREAM: Final = Refusal(404, 10059, "stream not found")
-_NO_CONSUMER: Final = Refusal(404, 10014, "consumer not found")
-_NO_MESSAGE: Final = Refusal(404, 10037, "no message found")
-_NAME_TAKEN: Final = Refusal(
+_NO_STREAM: Final = PublishRefusal(404, 10059, "stream not found")
+_NO_CONSUMER: Final = PublishRefusal(404, 10014, "consumer not found")
+_NO_MESSAGE: Final = PublishRefusal(404, 10037, "no message found")
+_NAME_TAKEN: Final = PublishRefusal(
     400, 10058, "stream name already in use with a different configuration"
 )
-_OVERLAP: Final = Refusal(400, 10100, "filtered consumer not unique on workqueue stream")
-_MANY_CONSUMERS: Final = Refusal(400, 10026, "maximum consumers limit reached")
-_FIXED: Final = Refusal(400, 10052, "stream configuration update can not change")
+_OVERLAP: Final = PublishRefusal(400, 10100, "filtered consumer not unique on workqueue stream")
+_MANY_CONSUMERS: Final = PublishRefusal(400, 10026, "maximum consumers limit reached")
+_FIXED: Final = PublishRefusal(400, 10052, "stream configuration update can not change")
 
-Answer = dict[str, Any] | Refusal
+Answer = dict[str, Any] | PublishRefusal
 Status = tuple[dict[str, str], bytes]
 """Headers and payload of one message of an answer that has several."""
 
@@ -231,7 +231,7 @@ class JetStream:
 
 def failed(refusal: Answer) -> dict[str, Any]:
     """Return a refusal in the form of the API."""
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, PublishRefusal)
     return {
         "error": {
             "code": refusal.code,
@@ -265,7 +265,7 @@ def stamp(unix_s: float) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[Stored], int]:
+def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[StoredMessage], int]:
     """Return the next messages of a subject, and 0 if there are none behind them, else 1.
 
     nats-server counts those behind them, which nobody here asks for.
@@ -275,7 +275,7 @@ def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[Store
         began = msgspec.convert(asked["start_time"], dt.datetime).timestamp()
         start = stream.first_since(began)
     wanted = Filter([asked["next_by_subj"]])
-    found: list[Stored] = []
+    found: list[StoredMessage] = []
     room = asked["max_bytes"]
     for stored in stream.messages(start):
         if not wanted.takes(stored.subject):
@@ -288,7 +288,7 @@ def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[Store
 
 
 def _is_refusal(answer: Answer) -> bool:
-    return isinstance(answer, Refusal)
+    return isinstance(answer, PublishRefusal)
 
 
 def _about(consumer: Consumer) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def _overlapping(consumer: Consumer, config: dict[str, Any]) -> bool:
     )
 
 
-def _shown(stored: Stored) -> dict[str, Any]:
+def _shown(stored: StoredMessage) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "subject": stored.subject,
         "seq": stored.sequence,

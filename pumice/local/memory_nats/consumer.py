@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.memory_nats.stream import NANO, MemoryStream, Stored
+from pumice.local.memory_nats.stream import NANO, MemoryStream, StoredMessage
 from pumice.local.memory_nats.subjects import Filter
 
 NEVER: Final = float("inf")
@@ -22,7 +22,7 @@ Deliver = Callable[[str, str, bytes, str, dict[str, str] | None], bool]
 """`deliver(inbox, subject, payload, reply, headers)`: false when it has no listener any more."""
 
 
-class Request(msgspec.Struct, kw_only=True, eq=False):
+class PullRequest(msgspec.Struct, kw_only=True, eq=False):
     """A reader's pull request for up to `left` messages, sent to `inbox`."""
 
     inbox: str
@@ -64,7 +64,7 @@ class Consumer:
         self.used_at = 0.0
         self._delivered = 0
         self._unacknowledged: dict[int, _Unacknowledged] = {}
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[PullRequest] = deque()
         self._chosen, self._next = self._start()
 
     @property
@@ -107,7 +107,7 @@ class Consumer:
             self.filter.takes(stored.subject) for stored in self.stream.messages(self._next)
         )
 
-    def ask(self, request: Request, *, now: float) -> None:
+    def ask(self, request: PullRequest, *, now: float) -> None:
         """Take a reader's request."""
         self.used_at = now
         self._waiting.append(request)
@@ -149,7 +149,7 @@ class Consumer:
         for given in self._unacknowledged.values():
             given.due = min(given.due, now + self._ack_wait_s)
 
-    def take_waiting(self) -> list[Request]:
+    def take_waiting(self) -> list[PullRequest]:
         """Return the requests that wait, and forget them; their readers are told nothing."""
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -180,7 +180,7 @@ class Consumer:
             case _:
                 return deque(), 0
 
-    def _take(self, now: float) -> tuple[Stored, int] | None:
+    def _take(self, now: float) -> tuple[StoredMessage, int] | None:
         """Return the message to deliver next and its attempt, or None."""
         for sequence, given in list(self._unacknowledged.items()):
             if given.due > now:
@@ -201,7 +201,7 @@ class Consumer:
         self._next = max(self._next, passed)  # what it does not take is looked at once
         return (stored, 1) if stored is not None else None
 
-    def _deliver(self, request: Request, taken: tuple[Stored, int], now: float) -> bool:
+    def _deliver(self, request: PullRequest, taken: tuple[StoredMessage, int], now: float) -> bool:
         """Give a message to a reader; false when the reader is gone or has enough."""
         stored, attempt = taken
         reply = (
@@ -227,7 +227,7 @@ class Consumer:
 
     def _close_empty(self) -> None:
         """Answer the requests that do not wait (`no_wait`)."""
-        keep: deque[Request] = deque()
+        keep: deque[PullRequest] = deque()
         for request in self._waiting:
             if request.no_wait:
                 request.send_status("404", "No Messages")
@@ -237,7 +237,7 @@ class Consumer:
 
     def _send_statuses(self, now: float) -> None:
         """Send heartbeats, and end requests that have become too old."""
-        keep: deque[Request] = deque()
+        keep: deque[PullRequest] = deque()
         for request in self._waiting:
             if request.expires_at <= now:
                 request.send_status("408", "Request Timeout")

@@ -27,7 +27,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     headers: dict[str, str] | None = None
 
 
-class Network(Protocol):
+class SimulatedNetwork(Protocol):
     """The delays and losses of a network; the simulation has worse ones than `PerfectNetwork`."""
 
     def delay_s(self) -> float:
@@ -58,7 +58,7 @@ class PerfectNetwork:
 class Link(Generic[T]):
     """Carries items to `arrive`, each with the delay of the network."""
 
-    def __init__(self, arrive: Callable[[T], None], network: Network) -> None:
+    def __init__(self, arrive: Callable[[T], None], network: SimulatedNetwork) -> None:
         self._arrive = arrive
         self._weather = network
         self._loop = asyncio.get_running_loop()

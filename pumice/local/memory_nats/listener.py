@@ -33,21 +33,21 @@ _HEADERS: Final = b"NATS/1.0"
 _END: Final = b"\r\n"
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class NatsAccount(msgspec.Struct, frozen=True, kw_only=True):
     """The password of a user, and the subjects that may be subscribed to."""
 
     password: str
     subscribe: tuple[str, ...]
 
 
-class Refused(Exception):  # noqa: N818 - never seen outside this module
+class ClientRefused(Exception):  # noqa: N818 - never seen outside this module
     """The client is told the text and disconnected."""
 
 
-class Listener:
+class NatsListener:
     """Takes connections to `server` for the users in `accounts`."""
 
-    def __init__(self, server: MemoryNats, accounts: Mapping[str, Account]) -> None:
+    def __init__(self, server: MemoryNats, accounts: Mapping[str, NatsAccount]) -> None:
         self._server = server
         self._accounts = accounts
         self._listening: asyncio.Server | None = None
@@ -92,8 +92,13 @@ class Listener:
                 client.log_in(await reader.readuntil(_END))
             while not client.gone:
                 await client.take(await reader.readuntil(_END), reader)
-        except (Refused, ValueError, asyncio.LimitOverrunError, msgspec.MsgspecError) as error:
-            client.refuse(str(error) if isinstance(error, Refused) else "Parser Error")
+        except (
+            ClientRefused,
+            ValueError,
+            asyncio.LimitOverrunError,
+            msgspec.MsgspecError,
+        ) as error:
+            client.refuse(str(error) if isinstance(error, ClientRefused) else "Parser Error")
         except TimeoutError:
             client.refuse("Authentication Timeout")
 
@@ -102,7 +107,7 @@ class ClientConnection:
     """A client of another process, behind a socket: a `Peer` of the server."""
 
     def __init__(
-        self, server: MemoryNats, accounts: Mapping[str, Account], writer: asyncio.StreamWriter
+        self, server: MemoryNats, accounts: Mapping[str, NatsAccount], writer: asyncio.StreamWriter
     ) -> None:
         self.user = ""
         self.gone = False
@@ -132,14 +137,14 @@ class ClientConnection:
         """Take the client's CONNECT. Raises Refused, and OSError when the server is down."""
         operation, _, given = line.partition(b" ")
         if operation.upper() != b"CONNECT":
-            raise Refused("Authorization Violation")
+            raise ClientRefused("Authorization Violation")
         said = msgspec.json.decode(given, type=dict[str, Any])
         user, password = str(said.get("user", "")), str(said.get("pass", ""))
         account = self._accounts.get(user)
         expected = account.password if account is not None else ""
         fits = hmac.compare_digest(password.encode(), expected.encode())
         if account is None or not fits:
-            raise Refused("Authorization Violation")
+            raise ClientRefused("Authorization Violation")
         self.user = user
         self._allowed = Filter(account.subscribe)
         self._connection = self._server.connect(self)
@@ -162,7 +167,7 @@ class ClientConnection:
             case b"HPUB" if len(words) in (4, 5):
                 await self._publish(words[1:-2], int(words[-2]), int(words[-1]), reader)
             case _:
-                raise Refused("Unknown Protocol Operation")
+                raise ClientRefused("Unknown Protocol Operation")
         await self._writer.drain()
 
     async def _publish(
@@ -170,7 +175,7 @@ class ClientConnection:
     ) -> None:
         """Hand a message to the server: `head` of its `size` bytes are headers."""
         if not 0 <= head <= size <= MAX_PAYLOAD:
-            raise Refused("Maximum Payload Violation")
+            raise ClientRefused("Maximum Payload Violation")
         body = await reader.readexactly(size + len(_END))
         subject, reply = (*about, b"")[:2]
         if self._connection is not None:

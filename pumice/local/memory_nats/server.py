@@ -12,15 +12,15 @@ from typing import Final, Protocol
 import msgspec
 
 from pumice.local.memory_nats.api import API, DIRECT, JetStream, failed
-from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
-from pumice.local.memory_nats.link import REFUSAL, Frame, Link, Network, PerfectNetwork
+from pumice.local.memory_nats.consumer import NEVER, Consumer, PullRequest
+from pumice.local.memory_nats.link import REFUSAL, Frame, Link, PerfectNetwork, SimulatedNetwork
 from pumice.local.memory_nats.stream import (
     BATCH,
     NANO,
     Accepted,
     MemoryStream,
-    Refusal,
-    Stored,
+    PublishRefusal,
+    StoredMessage,
 )
 from pumice.local.memory_nats.subjects import Filter, matches
 
@@ -52,7 +52,7 @@ class Peer(Protocol):
 class ServerConnection:
     """The server's end of one connection."""
 
-    def __init__(self, server: "MemoryNats", client: Peer, network: Network) -> None:
+    def __init__(self, server: "MemoryNats", client: Peer, network: SimulatedNetwork) -> None:
         self._server = server
         self.client: Final = client
         self.subscriptions: set[str] = set()
@@ -113,16 +113,16 @@ class MemoryNats:
         self,
         *,
         wall: Callable[[], float],
-        network: Network | None = None,
+        network: SimulatedNetwork | None = None,
         permissions: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
         self._wall = wall
         self.permitted: Final = {
             user: Filter(subjects) for user, subjects in (permissions or {}).items()
         }
-        self.network: Network = network or PerfectNetwork()
+        self.network: SimulatedNetwork = network or PerfectNetwork()
         self.jetstream: Final = JetStream()
-        self.stored: Callable[[str, Stored], None] = lambda _stream, _message: None
+        self.stored: Callable[[str, StoredMessage], None] = lambda _stream, _message: None
         """Told of each message that a stream has stored, for checks from outside."""
         self.connections: dict[ServerConnection, None] = {}
         self.up = True
@@ -210,7 +210,7 @@ class MemoryNats:
         if answers is None:
             return
         name = stream.config["name"]
-        if isinstance(answers, Refusal):
+        if isinstance(answers, PublishRefusal):
             said = {**failed(answers), "stream": name, "seq": 0}
         else:
             said = {"stream": name, "seq": answers[-1].sequence, "duplicate": answers[-1].duplicate}
@@ -218,7 +218,7 @@ class MemoryNats:
                 said |= {"batch": frame.headers[BATCH], "count": len(answers)}
         if frame.reply:
             connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
-        if isinstance(answers, Refusal):
+        if isinstance(answers, PublishRefusal):
             return
         stored = [answer.stored for answer in answers if answer.stored is not None]
         for message in stored:
@@ -228,7 +228,7 @@ class MemoryNats:
             if any(consumer.filter.takes(message.subject) for message in stored):
                 self._run(consumer)
 
-    def _republish(self, stream: MemoryStream, message: Stored) -> None:
+    def _republish(self, stream: MemoryStream, message: StoredMessage) -> None:
         """Send a message that was stored to those who listen, as its stream says."""
         republish = stream.config.get("republish")
         if republish is None or not matches(republish["src"], message.subject):
@@ -255,13 +255,15 @@ class MemoryNats:
         if frame.reply and not heard:
             connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
 
-    def _stored_in(self, stream: MemoryStream, frame: Frame) -> list[Accepted] | Refusal | None:
+    def _stored_in(
+        self, stream: MemoryStream, frame: Frame
+    ) -> list[Accepted] | PublishRefusal | None:
         """Return what became of a message, and of those before it in its batch; None: kept."""
         now, headers = self._wall(), frame.headers
         if headers and BATCH in headers:
             return stream.publish_in_batch(frame.subject, frame.payload, headers, now=now)
         answer = stream.publish(frame.subject, frame.payload, headers, now=now)
-        return answer if isinstance(answer, Refusal) else [answer]
+        return answer if isinstance(answer, PublishRefusal) else [answer]
 
     def _acknowledge(self, frame: Frame) -> None:
         if self.network.loses(frame.subject):
@@ -302,7 +304,7 @@ class MemoryNats:
         expires, heartbeat = body.get("expires"), body.get("idle_heartbeat")
         consumer.stream.expire(self._wall())
         consumer.ask(
-            Request(
+            PullRequest(
                 inbox=frame.reply,
                 left=body["batch"],
                 no_wait=body.get("no_wait", False),

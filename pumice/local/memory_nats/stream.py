@@ -36,7 +36,7 @@ MOST_IN_BATCH: Final = 1000
 _COMPACT_AFTER: Final = 64
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message as it lies in its stream."""
 
     sequence: int
@@ -49,7 +49,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bytes that count against the limit."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class PublishRefusal(msgspec.Struct, frozen=True):
     """The server's refusals to store, in its own codes."""
 
     code: int
@@ -62,7 +62,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
     sequence: int
     duplicate: bool = False
-    stored: Stored | None = None
+    stored: StoredMessage | None = None
     """Message that was stored by it; a later one of its batch may be in its place."""
 
 
@@ -85,7 +85,7 @@ class MemoryStream:
         """The answer about its copies, where it has some."""
         self.last_seq = 0
         self.bytes = 0
-        self._messages: dict[int, Stored] = {}
+        self._messages: dict[int, StoredMessage] = {}
         self._order: list[int] = []
         self._oldest = 0
         """Place in `_order` of the oldest message, or one before it that was removed."""
@@ -123,7 +123,7 @@ class MemoryStream:
 
     def publish(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, *, now: float
-    ) -> Accepted | Refusal:
+    ) -> Accepted | PublishRefusal:
         """Store a message, or say why not."""
         self.expire(now)
         given = headers or {}
@@ -138,7 +138,7 @@ class MemoryStream:
         if limit >= 0:
             freed = sum(self._messages[sequence].size for sequence in replaced)
             if self._is_beyond_limit(self.bytes - freed + size):
-                return Refusal(503, 10077, "maximum bytes exceeded")
+                return PublishRefusal(503, 10077, "maximum bytes exceeded")
             self._make_room(limit - size)
         for sequence in replaced:
             self.remove(sequence)
@@ -150,13 +150,13 @@ class MemoryStream:
 
     def publish_in_batch(
         self, subject: str, payload: bytes, headers: dict[str, str], *, now: float
-    ) -> list[Accepted] | Refusal | None:
+    ) -> list[Accepted] | PublishRefusal | None:
         """Keep a message of a batch; store all of them with the one that commits, or none.
 
         Returns None for a message that is kept.
         """
         if not self.config.get("allow_atomic"):
-            return Refusal(400, 10174, "atomic publish is disabled")
+            return PublishRefusal(400, 10174, "atomic publish is disabled")
         self.expire(now)
         for name in [n for n, kept in self._batches.items() if kept[-1].time + ABANDONED_S <= now]:
             del self._batches[name]
@@ -164,9 +164,9 @@ class MemoryStream:
         kept = self._batches.get(name, [])
         if place != len(kept) + 1 or place > MOST_IN_BATCH:
             self._batches.pop(name, None)
-            return Refusal(400, 10176, "atomic publish batch is incomplete")
+            return PublishRefusal(400, 10176, "atomic publish batch is incomplete")
         if not kept and len(self._batches) >= MOST_BATCHES:
-            return Refusal(429, 10210, "atomic publish too many inflight")
+            return PublishRefusal(429, 10210, "atomic publish too many inflight")
         self._batches[name] = kept
         kept.append(Staged(subject, payload, headers, now))
         if COMMIT not in headers:
@@ -181,27 +181,29 @@ class MemoryStream:
         """Give up what is not committed, `but` the batches of these names."""
         self._batches = {name: kept for name, kept in self._batches.items() if name in but}
 
-    def _committed(self, batch: list[Staged], *, now: float) -> list[Accepted] | Refusal:
+    def _committed(self, batch: list[Staged], *, now: float) -> list[Accepted] | PublishRefusal:
         written: set[str] = set()
         ids: set[str] = set()
         used = self.bytes
         for staged in batch:
             headers = staged.headers
             if EXPECTED in headers and headers.get(EXPECTED_OF, staged.subject) in written:
-                return Refusal(400, 10164, "last sequence by subject mismatch")
+                return PublishRefusal(400, 10164, "last sequence by subject mismatch")
             if refusal := self._refuses(staged.subject, headers):
                 return refusal
             identity = headers.get(MSG_ID)
             if identity is not None:
                 if identity in self._seen or identity in ids:
-                    return Refusal(400, 10201, "atomic publish batch contains duplicate message id")
+                    return PublishRefusal(
+                        400, 10201, "atomic publish batch contains duplicate message id"
+                    )
                 ids.add(identity)
             used += _size(staged.subject, staged.payload, headers)
             if staged.subject not in written:
                 replaced = self._replaced(staged.subject, rollup=ROLLUP in headers)
                 used -= sum(self._messages[sequence].size for sequence in replaced)
             if self._is_beyond_limit(used):
-                return Refusal(503, 10077, "maximum bytes exceeded")
+                return PublishRefusal(503, 10077, "maximum bytes exceeded")
             written.add(staged.subject)
         answers = []
         for one in batch:
@@ -261,16 +263,16 @@ class MemoryStream:
             if stored.headers and MSG_ID in stored.headers
         }
 
-    def get(self, sequence: int) -> Stored | None:
+    def get(self, sequence: int) -> StoredMessage | None:
         """Return the message with that sequence."""
         return self._messages.get(sequence)
 
-    def last_of(self, subject: str) -> Stored | None:
+    def last_of(self, subject: str) -> StoredMessage | None:
         """Return the last message of one subject."""
         siblings = self._of_subject.get(subject)
         return self._messages[next(reversed(siblings))] if siblings else None
 
-    def next_from(self, sequence: int, wanted: Filter) -> Stored | None:
+    def next_from(self, sequence: int, wanted: Filter) -> StoredMessage | None:
         """Return the first message at or after `sequence` that `wanted` takes."""
         for stored in self.messages(sequence):
             if wanted.takes(stored.subject):
@@ -284,14 +286,14 @@ class MemoryStream:
                 return stored.sequence
         return self.last_seq + 1
 
-    def lasts(self, wanted: Filter) -> list[Stored]:
+    def lasts(self, wanted: Filter) -> list[StoredMessage]:
         """Return the last message of each subject that `wanted` takes, in the stream's order."""
         found = [
             next(reversed(s)) for subject, s in self._of_subject.items() if wanted.takes(subject)
         ]
         return [self._messages[sequence] for sequence in sorted(found)]
 
-    def messages(self, sequence: int = 0) -> Iterator[Stored]:
+    def messages(self, sequence: int = 0) -> Iterator[StoredMessage]:
         """Yield the messages from `sequence` on; do not change the stream meanwhile."""
         self._skip_removed()
         order = self._order
@@ -318,17 +320,17 @@ class MemoryStream:
         while self._oldest < len(order) and order[self._oldest] not in stored:
             self._oldest += 1
 
-    def _refuses(self, subject: str, headers: dict[str, str]) -> Refusal | None:
+    def _refuses(self, subject: str, headers: dict[str, str]) -> PublishRefusal | None:
         expected = headers.get(EXPECTED)
         if expected is not None:
             last = self.last_of(headers.get(EXPECTED_OF, subject))
             actual = last.sequence if last is not None else 0
             if actual != int(expected):
-                return Refusal(400, 10071, f"wrong last sequence: {actual}")
+                return PublishRefusal(400, 10071, f"wrong last sequence: {actual}")
         if TTL in headers and not self.config["allow_msg_ttl"]:
-            return Refusal(400, 10166, "per-message TTL is disabled")
+            return PublishRefusal(400, 10166, "per-message TTL is disabled")
         if ROLLUP in headers and not self.config.get("allow_rollup_hdrs"):
-            return Refusal(500, 10052, "rollup not permitted")
+            return PublishRefusal(500, 10052, "rollup not permitted")
         return None
 
     def _replaced(self, subject: str, *, rollup: bool) -> list[int]:
@@ -347,9 +349,9 @@ class MemoryStream:
 
     def _store(
         self, subject: str, payload: bytes, headers: dict[str, str] | None, *, size: int, now: float
-    ) -> Stored:
+    ) -> StoredMessage:
         self.last_seq += 1
-        self._messages[self.last_seq] = stored = Stored(
+        self._messages[self.last_seq] = stored = StoredMessage(
             sequence=self.last_seq,
             subject=subject,
             payload=payload,

@@ -24,7 +24,7 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 Json = dict[str, Any]
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where the API server finds us: at a URL, or behind a Service."""
 
     url: str = ""
@@ -67,7 +67,7 @@ class _Found(msgspec.Struct, frozen=True):
     webhooks: list[Json] = msgspec.field(default_factory=list)
 
 
-class Registration:
+class WebhookRegistration:
     """Keeps the two objects."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Registration:
         kube: Kube,
         *,
         name: str,
-        address: Address,
+        address: WebhookAddress,
         hooks: Sequence[Hook],
         terms: Callable[[], Terms],
         failure_policy: str,

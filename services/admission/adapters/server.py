@@ -17,7 +17,7 @@ from services.admission.adapters.lookup import Lookup
 from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
-from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
+from services.admission.rules.review import AdmissionRequest, ReviewFacts, Terms, Verdict
 from shared.api.base import describe_decode_error
 from shared.api.kinds import JOB
 from shared.api.nesting import cut, is_cut, is_too_deep
@@ -25,11 +25,11 @@ from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Rejected
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine, describe
 from shared.runtime.spans import Spans
-from shared.serving.connections import Limits
+from shared.serving.connections import ConnectionLimits
 from shared.serving.server import BODY_MAX, HttpsServer
 
 _JUDGED_MAX: Final = 64
@@ -51,8 +51,8 @@ class WebhookServer:
         terms: Callable[[], Terms],
         schemas: Callable[[], Schemas],
         context: Callable[[], ssl.SSLContext],
-        limits: Limits,
-        gate: Gate,
+        limits: ConnectionLimits,
+        gate: ReadinessGate,
         quarantine: Quarantine,
         clock: Clock,
         metrics: AdmissionMetrics,
@@ -147,13 +147,15 @@ class WebhookServer:
             return verdict
         return hook.review(asked, await self._facts(hook, asked, fresh=True), self._terms())
 
-    async def _facts(self, hook: Hook, asked: AdmissionRequest, *, fresh: bool) -> Facts:
+    async def _facts(self, hook: Hook, asked: AdmissionRequest, *, fresh: bool) -> ReviewFacts:
         if hook.namespace and asked.namespace:
-            return Facts(namespace_annotations=await self._lookup.annotations(asked.namespace))
+            return ReviewFacts(
+                namespace_annotations=await self._lookup.annotations(asked.namespace)
+            )
         if hook.queues:
             queues = await self._lookup.queues(fresh=fresh)
-            return Facts(queues=queues, schemas=self._schemas())
-        return Facts(schemas=self._schemas())
+            return ReviewFacts(queues=queues, schemas=self._schemas())
+        return ReviewFacts(schemas=self._schemas())
 
 
 def _key(asked: AdmissionRequest) -> str:

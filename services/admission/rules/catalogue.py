@@ -19,7 +19,7 @@ from services.admission.rules import (
 )
 from services.admission.rules.review import (
     AdmissionRequest,
-    Facts,
+    ReviewFacts,
     Rule,
     Terms,
     Verdict,
@@ -35,7 +35,7 @@ from shared.jobs.flows import flow_problems
 from shared.jobs.problems import Problem
 
 
-def _validate_jobflow(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def _validate_jobflow(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a flow that names unknown jobs or goes round in a circle (W60)."""
     del facts, terms
     flow = read(request, JobFlow, "CREATE", "UPDATE")
@@ -60,7 +60,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     namespace: bool = False
     """Whether the rule has to know the annotations of the object's namespace."""
 
-    def review(self, request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+    def review(self, request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
         """Return what the rule says, or a refusal of an object of another kind."""
         if request.resource not in {"", self.resource}:
             wanted = f"{self.group} {self.version} {self.resource}"

@@ -12,8 +12,8 @@ from typing import Final
 from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     AdmissionRequest,
-    Facts,
     Json,
+    ReviewFacts,
     Terms,
     Verdict,
     read,
@@ -27,7 +27,7 @@ _UNKNOWN_FIELDS_MAX: Final = 20
 _ZONE_PART: Final = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a CronJob that could make no jobs."""
     del terms
     cron = read(request, CronJob, "CREATE", "UPDATE")
@@ -40,7 +40,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     )
 
 
-def _unknown_field_problems(stated: Json, facts: Facts) -> Iterator[str]:
+def _unknown_field_problems(stated: Json, facts: ReviewFacts) -> Iterator[str]:
     """Yield warnings of fields in the template of its jobs, as the API server would say them."""
     spec = stated.get("spec")
     template = spec.get("jobTemplate") if isinstance(spec, dict) else None

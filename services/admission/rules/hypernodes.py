@@ -4,7 +4,7 @@ from typing import Final
 
 from services.admission.rules.review import (
     AdmissionRequest,
-    Facts,
+    ReviewFacts,
     Terms,
     Verdict,
     read,
@@ -17,7 +17,7 @@ from shared.jobs.problems import Problem, Problems
 _SHOWN_MAX: Final = 200
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a HyperNode without members, or with a pattern that cannot be read."""
     del facts, terms
     node = read(request, HyperNode, "CREATE", "UPDATE")

@@ -13,8 +13,8 @@ from services.admission.rules.fields import unknown_fields
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Facts,
     Json,
+    ReviewFacts,
     Terms,
     Verdict,
     mutated,
@@ -43,7 +43,7 @@ _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 _CREATE, _UPDATE = "CREATE", "UPDATE"
 
 
-def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Fill in what is missing (W10 to W13).
 
     A job that cannot be read is left to the schema, which refuses it after the mutating hooks and
@@ -101,7 +101,7 @@ def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
     return task
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a job that could never run, and changes that a job cannot follow."""
     job = read(request, Job, _CREATE, _UPDATE)
     if isinstance(job, Verdict):
@@ -118,7 +118,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     return Verdict(hints=[*hints, *_warnings(unknown)])
 
 
-def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> Verdict:
+def _update(request: AdmissionRequest, job: Job, facts: ReviewFacts, terms: Terms) -> Verdict:
     """W26: few fields may change, and the numbers must still go together.
 
     What a new version leaves out counts as its default: a file that is applied again does not state
@@ -144,7 +144,7 @@ def _update(request: AdmissionRequest, job: Job, facts: Facts, terms: Terms) -> 
     return refused(found) if found else Verdict(hints=_warnings(new))
 
 
-def _unknown(stated: Json, facts: Facts) -> list[str]:
+def _unknown(stated: Json, facts: ReviewFacts) -> list[str]:
     """Return the paths of the first fields that Kubernetes does not know."""
     return list(islice(unknown_fields(_spec(stated), facts.schemas), _UNKNOWN_FIELDS_MAX))
 
@@ -171,7 +171,7 @@ def _spec(stated: Mapping[str, Any]) -> Json:
     return spec if isinstance(spec, dict) else {}
 
 
-def _queue(job: Job, facts: Facts) -> Iterator[Problem]:
+def _queue(job: Job, facts: ReviewFacts) -> Iterator[Problem]:
     """Judge the queue (W24); the default one may still be missing: the controller makes it."""
     name = job.spec.queue or DEFAULT_QUEUE
     queue = facts.queues.get(name)

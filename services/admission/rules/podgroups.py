@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Facts,
+    ReviewFacts,
     Terms,
     Verdict,
     mutated,
@@ -21,7 +21,7 @@ from shared.jobs.rules import topology_problems
 _CREATE = "CREATE"
 
 
-def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Put a group that names no queue of its own into that of its namespace (W40)."""
     del terms
     if wrong := unexpected(request, _CREATE):
@@ -33,7 +33,7 @@ def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     return mutated([{"op": "add", "path": "/spec/queue", "value": queue}])
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a group without an open queue, or with a tier named twice (W41)."""
     del terms
     group = read(request, PodGroup, _CREATE)
@@ -44,7 +44,7 @@ def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
     return refused([*(_queue(group, facts) if named else ()), *_topologies(group)])
 
 
-def _queue(group: PodGroup, facts: Facts) -> Iterator[Problem]:
+def _queue(group: PodGroup, facts: ReviewFacts) -> Iterator[Problem]:
     name = group.spec.queue
     queue = facts.queues.get(name)
     if queue is None:

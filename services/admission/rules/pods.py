@@ -10,8 +10,8 @@ from services.admission.rules.groups import ResourceGroup
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Facts,
     Json,
+    ReviewFacts,
     Terms,
     Verdict,
     mutated,
@@ -55,7 +55,7 @@ class _Pod(View, frozen=True, kw_only=True):
     spec: _Spec = _Spec()
 
 
-def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Give a pod its gate (W31), and what the first resource group that has it says (W30)."""
     del facts
     pod = read(request, _Pod, _CREATE)
@@ -97,7 +97,7 @@ def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:
         yield {"op": "add", "path": "/spec/schedulerName", "value": group.scheduler_name}
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a pod of ours whose disruption budget cannot be read (W32)."""
     del facts
     pod = read(request, _Pod, _CREATE)

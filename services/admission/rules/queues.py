@@ -15,8 +15,8 @@ from services.admission.rules import queuetree
 from services.admission.rules.review import (
     ALLOWED,
     AdmissionRequest,
-    Facts,
     Json,
+    ReviewFacts,
     Terms,
     Verdict,
     denied,
@@ -43,7 +43,7 @@ _NATIVE_PREFIXES: Final = ("hugepages-", "attachable-volumes-", "requests.", "li
 Amounts = Mapping[str, CrQuantity]
 
 
-def mutate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Fill in what is missing (W50).
 
     A queue that cannot be read is left to the schema, which refuses it after the mutating hooks and
@@ -85,7 +85,7 @@ def _annotated(key: str, value: str) -> Json:
     }
 
 
-def validate(request: AdmissionRequest, facts: Facts, terms: Terms) -> Verdict:
+def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Refuse a queue that contradicts itself or the tree that it is part of (W51 to W54)."""
     if request.operation == _DELETE:
         return _verdict(_deletion(_deleted(request), facts, terms))
@@ -114,7 +114,9 @@ def _verdict(problem: Problem | None) -> Verdict:
     return ALLOWED if problem is None else denied(problem.reason, problem.path)
 
 
-def _in_the_tree(queue: Queue, old: Queue | None, facts: Facts, terms: Terms) -> Problem | None:
+def _in_the_tree(
+    queue: Queue, old: Queue | None, facts: ReviewFacts, terms: Terms
+) -> Problem | None:
     if old is None or old.spec.parent != queue.spec.parent:
         problem = queuetree.place_problem(queue, facts, most_levels=terms.max_queue_depth)
         if problem is not None:
@@ -145,7 +147,7 @@ def _resources(queue: Queue) -> tuple[dict[str, CrQuantity], ...]:
     )
 
 
-def _of_itself(queue: Queue, facts: Facts) -> Iterator[Problem]:
+def _of_itself(queue: Queue, facts: ReviewFacts) -> Iterator[Problem]:
     yield from _amounts(queue)
     state = queue.status.state
     if state and state not in _STATES:
@@ -232,7 +234,7 @@ def _is_whole(name: str) -> bool:
     return name == "pods" or ("/" in name and not name.startswith("requests."))
 
 
-def _hierarchy(queue: Queue, facts: Facts) -> Iterator[Problem]:
+def _hierarchy(queue: Queue, facts: ReviewFacts) -> Iterator[Problem]:
     """W52: a path, as many weights, and no queue where another one's path goes on."""
     path = queue.metadata.annotations.get(keys.HIERARCHY, "")
     weights = queue.metadata.annotations.get(keys.HIERARCHY_WEIGHTS, "")
@@ -280,7 +282,7 @@ def _deleted(request: AdmissionRequest) -> str:
     return request.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
 
 
-def _deletion(name: str, facts: Facts, terms: Terms) -> Problem | None:
+def _deletion(name: str, facts: ReviewFacts, terms: Terms) -> Problem | None:
     """W54: a queue goes unless it is needed.
 
     A closed queue has no groups any more: pods in its status have ended, or are about to.

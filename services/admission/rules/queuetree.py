@@ -6,7 +6,7 @@ faults the first is reported.
 
 from typing import Final
 
-from services.admission.rules.review import Facts
+from services.admission.rules.review import ReviewFacts
 from shared.api.base import CrResourceList
 from shared.api.scheduling import ROOT_QUEUE, Queue
 from shared.jobs.problems import Problem
@@ -17,7 +17,7 @@ from shared.model.resources import Absent, Resource, parse_list
 _PARENT: Final = "spec.parent"
 
 
-def place_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | None:
+def place_problem(queue: Queue, facts: ReviewFacts, *, most_levels: int) -> Problem | None:
     """Return why a queue cannot be below its parent."""
     name, parent = queue.metadata.name, queue.spec.parent
     if parent in {"", ROOT_QUEUE}:
@@ -39,7 +39,7 @@ def place_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | 
     return None
 
 
-def depth_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | None:
+def depth_problem(queue: Queue, facts: ReviewFacts, *, most_levels: int) -> Problem | None:
     """Return why a queue would be too deep in the tree; a circle of parents is too deep, too."""
     name, parent = queue.metadata.name, queue.spec.parent
     depth = 1
@@ -59,7 +59,7 @@ def depth_problem(queue: Queue, facts: Facts, *, most_levels: int) -> Problem | 
     return None
 
 
-def share_problem(queue: Queue, facts: Facts) -> Problem | None:
+def share_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
     """Return why a queue's resources do not fit between those above and those below."""
     parent = queue.spec.parent
     if parent not in {"", ROOT_QUEUE}:
@@ -75,7 +75,7 @@ def share_problem(queue: Queue, facts: Facts) -> Problem | None:
     return children_problem(queue, facts)
 
 
-def ancestor_problem(queue: Queue, facts: Facts) -> Problem | None:
+def ancestor_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
     """Return whether a queue may use more of something than the next queue above that bounds it."""
     mine = _amounts(queue.spec.capability)
     for name in mine.names():
@@ -89,7 +89,7 @@ def ancestor_problem(queue: Queue, facts: Facts) -> Problem | None:
     return None
 
 
-def children_problem(queue: Queue, facts: Facts) -> Problem | None:
+def children_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
     """Return whether a queue bounds, or grants, less than those below it have."""
     children = facts.children(queue.metadata.name)
     if not children:
@@ -133,7 +133,7 @@ def _exceeded(who: str, field: str, total: Resource, stated: CrResourceList) -> 
     )
 
 
-def _bound_above(queue: Queue, name: str, facts: Facts) -> float | None:
+def _bound_above(queue: Queue, name: str, facts: ReviewFacts) -> float | None:
     """Return what the next queue above with a bound on a resource bounds it to."""
     parent, seen = queue.spec.parent, {queue.metadata.name}
     while parent not in {"", ROOT_QUEUE} and parent not in seen:
@@ -148,7 +148,7 @@ def _bound_above(queue: Queue, name: str, facts: Facts) -> float | None:
     return None
 
 
-def _most_below(queue: Queue, name: str, facts: Facts) -> float:
+def _most_below(queue: Queue, name: str, facts: ReviewFacts) -> float:
     """Return the greatest bound of a queue or, where it has none, of those below it."""
     most, seen, left = 0.0, {queue.metadata.name}, [queue]
     while left:

@@ -40,7 +40,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `object` is nested so deeply that only the upper part of it was read."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Facts about the cluster; a hook says which of them it needs."""
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
@@ -92,7 +92,7 @@ ALLOWED = Verdict()
 
 _CAUSES_MAX: Final = 20
 
-Rule = Callable[[AdmissionRequest, Facts, Terms], Verdict]
+Rule = Callable[[AdmissionRequest, ReviewFacts, Terms], Verdict]
 
 
 def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = "") -> Verdict:

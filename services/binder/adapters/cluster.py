@@ -9,7 +9,7 @@ from typing import Any
 
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import bind, evict
-from services.binder.intents.steps import ApiResponse, ResponseKind, Seen, ended
+from services.binder.intents.steps import ApiResponse, PodSnapshot, ResponseKind, ended
 from services.binder.metrics import BinderMetrics
 from shared.api import keys
 from shared.api.core import Pod
@@ -21,7 +21,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
 
-class Cluster:
+class ApiServerClient:
     """The API server as intents see it; methods never raise the four error kinds but Broken."""
 
     def __init__(
@@ -147,10 +147,10 @@ async def _reply(
     return ApiResponse(kind=ResponseKind.DONE, seen=seen(body, scheduler_names) if body else None)
 
 
-def seen(body: bytes, scheduler_names: Collection[str]) -> Seen:
+def seen(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
     """Return what of a pod matters to intents."""
     pod = decode(POD, body)
-    return Seen(
+    return PodSnapshot(
         uid=pod.metadata.uid,
         node=pod.spec.node_name,
         rv=pod.metadata.resource_version,

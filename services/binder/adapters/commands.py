@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from services.binder.adapters.execute import Executor
+from services.binder.adapters.execute import IntentExecutor
 from services.binder.adapters.outcomes import IntentFinished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
@@ -37,7 +37,7 @@ from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.spans import Spans
@@ -99,7 +99,7 @@ class Commands:
         partition: int,
         stream: str,
         leaders: Collection[str],
-        executor: Executor,
+        executor: IntentExecutor,
         outcomes: Outcomes,
         finished: IntentFinished,
         installation: InstallationLeadership,
@@ -109,7 +109,7 @@ class Commands:
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
-        gate: Gate,
+        gate: ReadinessGate,
         instance: str,
         spans: Spans,
         log: Logger,

@@ -36,7 +36,7 @@ from shared.model.held_status import Delay
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
@@ -98,7 +98,7 @@ class DesiredStatuses:
         backoff: Backoff,
         deferred: DeferredWrites,
         metrics: BinderMetrics,
-        gate: Gate,
+        gate: ReadinessGate,
         log: Logger,
     ) -> None:
         self.name = f"desired-{partition}"

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import devices as steps
-from services.binder.intents.devices import Protect, Ready, Unusable, Write
+from services.binder.intents.devices import ClaimReady, ClaimWrite, Protect, Unusable
 from services.binder.intents.steps import RetryDelays, ended
 from shared.api.kinds import POD, RESOURCECLAIM, decode
 from shared.api.resource import ResourceClaim
@@ -54,7 +54,7 @@ class DeviceBinder:
     def __init__(
         self,
         kube: Kube,
-        cluster: Cluster,
+        cluster: ApiServerClient,
         *,
         throttle: Throttle,
         quarantine: Quarantine,
@@ -143,7 +143,7 @@ class DeviceBinder:
         attempt = 0
         while not failed_pods.are_too_many:
             step = await self._state(item)
-            if isinstance(step, Ready):
+            if isinstance(step, ClaimReady):
                 return ""
             if isinstance(step, Unusable) or self._clock.monotonic() >= deadline:
                 return step.message
@@ -160,9 +160,9 @@ class DeviceBinder:
         for use in item.devices:
             if use.to_prepare:
                 step = await self._advance(use, partial(self._prepared_step, use))
-                if not isinstance(step, Ready):
+                if not isinstance(step, ClaimReady):
                     return step
-        return Ready()
+        return ClaimReady()
 
     def _prepared_step(self, use: DeviceUse, claim: ResourceClaim) -> steps.State:
         return steps.prepared_step(use, claim, now=self._now(), timeout_s=self._times.prepare_s)
@@ -200,7 +200,7 @@ class DeviceBinder:
                     return Unusable(f"resource claim {use.claim}: {error}")
                 await self._clock.sleep(_RETRIES.wait_s(attempt, None))
                 continue
-            if not isinstance(step, Protect | Write):
+            if not isinstance(step, Protect | ClaimWrite):
                 return step
 
     async def _step(self, use: DeviceUse, following: NextStep) -> steps.Step:
@@ -208,7 +208,7 @@ class DeviceBinder:
         namespace, name = split_key(use.claim)
         claim = decode(RESOURCECLAIM, await self._kube.get(RESOURCECLAIM, namespace, name))
         step = following(claim)
-        if isinstance(step, Protect | Write):
+        if isinstance(step, Protect | ClaimWrite):
             await self._kube.patch(
                 RESOURCECLAIM,
                 namespace,
@@ -216,7 +216,7 @@ class DeviceBinder:
                 step.body,
                 uid=use.uid,
                 resource_version=claim.metadata.resource_version,
-                subresource="status" if isinstance(step, Write) else "",
+                subresource="status" if isinstance(step, ClaimWrite) else "",
             )
             self._faults.point("binder.after-claim")
         return step

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Protocol
 
-from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.devices import DeviceBinder
 from services.binder.adapters.volumes import VolumeBinder
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
-from services.binder.intents.evict import Delete, Mark, Nomination
+from services.binder.intents.evict import Delete, Nomination, PatchConditions
 from services.binder.intents.steps import ApiResponse, Get, IntentProgress, RetryDelays, Wait, ended
 from services.binder.metrics import BinderMetrics
 from shared.api.kinds import POD
@@ -34,7 +34,7 @@ _RECHECK_S: Final = 2.0
 """After so long a preemptor is asked for again before the next victim."""
 
 
-class Listener(Protocol):
+class PodOutcomeListener(Protocol):
     """A recipient of what happened to a pod: Kubernetes Events, subscribers' events."""
 
     def bound(self, gang: BindGang, item: Bind) -> None:
@@ -46,14 +46,14 @@ class Listener(Protocol):
         ...
 
 
-class Executor:
+class IntentExecutor:
     """Executes intents; holds no state between them."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServerClient,
         *,
-        listeners: Sequence[Listener],
+        listeners: Sequence[PodOutcomeListener],
         quarantine: Quarantine,
         clock: Clock,
         faults: Faults,
@@ -227,7 +227,7 @@ class Executor:
 
     async def _evict(self, intent: Evict, victim: Victim) -> ItemOutcome:
         attempt, tried = 1, False
-        step: ItemOutcome | Mark | Delete | Get | Wait = Get()
+        step: ItemOutcome | PatchConditions | Delete | Get | Wait = Get()
         while not isinstance(step, ItemOutcome):
             if isinstance(step, Wait):
                 await self._clock.sleep(step.seconds)
@@ -239,7 +239,7 @@ class Executor:
                     victim, reply, attempt=attempt, tried=tried, delays=self._delays
                 )
                 attempt += 1
-            elif isinstance(step, Mark):
+            elif isinstance(step, PatchConditions):
                 reply = await self._mark(intent, victim, step.rv)
                 step = evict_steps.after_marks(
                     victim, reply, rv=step.rv, attempt=attempt, tried=tried, delays=self._delays

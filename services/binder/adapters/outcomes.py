@@ -34,7 +34,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 _REMEMBERED: Final = 200_000
@@ -161,7 +161,7 @@ class Finished:
         stream: str,
         subjects: Sequence[str],
         clock: Clock,
-        gate: Gate,
+        gate: ReadinessGate,
         log: Logger,
     ) -> None:
         self._bus = bus

@@ -45,7 +45,7 @@ class _Created(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-class Recorder(EventWriter):
+class BinderRecorder(EventWriter):
     """Records Kubernetes Events and writes them in the background; a part of the service."""
 
     def __init__(

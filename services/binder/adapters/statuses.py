@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.binder.adapters.recorder import Recorder
+from services.binder.adapters.recorder import BinderRecorder
 from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
@@ -77,7 +77,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
 class Statuses:
     """Compares and writes. Methods raise Retryable, Conflict (compare again) or Rejected."""
 
-    def __init__(self, kube: Kube, *, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, kube: Kube, *, recorder: BinderRecorder, clock: Clock) -> None:
         self._kube = kube
         self._recorder = recorder
         self._clock = clock

@@ -9,11 +9,17 @@ redelivered intent asks again.
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from services.binder.adapters.cluster import Cluster
+from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.throttle import Throttle
 from services.binder.intents import volumes as steps
 from services.binder.intents.steps import RetryDelays, ended
-from services.binder.intents.volumes import Ask, Pending, Ready, Step, Unbindable
+from services.binder.intents.volumes import (
+    AskForVolume,
+    Step,
+    Unbindable,
+    VolumePending,
+    VolumeReady,
+)
 from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
@@ -40,7 +46,7 @@ class VolumeBinder:
     def __init__(
         self,
         kube: Kube,
-        cluster: Cluster,
+        cluster: ApiServerClient,
         *,
         throttle: Throttle,
         quarantine: Quarantine,
@@ -85,7 +91,7 @@ class VolumeBinder:
                 step = await self._advance(item, use, asked)
                 if isinstance(step, Unbindable):
                     return _failed(item, step.message)
-                if not isinstance(step, Ready):
+                if not isinstance(step, VolumeReady):
                     waiting.append(use.claim)
             if not waiting:
                 return None
@@ -103,27 +109,27 @@ class VolumeBinder:
             namespace, name = split_key(use.claim)
             claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
             step = steps.claim_step(use, item.node, decode(PVC, claim), asked=use.claim in asked)
-            if isinstance(step, Pending):
+            if isinstance(step, VolumePending):
                 asked.add(use.claim)  # by us before, or for another pod
-            if not isinstance(step, Ask):
+            if not isinstance(step, AskForVolume):
                 return step
             if use.volume:
                 step = await self._reserve(use)
             else:
                 patch = steps.select(item.node)
                 await self._ask(lambda: self._kube.patch(PVC, namespace, name, patch, uid=use.uid))
-                step = Pending()
+                step = VolumePending()
         except _Refused as error:
             return Unbindable(f"claim {use.claim}: {error}")
         except (Retryable, Conflict):
-            return Pending()
+            return VolumePending()
         asked.add(use.claim)
         return step
 
     async def _reserve(self, use: ClaimUse) -> Step:
         volume = decode(PV, await self._ask(lambda: self._kube.get(PV, "", use.volume)))
         step = steps.may_reserve(use, volume)
-        if isinstance(step, Ask):
+        if isinstance(step, AskForVolume):
             await self._ask(
                 lambda: self._kube.patch(
                     PV,
@@ -134,7 +140,7 @@ class VolumeBinder:
                     resource_version=volume.metadata.resource_version,
                 )
             )
-            step = Pending()
+            step = VolumePending()
         return step
 
     async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:

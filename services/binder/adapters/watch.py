@@ -11,7 +11,7 @@ from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 _PROBE_S: Final = 2.0
@@ -23,7 +23,7 @@ class ApiServerProbe:
 
     name: Final = "api-server"
 
-    def __init__(self, kube: Kube, *, clock: Clock, gate: Gate, log: Logger) -> None:
+    def __init__(self, kube: Kube, *, clock: Clock, gate: ReadinessGate, log: Logger) -> None:
         self._kube = kube
         self._clock = clock
         self._gate = gate

@@ -9,9 +9,9 @@ answer at all, the intent waits.
 from services.binder.intents.steps import (
     ApiResponse,
     Get,
+    PodSnapshot,
     ResponseKind,
     RetryDelays,
-    Seen,
     Wait,
     ended,
 )
@@ -54,7 +54,7 @@ def after_get(
     return result or Wait(delays.wait_s(attempt, None))
 
 
-def outcome_of(bind: Bind, seen: Seen) -> ItemOutcome | None:
+def outcome_of(bind: Bind, seen: PodSnapshot) -> ItemOutcome | None:
     """Return how the bind ended given the pod as it is; None: it can still be bound."""
     if seen.uid != bind.uid:
         return ended(bind, Result.GONE, message=f"the name belongs to uid {seen.uid}")

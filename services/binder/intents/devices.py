@@ -20,7 +20,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """Keeps a claim that is allocated until its devices are given back."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ClaimReady(msgspec.Struct, frozen=True):
     """The claim is as the bind needs it, or as it was before."""
 
 
@@ -30,7 +30,7 @@ class Protect(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
 
-class Write(msgspec.Struct, frozen=True):
+class ClaimWrite(msgspec.Struct, frozen=True):
     """The status is to be changed."""
 
     body: dict[str, Any]
@@ -48,8 +48,8 @@ class Unusable(msgspec.Struct, frozen=True):
     message: str
 
 
-Step = Ready | Protect | Write | Unprepared | Unusable
-State = Ready | Unprepared | Unusable
+Step = ClaimReady | Protect | ClaimWrite | Unprepared | Unusable
+State = ClaimReady | Unprepared | Unusable
 """Of a claim that nothing is to be written to."""
 _decoder = msgspec.json.Decoder(AllocationResult)
 
@@ -76,7 +76,7 @@ def reserve_step(item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float
             return Unusable(f"resource claim {use.claim} is used by {RESERVED_MAX} pods")
         mine = {"resource": "pods", "name": split_key(item.pod)[1], "uid": item.uid}
         desired["reservedFor"] = [*_users(claim), mine]
-    return Write({"status": desired}) if desired else Ready()
+    return ClaimWrite({"status": desired}) if desired else ClaimReady()
 
 
 def prepared_step(use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float) -> State:
@@ -92,7 +92,7 @@ def prepared_step(use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s
         return Unusable(f"a device of resource claim {use.claim} cannot be prepared: {failure}")
     unmet = status.unmet(allocation)
     if not unmet:
-        return Ready()
+        return ClaimReady()
     began = read(allocation.allocation_timestamp)
     message = f"devices of resource claim {use.claim} are not prepared: {', '.join(unmet)}"
     if began is not None and now >= began + timeout_s:
@@ -102,14 +102,14 @@ def prepared_step(use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s
 
 def release_step(
     item: Bind, use: DeviceUse, claim: ResourceClaim, *, now: float, timeout_s: float
-) -> Ready | Write:
+) -> ClaimReady | ClaimWrite:
     """Return what is to be taken back from a claim when its pod was not bound.
 
     An allocation that could not be prepared goes whichever bind it was made for.
     """
     status = claim.status
     if claim.metadata.uid != use.uid or status.allocation is None:
-        return Ready()
+        return ClaimReady()
     others = [user for user in _users(claim) if user["uid"] != item.uid]
     desired: dict[str, Any] = {}
     if len(others) < len(status.reserved_for):
@@ -118,7 +118,7 @@ def release_step(
     spoilt = isinstance(prepared_step(use, claim, now=now, timeout_s=timeout_s), Unusable)
     if not others and (made_here or spoilt):
         desired |= {"allocation": None} | ({"devices": None} if status.devices else {})
-    return Write({"status": desired}) if desired else Ready()
+    return ClaimWrite({"status": desired}) if desired else ClaimReady()
 
 
 def _is_as_decided(use: DeviceUse, found: AllocationResult) -> bool:

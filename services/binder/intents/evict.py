@@ -21,9 +21,9 @@ import msgspec
 from services.binder.intents.steps import (
     ApiResponse,
     Get,
+    PodSnapshot,
     ResponseKind,
     RetryDelays,
-    Seen,
     Wait,
     ended,
 )
@@ -42,7 +42,7 @@ class Nomination(enum.Enum):
     FAIL = "fail"
 
 
-class Mark(msgspec.Struct, frozen=True):
+class PatchConditions(msgspec.Struct, frozen=True):
     """The next step is the patch of the conditions, of the pod at this version."""
 
     rv: str
@@ -100,7 +100,7 @@ def after_preemptor_get(
     return Nomination.SPARE if other or _needs_no_room(reply.seen) else Nomination.FAIL
 
 
-def _needs_no_room(seen: Seen | None) -> bool:
+def _needs_no_room(seen: PodSnapshot | None) -> bool:
     return seen is not None and (seen.deleting or bool(seen.node))
 
 
@@ -157,7 +157,7 @@ def after_delete(
 
 def after_get(
     victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool = False, delays: RetryDelays
-) -> ItemOutcome | Mark | Wait:
+) -> ItemOutcome | PatchConditions | Wait:
     """Return what follows a read; while the API server does not answer, wait.
 
     A victim that still runs after the last attempt has failed.
@@ -176,12 +176,12 @@ def after_get(
     if (outcome := _over(victim, reply.seen)) is not None:
         return outcome
     if not delays.ends(attempt):
-        return Mark(reply.seen.rv)
+        return PatchConditions(reply.seen.rv)
     message = f"not deleted after {attempt} attempts"
     return ended(victim, Result.FAILED, retry=Retry.LATER, message=message)
 
 
-def _over(victim: Victim, seen: Seen) -> ItemOutcome | None:
+def _over(victim: Victim, seen: PodSnapshot) -> ItemOutcome | None:
     """Return how a victim ended that needs no delete: it is leaving, or has finished."""
     if seen.deleting:
         return ended(victim, Result.EVICTED)

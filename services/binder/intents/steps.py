@@ -36,7 +36,7 @@ class ResponseKind(enum.Enum):
     """Overload, time-out or no connection: whether it was done is unknown."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a pod that decides about intents."""
 
     uid: str
@@ -59,7 +59,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     kind: ResponseKind
     message: str = ""
     retry_after_s: float | None = None
-    seen: Seen | None = None
+    seen: PodSnapshot | None = None
 
 
 class RetryDelays(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,15 +21,15 @@ _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 
-class Ready(msgspec.Struct, frozen=True):
+class VolumeReady(msgspec.Struct, frozen=True):
     """The claim has its volume."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class AskForVolume(msgspec.Struct, frozen=True):
     """Neither node nor volume has been asked for yet."""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class VolumePending(msgspec.Struct, frozen=True):
     """It was asked for; others are at work."""
 
 
@@ -39,7 +39,7 @@ class Unbindable(msgspec.Struct, frozen=True):
     message: str
 
 
-Step = Ready | Ask | Pending | Unbindable
+Step = VolumeReady | AskForVolume | VolumePending | Unbindable
 
 
 def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked: bool) -> Step:
@@ -55,17 +55,17 @@ def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked:
         if use.volume and claim.spec.volume_name != use.volume:
             return Unbindable(f"claim {use.claim} has got volume {claim.spec.volume_name}")
         done = claim.status.phase == "Bound" and _BIND_COMPLETED in meta.annotations
-        return Ready() if done else Pending()
+        return VolumeReady() if done else VolumePending()
     selected = meta.annotations.get(SELECTED_NODE, "")
     if selected not in {"", node}:
         return Unbindable(f"the volume of claim {use.claim} is being made for node {selected}")
     if use.volume:
-        return Pending() if asked else Ask()
+        return VolumePending() if asked else AskForVolume()
     if selected:
-        return Pending()
+        return VolumePending()
     if asked:
         return Unbindable(f"no volume for claim {use.claim} could be made for node {node}")
-    return Ask()
+    return AskForVolume()
 
 
 def select(node: str) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def may_reserve(use: ClaimUse, volume: PersistentVolume) -> Step:
     if volume.metadata.deletion_timestamp is not None:
         return Unbindable(f"volume {use.volume} is being deleted")
     if holder is None:
-        return Ask()
+        return AskForVolume()
     mine = f"{holder.namespace}/{holder.name}" == use.claim and holder.uid in {"", use.uid}
     if mine and holder.uid:
-        return Pending()
-    return Ask() if mine else Unbindable(f"volume {use.volume} is another claim's")
+        return VolumePending()
+    return AskForVolume() if mine else Unbindable(f"volume {use.volume} is another claim's")
 
 
 def reserve(use: ClaimUse) -> dict[str, Any]:

@@ -33,7 +33,7 @@ CHECK_S: Final = 1.0
 """How often a leader that waits for its own message asks whether it is still the last one."""
 
 
-class Mark(NamedTuple):
+class LeaderMessage(NamedTuple):
     """A leader's fencing message."""
 
     sequence: int
@@ -68,7 +68,7 @@ class PublishedFacts:
         self._clock = clock
         self._log = log.bind(stream=stream)
         self._facts: dict[Slot, Published] = {}
-        self._mark: Mark | None = None
+        self._mark: LeaderMessage | None = None
         """The last leader's message that has come by."""
         self._is_whole = False
         """Whether the replay is over."""
@@ -93,7 +93,7 @@ class PublishedFacts:
         Raises WrongSequence when the leader's message is no longer the last one: another leads, or
         the stream was made anew.
         """
-        mine = Mark(term.token(self._stream).sequence, self._instance, term.time)
+        mine = LeaderMessage(term.token(self._stream).sequence, self._instance, term.time)
         while not (self._is_whole and self._mark == mine):
             self._news.clear()
             if not await sleep_or_event(self._clock, CHECK_S, self._news):
@@ -158,15 +158,15 @@ class PublishedFacts:
         kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
         return kind, key_of(unescape(namespace), unescape(name))
 
-    async def _check(self, mine: Mark) -> None:
+    async def _check(self, mine: LeaderMessage) -> None:
         last = await self._bus.last(self._stream, self._leader)
         if last is None or _mark(last) != mine:
             raise WrongSequence(f"{self._stream} has another leader, or was made anew")
 
 
-def _mark(message: Message) -> Mark | None:
+def _mark(message: Message) -> LeaderMessage | None:
     try:
         leader = codec.decode_leader(message.payload)
     except ContractError:
         return None
-    return Mark(message.sequence, leader.instance, leader.time)
+    return LeaderMessage(message.sequence, leader.instance, leader.time)

@@ -13,7 +13,7 @@ from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 
 _CHECK_S: Final = 0.5
 _LEADER_TIMEOUT_S: Final = 5.0
@@ -34,7 +34,7 @@ class StateGate:
         leads: Callable[[], bool],
         complete: Callable[[], bool],
         clock: Clock,
-        gate: Gate,
+        gate: ReadinessGate,
     ) -> None:
         self._bus = bus
         self._stream = stream

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from services.cache.fold.objects import Held, held
+from services.cache.fold.objects import ShownObject, held
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import Row
 from services.cache.metrics import CacheMetrics
@@ -31,7 +31,7 @@ from shared.kube.listwatch import (
     Unavailable,
 )
 from shared.runtime.errors import PumiceError
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
@@ -60,7 +60,7 @@ class Watcher:
         kube: Kube,
         queue: PublishQueue,
         changed: Callable[[], None],
-        gate: Gate,
+        gate: ReadinessGate,
         quarantine: Quarantine,
         metrics: CacheMetrics,
         rng: random.Random,
@@ -177,7 +177,7 @@ class Watcher:
 
     async def _listed(self, item: Listed, watch: ListWatch) -> None:
         self._watch, self._is_listing = None, True
-        shown: dict[str, Held] = {}
+        shown: dict[str, ShownObject] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
             with self._quarantine.isolate(self.kind, view.metadata.key, stage=_STAGE) as isolated:

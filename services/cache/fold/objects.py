@@ -35,7 +35,7 @@ COPIES: Final = frozenset(
 """Annotations in which tools keep the object as it was applied, values of variables included."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ShownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An object that the API server shows."""
 
     uid: str
@@ -56,7 +56,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """As `Held.done`, where the stream alone knows it: the object went while no cache watched."""
 
 
-def held(view: Any) -> tuple[str, Held]:  # noqa: ANN401 - the view of any kind
+def held(view: Any) -> tuple[str, ShownObject]:  # noqa: ANN401 - the view of any kind
     """Return (key, object) of a view."""
     view = _without_copies(view)
     metadata = view.metadata
@@ -64,7 +64,7 @@ def held(view: Any) -> tuple[str, Held]:  # noqa: ANN401 - the view of any kind
     rv = metadata.resource_version
     done = body if _is_done(view) else b""
     seen = digest(body, rv)
-    return metadata.key, Held(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
+    return metadata.key, ShownObject(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
 
 
 def done_of(body: bytes) -> bytes:

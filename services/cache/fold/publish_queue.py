@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from services.cache.fold.objects import Held, Published, older, reached, remains
+from services.cache.fold.objects import Published, ShownObject, older, reached, remains
 from shared.contracts.digests import UidIndex
 from shared.contracts.messages import Fact, Op
 
@@ -55,7 +55,7 @@ class _KindState:
     """Everything about one kind."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, ShownObject] = {}
         self.published: dict[str, Published] = {}
         self.uids = UidIndex()
         """Of what is published."""
@@ -118,7 +118,7 @@ class PublishQueue:
     def listed(
         self,
         kind: str,
-        shown: Mapping[str, Held],
+        shown: Mapping[str, ShownObject],
         unreadable: Collection[str],
         version: str,
         *,
@@ -155,7 +155,7 @@ class PublishQueue:
         """Take in that an object is there, and stays as it was last read."""
         self._kinds[kind].unreadable.add(key)
 
-    def put(self, kind: str, key: str, held: Held) -> None:
+    def put(self, kind: str, key: str, held: ShownObject) -> None:
         """Take in a new or changed object."""
         state = self._kinds[kind]
         state.held[key] = self._newer(state.held.get(key), held)
@@ -317,7 +317,7 @@ class PublishQueue:
             if state.is_current or (published is not None and reached(state.seen, published.rv)):
                 state.gone[key] = state.seen
 
-    def _newer(self, before: Held | None, shown: Held) -> Held:
+    def _newer(self, before: ShownObject | None, shown: ShownObject) -> ShownObject:
         if before is None or not older(shown.rv, before.rv):
             if before is not None and before.uid == shown.uid and before.done and not shown.done:
                 return msgspec.structs.replace(shown, done=before.done)

@@ -20,7 +20,7 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.recorder import ControllerRecorder
 from services.controller.adapters.records import JobRecord, KnownCompanion
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
@@ -45,7 +45,7 @@ _WIDTH: Final = 8
 class Companions:
     """Makes and drops the objects; methods raise what the writer's do."""
 
-    def __init__(self, writer: Writer, *, recorder: Recorder) -> None:
+    def __init__(self, writer: Writer, *, recorder: ControllerRecorder) -> None:
         self._writer = writer
         self._recorder = recorder
 

@@ -15,9 +15,9 @@ from services.controller.adapters.companions import (
     is_leaving,
     must_be_ours,
 )
-from services.controller.adapters.recorder import Recorder
+from services.controller.adapters.recorder import ControllerRecorder
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.write_queue import Rank
+from services.controller.adapters.write_queue import WriteRank
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
@@ -54,17 +54,17 @@ TOO_LARGE: Final = (
 )
 
 
-class Executor:
+class EffectExecutor:
     """Carries out effects; methods raise what the writer's do."""
 
-    def __init__(self, writer: Writer, *, recorder: Recorder, faults: Faults) -> None:
+    def __init__(self, writer: Writer, *, recorder: ControllerRecorder, faults: Faults) -> None:
         self._writer = writer
         self._recorder = recorder
         self._faults = faults
         self._companions = Companions(writer, recorder=recorder)
         self._handlers: dict[type, Callable[[JobRecord, Any], Awaitable[None]]] = {
-            effects.Record: self._record,
-            effects.WriteStatus: self._write_status,
+            effects.RecordEvent: self._record,
+            effects.WriteJobStatus: self._write_status,
             effects.AmendJob: self._amend_job,
             effects.MarkPod: self._mark_pod,
             effects.DeletePod: self._delete_pod,
@@ -110,7 +110,7 @@ class Executor:
                 carry_out = self._handlers[type(effect)]
                 yield lambda e=effect, c=carry_out: c(record, e)  # type: ignore[misc]
 
-    async def _record(self, record: JobRecord, effect: effects.Record) -> None:
+    async def _record(self, record: JobRecord, effect: effects.RecordEvent) -> None:
         self._recorder.event(
             record.job,
             effect.reason,
@@ -124,7 +124,7 @@ class Executor:
 
     # Status
 
-    async def _write_status(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+    async def _write_status(self, record: JobRecord, effect: effects.WriteJobStatus) -> None:
         try:
             await self._patch_job(record, {"status": effect.patch}, "status")
         except Rejected as error:
@@ -178,7 +178,7 @@ class Executor:
         )
 
     async def _create_pod(
-        self, record: JobRecord, effect: effects.CreatePods, index: int, rank: Rank
+        self, record: JobRecord, effect: effects.CreatePods, index: int, rank: WriteRank
     ) -> None:
         namespace, task = record.job.metadata.namespace, effect.builder.task.name
         name = f"{record.job.metadata.name}-{task}-{index}"

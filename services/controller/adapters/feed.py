@@ -20,7 +20,7 @@ from shared.bus.state import Facts, Stale, StateItem, Synced
 from shared.bus.values import Reset
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 
@@ -46,7 +46,7 @@ class StateSource(Protocol):
         ...
 
 
-class Feed:
+class InformerFeed:
     """Follows STATE; a part of the service, whose `synced` gates every reconciliation."""
 
     name: Final = "state"
@@ -58,7 +58,7 @@ class Feed:
         *,
         on_marker: Callable[[Marker], None],
         on_synced: Callable[[], None],
-        gate: Gate,
+        gate: ReadinessGate,
         quarantine: Quarantine,
         metrics: ControllerMetrics,
         log: Logger,

@@ -21,8 +21,8 @@ import msgspec
 from services.controller.adapters.quotas import quota_changed
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import (
-    Change,
     Identity,
+    ObjectChange,
     ObjectRef,
     RecentDeletions,
     Touched,
@@ -69,7 +69,7 @@ class Informers(Stores):
         super().__init__()
         self.oversized: dict[str, str] = {}
         """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
-        self._handlers: dict[str, Callable[[Change[Any], Touched], None]] = {
+        self._handlers: dict[str, Callable[[ObjectChange[Any], Touched], None]] = {
             **{token: partial(_itself_changed, kinds.KINDS[token]) for token in self.by_kind},
             kinds.JOB.token: self._job_changed,
             kinds.POD.token: self._pod_changed,
@@ -239,15 +239,15 @@ class Informers(Stores):
             self.oversized.pop(key, None)
         self._handle(token, change, touched)
 
-    def _handle(self, token: str, change: Change[Any] | None, touched: Touched) -> None:
+    def _handle(self, token: str, change: ObjectChange[Any] | None, touched: Touched) -> None:
         """Call the handler of the kind with a change; a replaced uid is two changes."""
         if change is None:
             return
         handler = self._handlers[token]
         if change.replaced:
             self._deletions.add(change.replaced)
-            handler(Change(change.key, change.before, None), touched)
-            handler(Change(change.key, None, change.after), touched)
+            handler(ObjectChange(change.key, change.before, None), touched)
+            handler(ObjectChange(change.key, None, change.after), touched)
         else:
             handler(change, touched)
 
@@ -288,7 +288,7 @@ class Informers(Stores):
         self.jobs[known.key] = self._by_home[at] = record
         return record.job
 
-    def _job_changed(self, change: Change[Job], touched: Touched) -> None:
+    def _job_changed(self, change: ObjectChange[Job], touched: Touched) -> None:
         key, before, after = change.key, change.before, change.after
         for job in (before, after):
             for ref in owners_of(job) if job is not None else ():
@@ -302,7 +302,7 @@ class Informers(Stores):
 
     # Pods
 
-    def _pod_changed(self, change: Change[HeldPod], touched: Touched) -> None:
+    def _pod_changed(self, change: ObjectChange[HeldPod], touched: Touched) -> None:
         before, after = change.before, change.after
         for held in (before, after):
             if held is not None and held.group:
@@ -349,7 +349,7 @@ class Informers(Stores):
         elif not record.owned:
             record.note_tombstone(view)
 
-    def _owner_changed(self, change: Change[Workload], touched: Touched) -> None:
+    def _owner_changed(self, change: ObjectChange[Workload], touched: Touched) -> None:
         """Touch the groups of an owner's bare pods; they go with the owner, by its reference."""
         if change.after is not None:
             for group in self.groups_of_owner(change.after):
@@ -357,7 +357,7 @@ class Informers(Stores):
 
     # PodGroups
 
-    def _group_changed(self, change: Change[PodGroup], touched: Touched) -> None:
+    def _group_changed(self, change: ObjectChange[PodGroup], touched: Touched) -> None:
         group = change.present
         queue = self.queues.get(group.spec.queue)
         if queue is not None and queue.status.state in SHUT:
@@ -398,12 +398,12 @@ class Informers(Stores):
             self._waiting_for.setdefault(f"{namespace}/{name}", {})[job.metadata.key] = None
         return missing
 
-    def _claim_changed(self, change: Change[PartialObject], touched: Touched) -> None:
+    def _claim_changed(self, change: ObjectChange[PartialObject], touched: Touched) -> None:
         if change.after is not None:
             for job in self._waiting_for.pop(change.key, ()):
                 touched.add(kinds.JOB, job)
 
-    def _queue_changed(self, change: Change[Queue], touched: Touched) -> None:
+    def _queue_changed(self, change: ObjectChange[Queue], touched: Touched) -> None:
         """Touch a queue, and jobs without a PodGroup that may have waited for it."""
         name, before, after = change.key, change.before, change.after
         if before is not None and after is not None and _is_same_queue(before, after):
@@ -413,7 +413,7 @@ class Informers(Stores):
             if record.group is None and record.job.spec.queue == name:
                 touched.add(kinds.JOB, key)
 
-    def _command_changed(self, change: Change[Command], touched: Touched) -> None:
+    def _command_changed(self, change: ObjectChange[Command], touched: Touched) -> None:
         """Touch the job of a new Command, or the queues, which tell of one that is for neither."""
         if change.after is not None:
             token, key = target_of(change.after)
@@ -426,15 +426,15 @@ def _is_same_queue(before: Queue, after: Queue) -> bool:
     return same and before.metadata.generation == after.metadata.generation
 
 
-def _itself_changed(kind: Kind, change: Change[Any], touched: Touched) -> None:
+def _itself_changed(kind: Kind, change: ObjectChange[Any], touched: Touched) -> None:
     touched.add(kind, change.key)
 
 
-def _nothing_changed(change: Change[Any], touched: Touched) -> None:
+def _nothing_changed(change: ObjectChange[Any], touched: Touched) -> None:
     """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
 
 
-def _node_changed(change: Change[HeldNode], touched: Touched) -> None:
+def _node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:
     """Touch a node whose labels or CPU changed: nothing depends on more of it."""
     before, after = change.before, change.after
     if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):

@@ -1,12 +1,12 @@
 """Which changes of a ResourceQuota wake the jobs whose pods it holds back."""
 
-from services.controller.adapters.store import Change, Touched
+from services.controller.adapters.store import ObjectChange, Touched
 from shared.api import kinds
 from shared.api.core import ResourceQuota, ResourceQuotaStatus
 from shared.model.quantity import milli
 
 
-def quota_changed(change: Change[ResourceQuota], touched: Touched) -> None:
+def quota_changed(change: ObjectChange[ResourceQuota], touched: Touched) -> None:
     """Touch a quota that has more room than before: what takes room is nobody's turn.
 
     The API server judges by the status, which its controller brings up to date.

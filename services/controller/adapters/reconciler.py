@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import PartitionOwnership
-from services.controller.adapters.recorder import ControllerEvents, Recorder
+from services.controller.adapters.recorder import ControllerEvents, ControllerRecorder
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import Writer
 from services.controller.metrics import ControllerMetrics
@@ -42,7 +42,7 @@ class Manager(msgspec.Struct, frozen=True, kw_only=True):
     """For reads that `writer` does not offer."""
     informers: Informers
     writer: Writer
-    recorder: Recorder
+    recorder: ControllerRecorder
     events: ControllerEvents
     ownership: PartitionOwnership
     is_synced: Callable[[], bool]

@@ -28,7 +28,7 @@ from shared.runtime.quarantine import REASON, Quarantine
 COMPONENT: Final = "vc-controller-manager"
 
 
-class Recorder(EventWriter):
+class ControllerRecorder(EventWriter):
     """Records Kubernetes Events and writes them in the background; a part of the service."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Recorder(EventWriter):
 class QuarantineEvents:
     """Records an Event on each object that was quarantined; a `Quarantine` calls it."""
 
-    def __init__(self, informers: Informers, recorder: Recorder) -> None:
+    def __init__(self, informers: Informers, recorder: ControllerRecorder) -> None:
         self._informers = informers
         self._recorder = recorder
 

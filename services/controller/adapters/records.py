@@ -12,11 +12,11 @@ import msgspec
 
 from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.facts import PodView
-from services.controller.job.group import DesiredPodGroup, desired_group
+from services.controller.job.group import DesiredGroupSpec, desired_group
 from services.controller.job.held_pods import HeldPods
 from services.controller.job.phases import ALIVE
 from services.controller.job.policies import Delayed
-from services.controller.job.requests import PodSums, Request, at_start, compare, of_group
+from services.controller.job.requests import JobRequest, PodSums, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
@@ -43,7 +43,7 @@ class JobRecord:
         self.pods = pods
         self.group: PodGroup | None = None
         self.admitted = False  # whether scheduling said that it admitted this version of `group`
-        self.requests: dict[tuple[str, str, int], Request] = {}
+        self.requests: dict[tuple[str, str, int], JobRequest] = {}
         self.delayed: tuple[Delayed, ...] = ()
         self.owned = False
         """Whether this replica owns the job: only then requests are kept up to date."""
@@ -74,7 +74,7 @@ class JobRecord:
         self._sums = PodSums(())
         """Of `pods`, while requests are kept up to date."""
         self._scheduler_name, self._generation = scheduler_name, -1
-        self._desired: tuple[JobSpec, Mapping[str, int], DesiredPodGroup] | None = None
+        self._desired: tuple[JobSpec, Mapping[str, int], DesiredGroupSpec] | None = None
         self.job = job
         self._problems: tuple[str, ...] | None = None
         self.take(job)
@@ -90,7 +90,7 @@ class JobRecord:
             self._problems = problems(self.job)
         return self._problems
 
-    def desired_group(self, priorities: Mapping[str, int]) -> DesiredPodGroup | None:
+    def desired_group(self, priorities: Mapping[str, int]) -> DesiredGroupSpec | None:
         """Return what the PodGroup should say (J27, J28), made anew when what it rests on changed.
 
         `priorities` holds the value of each PriorityClass.
@@ -166,7 +166,7 @@ class JobRecord:
 
     def changed(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
-    ) -> tuple[Request, ...]:
+    ) -> tuple[JobRequest, ...]:
         """Make the change of a pod in `pods`; returns the requests it led to."""
         known = self._replace(before, after)
         if after is None or after.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
@@ -188,7 +188,7 @@ class JobRecord:
 
     def _add_requests(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
-    ) -> tuple[Request, ...]:
+    ) -> tuple[JobRequest, ...]:
         found = compare(
             self.job, before, after, self._sums, deleted_by_us=ours, completed=self.completed
         )
@@ -223,7 +223,7 @@ class JobRecord:
         if self.owned:
             self.add(of_group(self.job, before, group))
 
-    def add(self, requests: Iterable[Request]) -> None:
+    def add(self, requests: Iterable[JobRequest]) -> None:
         """Add requests that are not waiting yet."""
         for request in requests:
             self.requests.setdefault(request.key, request)

@@ -100,7 +100,7 @@ class RecentDeletions:
 T = TypeVar("T")
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class ObjectChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """A key's object before and after; None where the store held nothing."""
 
     key: str
@@ -142,7 +142,7 @@ class _Index(Generic[T]):
             self.keys.setdefault(value, {})[key] = None
 
 
-class Store(Mapping[str, T]):
+class IndexedStore(Mapping[str, T]):
     """Objects of one kind by key, and by the values that each indexer yields for them."""
 
     def __init__(
@@ -193,7 +193,7 @@ class Store(Mapping[str, T]):
         """Return the keys of the objects whose resourceVersion is greater than `rv`."""
         return [key for key, known in self._identities.items() if known.rv > rv]
 
-    def put(self, identity: Identity, found: T) -> Change[T] | None:
+    def put(self, identity: Identity, found: T) -> ObjectChange[T] | None:
         """Take an object; returns None for a version that is not newer."""
         key, known, replaced = identity.key, self._identities.get(identity.key), ""
         if known is not None and known.uid != identity.uid:
@@ -205,11 +205,11 @@ class Store(Mapping[str, T]):
         self._objects[key] = found
         for index in self._indexes.values():
             index.move(key, before, found)
-        return Change(key, before, found, replaced)
+        return ObjectChange(key, before, found, replaced)
 
     def drop(
         self, key: str, uid: str | None = None, *, as_of: int | None = None
-    ) -> Change[T] | None:
+    ) -> ObjectChange[T] | None:
         """Drop an object, of `uid` if that is given; returns None where it is not held.
 
         Nothing of that name was there `as_of` a version, so one that is older goes, whatever its
@@ -225,7 +225,7 @@ class Store(Mapping[str, T]):
         found = self._objects.pop(key)
         for index in self._indexes.values():
             index.move(key, found, None)
-        return Change(key, found, None)
+        return ObjectChange(key, found, None)
 
     def by_index(self, name: str, value: Hashable) -> list[T]:
         """Return the objects for which an indexer yields a value, by key."""

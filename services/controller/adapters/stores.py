@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import ObjectRef, Store
+from services.controller.adapters.store import IndexedStore, ObjectRef
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
 from shared.api import keys, kinds
@@ -187,30 +187,36 @@ class Stores:
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
         """Memory of each job, by key; the job itself is in `job_objects`, too."""
-        self.queues: Store[Queue] = Store()
-        self.groups: Store[PodGroup] = Store({"queue": lambda group: (group.spec.queue,)})
-        self.crons: Store[CronJob] = Store()
-        self.flows: Store[JobFlow] = Store()
-        self.templates: Store[JobTemplate] = Store()
-        self.hypernodes: Store[HyperNode] = Store()
-        self.nodes: Store[HeldNode] = Store()
-        self.shards: Store[NodeShard] = Store()
-        self.commands: Store[Command] = Store({"target": lambda command: (target_of(command),)})
-        self.claims: Store[PartialObject] = Store()
-        self.priorities: Store[PriorityClass] = Store()
-        self.quotas: Store[ResourceQuota] = Store()
-        self.pods: Store[HeldPod] = Store(
+        self.queues: IndexedStore[Queue] = IndexedStore()
+        self.groups: IndexedStore[PodGroup] = IndexedStore(
+            {"queue": lambda group: (group.spec.queue,)}
+        )
+        self.crons: IndexedStore[CronJob] = IndexedStore()
+        self.flows: IndexedStore[JobFlow] = IndexedStore()
+        self.templates: IndexedStore[JobTemplate] = IndexedStore()
+        self.hypernodes: IndexedStore[HyperNode] = IndexedStore()
+        self.nodes: IndexedStore[HeldNode] = IndexedStore()
+        self.shards: IndexedStore[NodeShard] = IndexedStore()
+        self.commands: IndexedStore[Command] = IndexedStore(
+            {"target": lambda command: (target_of(command),)}
+        )
+        self.claims: IndexedStore[PartialObject] = IndexedStore()
+        self.priorities: IndexedStore[PriorityClass] = IndexedStore()
+        self.quotas: IndexedStore[ResourceQuota] = IndexedStore()
+        self.pods: IndexedStore[HeldPod] = IndexedStore(
             {
                 "job": lambda pod: (pod.home,) if pod.home else (),
                 "group": lambda pod: (pod.group,) if pod.group else (),
                 "other-owner": other_owners,
             }
         )
-        self.job_objects: Store[Job] = Store({"owner": owner_homes, "template": templates_of})
-        self.owners: dict[str, Store[Workload]] = {
-            kind.token: Store({"group": group_of_owner}) for kind in kinds.WORKLOADS
+        self.job_objects: IndexedStore[Job] = IndexedStore(
+            {"owner": owner_homes, "template": templates_of}
+        )
+        self.owners: dict[str, IndexedStore[Workload]] = {
+            kind.token: IndexedStore({"group": group_of_owner}) for kind in kinds.WORKLOADS
         }
-        self.by_kind: dict[str, Store[Any]] = {
+        self.by_kind: dict[str, IndexedStore[Any]] = {
             kinds.JOB.token: self.job_objects,
             kinds.POD.token: self.pods,
             kinds.PODGROUP.token: self.groups,
@@ -232,7 +238,7 @@ class Stores:
         self.quarantined: dict[ObjectRef, str] = {}
         """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
         read."""
-        self._grouped: tuple[Store[Any], ...] = (self.pods, *self.owners.values())
+        self._grouped: tuple[IndexedStore[Any], ...] = (self.pods, *self.owners.values())
         """Bare pods and their owners."""
 
     def held_uids(self) -> Mapping[str, Mapping[str, str]]:

@@ -19,14 +19,14 @@ ROUND: Final = 256
 """Pods of a gang, and of a namespace, in one round."""
 
 
-class Rank(NamedTuple):
+class WriteRank(NamedTuple):
     """Place in the queue; the least is served first."""
 
     round: int
     gang: int
 
 
-FIRST: Final = Rank(-1, 0)
+FIRST: Final = WriteRank(-1, 0)
 
 
 class WriteQueue:
@@ -34,12 +34,12 @@ class WriteQueue:
 
     def __init__(self, width: int) -> None:
         self._free = width
-        self._waiting: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[WriteRank, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._gangs = count()
         self._round = 0
         """The round that is being served: a gang that comes now begins with it, or later."""
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, NamespaceShare] = {}
         """Per namespace the round in which its next gang begins; none that is past."""
 
     def ranks(self, namespace: str) -> "Ranks":
@@ -47,13 +47,13 @@ class WriteQueue:
         share = self._shares.get(namespace)
         if share is None or share.round < self._round:
             self._shares = {n: s for n, s in self._shares.items() if s.round >= self._round}
-            share = self._shares[namespace] = Share(self._round)
+            share = self._shares[namespace] = NamespaceShare(self._round)
         elif share.pods > ROUND:
             share.round, share.pods = share.round + 1, 0
         return Ranks(share, next(self._gangs))
 
     @asynccontextmanager
-    async def slot(self, rank: Rank = FIRST) -> AsyncIterator[None]:
+    async def slot(self, rank: WriteRank = FIRST) -> AsyncIterator[None]:
         """Wait for a place among the requests under way, and leave it at the end."""
         await self._enter(rank)
         try:
@@ -61,7 +61,7 @@ class WriteQueue:
         finally:
             self._leave()
 
-    async def _enter(self, rank: Rank) -> None:
+    async def _enter(self, rank: WriteRank) -> None:
         if self._free:
             self._free -= 1
             return
@@ -84,7 +84,7 @@ class WriteQueue:
         self._free += 1
 
 
-class Share:
+class NamespaceShare:
     """How many pods of a namespace one round has, those of later rounds of a gang aside."""
 
     def __init__(self, number: int) -> None:
@@ -95,15 +95,15 @@ class Share:
 class Ranks:
     """Gives the pods of one gang their ranks, in the order in which they are asked for."""
 
-    def __init__(self, share: Share, gang: int) -> None:
+    def __init__(self, share: NamespaceShare, gang: int) -> None:
         self._share = share
         self._begin = share.round
         self._gang = gang
         self._pods = count()
 
-    def next(self) -> Rank:
+    def next(self) -> WriteRank:
         """Return the rank of the next pod."""
         later = next(self._pods) // ROUND
         if not later and self._share.round == self._begin:
             self._share.pods += 1
-        return Rank(self._begin + later, self._gang)
+        return WriteRank(self._begin + later, self._gang)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.write_queue import FIRST, Rank, WriteQueue
+from services.controller.adapters.write_queue import FIRST, WriteQueue, WriteRank
 from services.controller.metrics import ControllerMetrics
 from shared.api import kinds
 from shared.api.batch import Job
@@ -53,7 +53,7 @@ class Writer:
         return found
 
     async def create(
-        self, kind: Kind, namespace: str, body: dict[str, Any] | bytes, *, rank: Rank = FIRST
+        self, kind: Kind, namespace: str, body: dict[str, Any] | bytes, *, rank: WriteRank = FIRST
     ) -> bytes:
         """Create an object and return it. Raises AlreadyExists when the name is in use."""
         request = self._kube.create(kind, namespace, body)
@@ -144,7 +144,7 @@ class Writer:
                 self._fold_gone(kind, meta)
 
     async def _send(
-        self, verb: str, kind: Kind, request: Awaitable[bytes], rank: Rank = FIRST
+        self, verb: str, kind: Kind, request: Awaitable[bytes], rank: WriteRank = FIRST
     ) -> bytes:
         async with self.queue.slot(rank):
             answer = await request

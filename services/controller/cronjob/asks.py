@@ -42,7 +42,7 @@ class DeleteJob(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
 
 
-class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
+class WriteCronJobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Write the status. Answered by None or Failed."""
 
     status: CronJobStatus
@@ -73,7 +73,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an event has to say what is invalid: Volcano says it when a spec changes (X04)."""
 
 
-Ask = RecordEvent | ReadJob | CreateJob | DeleteJob | WriteStatus
+Ask = RecordEvent | ReadJob | CreateJob | DeleteJob | WriteCronJobStatus
 Answer = Job | NameTaken | Failed | None
 
 Result = TypeVar("Result")

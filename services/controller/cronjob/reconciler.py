@@ -87,7 +87,7 @@ class CronJobReconciler(KindReconciler):
                 self._log.info(
                     "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
                 )
-            case asks.WriteStatus():
+            case asks.WriteCronJobStatus():
                 meta = cron.metadata
                 await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, ask.status)
                 self._faults.point("controller.after-cron-status")

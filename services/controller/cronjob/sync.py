@@ -19,7 +19,7 @@ from services.controller.cronjob.asks import (
     ReadJob,
     RecordEvent,
     SyncResult,
-    WriteStatus,
+    WriteCronJobStatus,
     failure,
 )
 from shared.api import time
@@ -88,7 +88,7 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult
     outcome = yield from _find_missing(draft, jobs)
     if outcome is None:
         outcome = yield from _schedule(cron, draft, now=now)
-    if draft.changed and (refused := failure((yield WriteStatus(status=draft.status())))):
+    if draft.changed and (refused := failure((yield WriteCronJobStatus(status=draft.status())))):
         return SyncResult(failed=refused.reason)
     kept = ""
     for job in old:

@@ -97,7 +97,7 @@ class UfmSource(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class DiscoveryBounds(msgspec.Struct, frozen=True, kw_only=True):
     """How far a configuration may reach."""
 
     namespace: str = ""
@@ -123,7 +123,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """The fabric manager to ask; None: that source is off, and nothing of it is touched."""
 
 
-def parse(text: str, bounds: Bounds) -> Discovery:
+def parse(text: str, bounds: DiscoveryBounds) -> Discovery:
     """Return what a configuration asks for; BadConfigError names what is wrong with it."""
     file = decoded(text, KEY, _File)
     enabled = [
@@ -167,7 +167,7 @@ def _types(number: int, one: TopologySource) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _ufm(number: int, one: TopologySource, bounds: Bounds) -> UfmSource:
+def _ufm(number: int, one: TopologySource, bounds: DiscoveryBounds) -> UfmSource:
     path = f"networkTopologyDiscovery[{number}]"
     config = converted(one.config, f"{path}.config", UfmConfig)
     endpoint = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"

@@ -162,7 +162,7 @@ _COMPUTER: Final = "Computer"
 _SPINE: Final = "spine-hn"
 
 
-class Port(msgspec.Struct, frozen=True, kw_only=True):
+class FabricPort(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a computer's port that are read; UFM sends many more."""
 
     description: str = ""
@@ -170,13 +170,13 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     peer_node_name: str = ""
 
 
-def ports(body: bytes) -> list[Port]:
+def ports(body: bytes) -> list[FabricPort]:
     """Return the ports of computers in UFM's answer; DecodeError when it is none."""
-    found = msgspec.json.decode(body, type=list[Port])
+    found = msgspec.json.decode(body, type=list[FabricPort])
     return [port for port in found if _COMPUTER in port.description and port.peer_node_name]
 
 
-def from_ports(found: Iterable[Port], nodes: Collection[str]) -> dict[str, HyperNode]:
+def from_ports(found: Iterable[FabricPort], nodes: Collection[str]) -> dict[str, HyperNode]:
     """Return the HyperNodes of a fabric by name, over the nodes that there are."""
     made = {}
     names = []
@@ -189,7 +189,7 @@ def from_ports(found: Iterable[Port], nodes: Collection[str]) -> dict[str, Hyper
     return made
 
 
-def _leaves(found: Iterable[Port], nodes: Collection[str]) -> list[list[str]]:
+def _leaves(found: Iterable[FabricPort], nodes: Collection[str]) -> list[list[str]]:
     """Return the nodes of each leaf in their order; leaves in the order of their first switch."""
     switches: dict[str, dict[str, None]] = {}
     for port in found:

@@ -52,7 +52,7 @@ class HyperNodeReconciler(SingletonReconciler):
         at = named if "/" in named else f"{manager.namespace}/{named}"
         namespace, _ = split_key(at)
         hosts = frozenset(manager.settings.topology_hosts)
-        bounds = config.Bounds(namespace=namespace, hosts=hosts)
+        bounds = config.DiscoveryBounds(namespace=namespace, hosts=hosts)
         self._file = ConfigMapReader(
             manager,
             at,
@@ -63,7 +63,7 @@ class HyperNodeReconciler(SingletonReconciler):
         self._discovery = Discovery()
         self._ask_at = float("-inf")
         """Monotonic time at which the fabric manager is asked again."""
-        self._ports: list[discovery.Port] | None = None
+        self._ports: list[discovery.FabricPort] | None = None
         """Its last answer: a node that joins in between is placed by it."""
 
     @override
@@ -174,7 +174,7 @@ class FabricManager:
         self._source = source
         self._time_s = time_s
 
-    async def ports(self) -> list[discovery.Port]:
+    async def ports(self) -> list[discovery.FabricPort]:
         """Return the computers' ports. Raises Retryable, or Rejected for bad credentials."""
         headers = {"Authorization": await self._authorization()}
         url = self._source.endpoint.rstrip("/") + discovery.PORTS_PATH

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from services.controller.job.facts import NONE_COMPLETED, CompletedIndexes, PodView
 from services.controller.job.phases import KillScope, Retain, Transition
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from shared.api.batch import Job, TaskSpec
 from shared.api.core import PodPhase
 from shared.api.keys import SUCCEEDED_MARK
@@ -83,7 +83,7 @@ def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> 
 def after_kill(
     completed: CompletedIndexes,
     transition: Transition,
-    request: Request | None,
+    request: JobRequest | None,
     job: Job,
     pods: Iterable[PodView],
 ) -> CompletedIndexes:
@@ -120,7 +120,9 @@ def _with_succeeded(completed: CompletedIndexes, pods: Iterable[PodView]) -> Com
     return known
 
 
-def _is_in_scope(task: TaskSpec, index: int, scope: KillScope, request: Request, job: Job) -> bool:
+def _is_in_scope(
+    task: TaskSpec, index: int, scope: KillScope, request: JobRequest, job: Job
+) -> bool:
     policy = task.partition_policy
     name = f"{job.metadata.name}-{task.name}-{index}"
     partition = str(index // policy.partition_size) if policy is not None else ""

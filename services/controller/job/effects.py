@@ -13,7 +13,7 @@ from shared.api.patch import Json
 from shared.jobplugins.interface import Companion
 
 
-class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
+class WriteJobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Patch the job's status."""
 
     patch: Json
@@ -97,7 +97,7 @@ class DeleteCommand(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Record a Kubernetes Event on the job (J34)."""
 
     reason: str
@@ -108,7 +108,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Effect = (
-    WriteStatus
+    WriteJobStatus
     | AmendJob
     | EnsureCompanions
     | DropCompanions
@@ -119,5 +119,5 @@ Effect = (
     | MarkPod
     | DeletePod
     | DeleteCommand
-    | Record
+    | RecordEvent
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from services.controller.job.group import DesiredPodGroup
+from services.controller.job.group import DesiredGroupSpec
 from shared.api import keys
 from shared.api.batch import Command, Job
 from shared.api.core import Pod, PodPhase
@@ -69,7 +69,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     queue_is_leaf: bool = True
     commands: tuple[Command, ...] = ()
     """Commands for this job, oldest first."""
-    desired_group: DesiredPodGroup | None = None
+    desired_group: DesiredGroupSpec | None = None
     """Spec that its PodGroup should have; None for a job with problems."""
     completed: CompletedIndexes = NONE_COMPLETED
     """Their pods are there or gone."""

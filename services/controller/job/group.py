@@ -75,20 +75,20 @@ def _topology(desired: NetworkTopology) -> Json:
     return {"mode": desired.mode.value, **msgspec.to_builtins(desired)}
 
 
-class DesiredPodGroup(msgspec.Struct, frozen=True, kw_only=True):
+class DesiredGroupSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec that a job's PodGroup should have; it changes with the job's spec alone."""
 
     plain: Json
     typed: PodGroupSpec
 
 
-def desired_group(job: Job, priorities: Mapping[str, int]) -> DesiredPodGroup:
+def desired_group(job: Job, priorities: Mapping[str, int]) -> DesiredGroupSpec:
     """Return what the PodGroup of a job should say; some 0.2 ms per task."""
     plain = group_spec(job, priorities)
-    return DesiredPodGroup(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
+    return DesiredGroupSpec(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
 
 
-def group_body(job: Job, desired: DesiredPodGroup) -> Json:
+def group_body(job: Job, desired: DesiredGroupSpec) -> Json:
     """Return the PodGroup to create: the job's labels and annotations go with it (J27)."""
     annotations = {k: v for k, v in job.metadata.annotations.items() if k != _INTERNAL}
     return {
@@ -105,7 +105,7 @@ def group_body(job: Job, desired: DesiredPodGroup) -> Json:
     }
 
 
-def group_patch(group: PodGroup, desired: DesiredPodGroup) -> Json:
+def group_patch(group: PodGroup, desired: DesiredGroupSpec) -> Json:
     """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
 
     Fields are compared as typed values, so that a default that the API server filled in is no

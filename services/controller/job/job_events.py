@@ -13,12 +13,12 @@ Pure; called by `plan`, the reconciler writes the events.
 from typing import Final
 
 from services.controller.job import status
-from services.controller.job.effects import Record
+from services.controller.job.effects import RecordEvent
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import why_pending
 from services.controller.job.phases import COMMAND_ISSUED
 from services.controller.job.policies import Delayed
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from shared.api import time
 from shared.api.batch import Action, Command, Job, JobPhase, JobStatus
 from shared.api.core import PodPhase
@@ -35,14 +35,14 @@ TOO_FEW_SUCCEEDED: Final = "TooFewSucceeded"
 """Reasons of a job that has failed."""
 
 
-def ordered(command: Command) -> Record:
+def ordered(command: Command) -> RecordEvent:
     """Return the event of a Command that is carried out now, or that cannot be carried out."""
     known = command.action in frozenset(Action)
     if known:
         message = f"Start to execute command {command.action} and delete it once it is recorded"
     else:
         message = f"Command {command.metadata.name}: no action {command.action!r}, nothing is done"
-    return Record(
+    return RecordEvent(
         reason=COMMAND_ISSUED,
         message=message,
         warning=not known,
@@ -50,30 +50,32 @@ def ordered(command: Command) -> Record:
     )
 
 
-def executed(request: Request, action: Action, before: JobStatus, after: JobStatus) -> Record:
+def executed(
+    request: JobRequest, action: Action, before: JobStatus, after: JobStatus
+) -> RecordEvent:
     """Return the event of an action: what it was, where it led, and why."""
     was, now = before.state.phase, after.state.phase
     led = f"stays {was}" if was == now else f"{was} → {now}"
     _, why = cause(request)
-    return Record(
+    return RecordEvent(
         reason=EXECUTE_ACTION,
         message=f"Start to execute action {action}: {led}, {why}",
         occasion=_occasion(request, before),
     )
 
 
-def postponed(delayed: Delayed, before: JobStatus) -> Record:
+def postponed(delayed: Delayed, before: JobStatus) -> RecordEvent:
     """Return the event of an action that waits for its policy's timeout (J12)."""
     _, why = cause(delayed.request)
     after = durations.text(round(delayed.delay_s))
-    return Record(
+    return RecordEvent(
         reason=EXECUTE_ACTION,
         message=f"Execute action {delayed.action} after {after}: {why}",
         occasion=_occasion(delayed.request, before),
     )
 
 
-def cause(request: Request | None) -> tuple[str, str]:
+def cause(request: JobRequest | None) -> tuple[str, str]:
     """Return reason and message of a phase that a request brought about."""
     if request is None:
         return "", ""
@@ -110,7 +112,7 @@ def why_failed(job: Job, after: JobStatus) -> tuple[str, str]:
     return TOO_FEW_SUCCEEDED, f"{ended}: minAvailable asks for {spec.min_available}"
 
 
-def _occasion(request: Request, before: JobStatus) -> str:
+def _occasion(request: JobRequest, before: JobStatus) -> str:
     """Return a text that is another for each occasion, and the same when a pass is repeated."""
     return "/".join(map(str, (*request.key, before.version, before.retry_count)))
 

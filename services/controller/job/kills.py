@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from services.controller.job import completed_indexes
 from services.controller.job.facts import CompletedIndexes, PodView
 from services.controller.job.phases import ALIVE, Do, KillScope, Retain, Transition
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from shared.api.batch import Job, JobPhase
 from shared.api.core import PodPhase
 
@@ -19,7 +19,7 @@ _DIGITS = 10
 
 
 def to_delete_by_transition(
-    job: Job, pods: Iterable[PodView], transition: Transition, request: Request | None
+    job: Job, pods: Iterable[PodView], transition: Transition, request: JobRequest | None
 ) -> tuple[PodView, ...]:
     """Return the pods that carrying out `transition` deletes, in order of name."""
     if transition.scope is KillScope.JOB:
@@ -40,7 +40,7 @@ def _kept(pod: PodView, retain: Retain) -> bool:
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
 
 
-def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: Request) -> bool:
+def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: JobRequest) -> bool:
     """Whether a transition kills a partition that has no pods: it does nothing."""
     kills_partition = transition.do is Do.KILL and transition.scope is KillScope.PARTITION
     return kills_partition and not any(
@@ -48,7 +48,7 @@ def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: Reque
     )
 
 
-def _is_in_scope(pod: PodView, scope: KillScope, request: Request) -> bool:
+def _is_in_scope(pod: PodView, scope: KillScope, request: JobRequest) -> bool:
     if scope is KillScope.POD:
         return pod.name == request.pod
     if pod.task != request.task:

@@ -47,7 +47,7 @@ class Retain(enum.Enum):
     """Succeeded pods stay: the job goes on where it stopped (J19)."""
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class PhaseRule(msgspec.Struct, frozen=True, kw_only=True):
     """When the counts call for another phase."""
 
     leads_to: Mapping[JobPhase, str]
@@ -64,7 +64,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     enters: JobPhase | None = None
     retry: bool = False
     """Whether this is another try: retryCount rises on entering Restarting (J37)."""
-    then: Rule | None = None
+    then: PhaseRule | None = None
 
 
 def _leave_pending(spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
@@ -121,10 +121,10 @@ def _is_resumed(status: JobStatus) -> bool:
     return state.reason == COMMAND_ISSUED and state.message.startswith(Action.RESUME_JOB.value)
 
 
-_FROM_PENDING: Final = Rule(
+_FROM_PENDING: Final = PhaseRule(
     leads_to={JobPhase.RUNNING: "minAvailable pods run or have ended"}, decide=_leave_pending
 )
-_FROM_RUNNING: Final = Rule(
+_FROM_RUNNING: Final = PhaseRule(
     leads_to={
         JobPhase.COMPLETED: "minSuccess reached, or all pods ended and enough succeeded",
         JobPhase.FAILED: "all pods ended and too few succeeded",
@@ -132,7 +132,7 @@ _FROM_RUNNING: Final = Rule(
     },
     decide=_leave_running,
 )
-_FROM_RESTARTING: Final = Rule(
+_FROM_RESTARTING: Final = PhaseRule(
     leads_to={
         JobPhase.FAILED: "maxRetry tries used up, unless it is resumed",
         JobPhase.PENDING: "room for minAvailable pods",
@@ -141,14 +141,14 @@ _FROM_RESTARTING: Final = Rule(
 )
 
 
-def _once_no_pod_is_alive(final: JobPhase) -> Rule:
+def _once_no_pod_is_alive(final: JobPhase) -> PhaseRule:
     """Return the rule that leads to `final` once no pod is alive (J19)."""
 
     def no_pod_alive(_spec: JobSpec, _status: JobStatus, counts: Counts) -> JobPhase | None:
         alive = counts.pending + counts.running + counts.terminating
         return final if alive == 0 else None
 
-    return Rule(leads_to={final: "no pod is alive"}, decide=no_pod_alive)
+    return PhaseRule(leads_to={final: "no pod is alive"}, decide=no_pod_alive)
 
 
 def _kill(enters: JobPhase) -> Transition:

@@ -42,7 +42,7 @@ from services.controller.job.phases import (
     transition_for,
 )
 from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, due_actions
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from services.controller.job.validate import queue_problem
 from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
 from shared.api.keys import PLUGIN_MARK
@@ -65,7 +65,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """When the next pass is due though nothing changes, in Unix seconds."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one action: Volcano's `Execute`, without its side effects."""
 
     status: JobStatus
@@ -77,11 +77,11 @@ def execute(
     job: Job,
     pods: Iterable[PodView],
     action: Action,
-    request: Request | None,
+    request: JobRequest | None,
     *,
     now: float,
     completed: CompletedIndexes = NONE_COMPLETED,
-) -> Step:
+) -> ActionResult:
     """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21).
 
     `completed` says which indexes have succeeded; a kill strikes out what it restarts.
@@ -109,7 +109,7 @@ def execute(
         )
     elif (then := _by_rule(transition, job, after, counts)) is not None:
         after = _entered_by_rule(job, after, then, now=now)
-    return Step(status=after, to_delete=to_delete, transition=transition)
+    return ActionResult(status=after, to_delete=to_delete, transition=transition)
 
 
 def _entered_by_rule(job: Job, after: JobStatus, phase: JobPhase, *, now: float) -> JobStatus:
@@ -125,7 +125,7 @@ def _by_rule(transition: Transition, job: Job, after: JobStatus, counts: Counts)
 
 
 def advance(
-    facts: JobFacts, waiting: Sequence[Request], delayed: tuple[Delayed, ...], *, now: float
+    facts: JobFacts, waiting: Sequence[JobRequest], delayed: tuple[Delayed, ...], *, now: float
 ) -> Pass:
     """Return what to do about a job now."""
     job = facts.job
@@ -146,9 +146,9 @@ def advance(
 
 def _answer_requests(
     facts: JobFacts,
-    ready: Sequence[tuple[Request, Action]],
+    ready: Sequence[tuple[JobRequest, Action]],
     delayed: tuple[Delayed, ...],
-    records: list[effects.Record],
+    records: list[effects.RecordEvent],
     seen: set[tuple[str, str, int]],
     *,
     now: float,
@@ -198,7 +198,7 @@ def _answer_requests(
 def _as_urgent(stage: Stage) -> Stage:
     return tuple(
         msgspec.structs.replace(effect, urgent=True)
-        if isinstance(effect, effects.WriteStatus)
+        if isinstance(effect, effects.WriteJobStatus)
         else effect
         for effect in stage
     )
@@ -211,8 +211,8 @@ def _restarts(job: Job, transition: Transition) -> bool:
 
 
 def _unwritten_start(
-    facts: JobFacts, ready: Sequence[tuple[Request, Action]], *, now: float
-) -> effects.WriteStatus | None:
+    facts: JobFacts, ready: Sequence[tuple[JobRequest, Action]], *, now: float
+) -> effects.WriteJobStatus | None:
     """Return the write of Running for a job that will be killed and is still recorded as Pending.
 
     Its pods may have started and failed between two reconciliations. Volcano handles the start
@@ -236,7 +236,7 @@ def _count_kill(job: Job) -> Job:
     return msgspec.structs.replace(job, status=counted)
 
 
-def _without_phase_change(job: Job, step: Step) -> Step:
+def _without_phase_change(job: Job, step: ActionResult) -> ActionResult:
     """Return a step without its change of phase: `_level` leaves a phase after the kill."""
     if step.transition.enters is not None:
         return step
@@ -251,7 +251,7 @@ def _without_phase_change(job: Job, step: Step) -> Step:
 
 
 def _changes_phase(effect: effects.Effect) -> bool:
-    return isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was
+    return isinstance(effect, effects.WriteJobStatus) and effect.status.state.phase != effect.was
 
 
 def _is_recorded(job: Job, command: Command) -> bool:
@@ -263,9 +263,9 @@ def _delete(command: Command) -> effects.DeleteCommand:
     return effects.DeleteCommand(name=command.metadata.name, uid=command.metadata.uid)
 
 
-def _order(job: Job, command: Command) -> Request:
+def _order(job: Job, command: Command) -> JobRequest:
     known = command.action in frozenset(Action)
-    return Request(
+    return JobRequest(
         event=JobEvent.COMMAND_ISSUED,
         job_uid=job.metadata.uid,
         version=job.status.version,
@@ -275,7 +275,7 @@ def _order(job: Job, command: Command) -> Request:
 
 
 def _entering(
-    facts: JobFacts, step: Step, request: Request, records: Iterable[effects.Record]
+    facts: JobFacts, step: ActionResult, request: JobRequest, records: Iterable[effects.RecordEvent]
 ) -> tuple[Stage, ...]:
     """Write the phase, then kill: the order that survives a crash between the two.
 
@@ -326,7 +326,7 @@ def _sync_alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stag
         held = status.explained(job.status, reason=reason, message=why)
         write = _write(before, held)
         is_new = held.state.message != before.state.message
-        record = effects.Record(reason=reason, message=why, warning=True)
+        record = effects.RecordEvent(reason=reason, message=why, warning=True)
         return tuple(s for s in (((write,) if write else ()), ((record,) if is_new else ())) if s)
     if (amend := sync.amendment(facts)) is not None:
         return ((amend,),)
@@ -429,14 +429,14 @@ def _kept_marks(job: Job) -> dict[str, str]:
     return {mark: name for mark, name in kept if not mark.startswith(PLUGIN_MARK)}
 
 
-def _write(before: JobStatus, after: JobStatus) -> effects.WriteStatus | None:
+def _write(before: JobStatus, after: JobStatus) -> effects.WriteJobStatus | None:
     """Return the write that turns one status into the other, None when they say the same."""
     patch = merge_patch(before, after)
     if not patch:
         return None
     deferrable = _COUNTS | {"state"} if job_events.only_explains(before, after) else _COUNTS
     urgent = not patch.keys() <= deferrable
-    return effects.WriteStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
+    return effects.WriteJobStatus(patch=patch, status=after, was=before.state.phase, urgent=urgent)
 
 
 _COUNTS = frozenset(

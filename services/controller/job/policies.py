@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from services.controller.job.phases import KillScope
-from services.controller.job.requests import Request
+from services.controller.job.requests import JobRequest
 from shared.api import time
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy
 from shared.model.durations import seconds
@@ -46,7 +46,7 @@ _ACTIONS: Final = frozenset(Action)
 SYNC: Final = PolicyAction(action=Action.SYNC_JOB)
 
 
-def apply_policies(job: Job, request: Request) -> PolicyAction:
+def apply_policies(job: Job, request: JobRequest) -> PolicyAction:
     """Return the action for `request`, in Volcano's order of precedence (J10)."""
     if request.action is not None:
         return PolicyAction(action=request.action)
@@ -62,7 +62,7 @@ def apply_policies(job: Job, request: Request) -> PolicyAction:
     return SYNC
 
 
-def _first_match(policies: Iterable[LifecyclePolicy], request: Request) -> PolicyAction | None:
+def _first_match(policies: Iterable[LifecyclePolicy], request: JobRequest) -> PolicyAction | None:
     for policy in policies:
         if _matches(policy, request) and policy.action in _ACTIONS:
             return PolicyAction(action=Action(policy.action), delay_s=seconds(policy.timeout))
@@ -74,7 +74,7 @@ def events_of(policy: LifecyclePolicy) -> tuple[JobEvent, ...]:
     return (*policy.events, policy.event) if policy.event is not None else policy.events
 
 
-def _matches(policy: LifecyclePolicy, request: Request) -> bool:
+def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
     """Whether `policy` is about `request` (J11): PodPending counts only with a timeout."""
     events = events_of(policy)
     if request.event in events or JobEvent.ANY in events:
@@ -93,7 +93,7 @@ _KILL_SCOPE: Final[Mapping[Action, KillScope]] = {
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
     """An action that is due later."""
 
-    request: Request
+    request: JobRequest
     action: Action
     due: float
     """Unix seconds."""
@@ -102,14 +102,14 @@ class Delayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def due_actions(
-    job: Job, requests: Iterable[Request], delayed: tuple[Delayed, ...], *, now: float
-) -> tuple[list[tuple[Request, Action]], tuple[Delayed, ...]]:
+    job: Job, requests: Iterable[JobRequest], delayed: tuple[Delayed, ...], *, now: float
+) -> tuple[list[tuple[JobRequest, Action]], tuple[Delayed, ...]]:
     """Return the actions to carry out now, in order, and the delayed ones.
 
     Delayed actions that are due come first, and are among the delayed ones until they have been
     carried out (`after_action`).
     """
-    found: list[tuple[Request, Action]] = []
+    found: list[tuple[JobRequest, Action]] = []
     waiting = list(delayed)
     for request in requests:
         waiting = [d for d in waiting if not _cancels(request, d.request)]
@@ -132,7 +132,7 @@ def due_actions(
     return [*due, *found], valid
 
 
-def _cancels(new: Request, old: Request) -> bool:
+def _cancels(new: JobRequest, old: JobRequest) -> bool:
     """Whether a new request cancels the delayed action of an old one (J12)."""
     if old.event == JobEvent.POD_PENDING:
         return new.pod_uid == old.pod_uid and new.event != JobEvent.POD_PENDING
@@ -142,7 +142,7 @@ def _cancels(new: Request, old: Request) -> bool:
 
 
 def after_action(
-    delayed: tuple[Delayed, ...], request: Request, action: Action
+    delayed: tuple[Delayed, ...], request: JobRequest, action: Action
 ) -> tuple[Delayed, ...]:
     """Return the delayed actions that are left after an action: those of its scope end (J12).
 
@@ -155,7 +155,7 @@ def after_action(
     return tuple(d for d in left if _scope(d.request, d.action) != scope)
 
 
-def _scope(request: Request, action: Action) -> tuple[KillScope, str, str]:
+def _scope(request: JobRequest, action: Action) -> tuple[KillScope, str, str]:
     """Return the job, task, pod or partition that an action kills, as a comparable value."""
     scope = _KILL_SCOPE.get(action, KillScope.JOB)
     match scope:

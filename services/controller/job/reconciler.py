@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from services.controller.adapters.executor import Executor
+from services.controller.adapters.executor import EffectExecutor
 from services.controller.adapters.reconciler import Manager, Reconciler
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
@@ -24,7 +24,7 @@ from services.controller.job.held_pods import is_beside_pods, quota_of
 from services.controller.job.kills import is_specified
 from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
-from services.controller.job.requests import Request, pod_name
+from services.controller.job.requests import JobRequest, pod_name
 from shared.api import kinds, time
 from shared.api.batch import Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
@@ -65,7 +65,9 @@ class JobReconciler(Reconciler):
         self._spans = manager.spans
         self._faults = manager.faults
         self._max_refusals = manager.settings.max_requeue_num
-        self._executor = Executor(manager.writer, recorder=manager.recorder, faults=manager.faults)
+        self._executor = EffectExecutor(
+            manager.writer, recorder=manager.recorder, faults=manager.faults
+        )
         self._waiting: set[str] = set()
         """Jobs whose counts wait."""
         self._over_quota: dict[str, set[str]] = {}
@@ -237,7 +239,7 @@ class JobReconciler(Reconciler):
     async def _carry_out(self, record: JobRecord, found: Pass) -> bool:
         """Carry out all stages; returns whether a write of counts was put off."""
         postponed = False
-        if not any(isinstance(e, effects.WriteStatus) for stage in found.stages for e in stage):
+        if not any(isinstance(e, effects.WriteJobStatus) for stage in found.stages for e in stage):
             record.held_counts = None
         for stage in found.stages:
             kept = []
@@ -258,14 +260,14 @@ class JobReconciler(Reconciler):
         cause = podgroup_of(record.key, record.uid)
         name = ", ".join(sorted({_words(type(effect).__name__) for effect in stage}))
         self._spans.add(cause, name, begun=begun, job=record.key, effects=len(stage))
-        ended = [e.status for e in stage if isinstance(e, effects.WriteStatus)]
+        ended = [e.status for e in stage if isinstance(e, effects.WriteJobStatus)]
         phase = ended[-1].state.phase if ended else None
         made = time.read(record.job.metadata.creation_timestamp)
         if phase is not None and phase in FINISHED and made is not None:
             self._spans.add_root(cause, "job", begun=made, job=record.key, phase=phase.value)
 
     def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
-        if not isinstance(effect, effects.WriteStatus) or effect.urgent:
+        if not isinstance(effect, effects.WriteJobStatus) or effect.urgent:
             return False
         now = self._clock.monotonic()
         record.held_counts = hold(record.held_counts, "counts", now=now)  # whatever they are
@@ -284,7 +286,10 @@ class JobReconciler(Reconciler):
         if any(isinstance(effect, effects.MarkPod) for effect in stage):
             self._faults.point("controller.after-mark")
         for effect in stage:
-            if isinstance(effect, effects.WriteStatus) and effect.status.state.phase != effect.was:
+            if (
+                isinstance(effect, effects.WriteJobStatus)
+                and effect.status.state.phase != effect.was
+            ):
                 self._faults.point("controller.after-status")
                 self._phase_changed(record, effect)
             elif isinstance(effect, effects.CreatePods):
@@ -292,7 +297,7 @@ class JobReconciler(Reconciler):
         if any(isinstance(effect, effects.CreatePods) for effect in stage):
             record.held.tried(self._clock.monotonic())
 
-    def _phase_changed(self, record: JobRecord, effect: effects.WriteStatus) -> None:
+    def _phase_changed(self, record: JobRecord, effect: effects.WriteJobStatus) -> None:
         phase = effect.status.state.phase
         assert phase is not None, "a status is written with a phase"
         was = effect.was.value if effect.was is not None else ""
@@ -333,7 +338,7 @@ class JobReconciler(Reconciler):
         self._recorder.event(record.job, "ExecuteAction", message, warning=True)
         record.add(
             [
-                Request(
+                JobRequest(
                     event=JobEvent.COMMAND_ISSUED,
                     job_uid=record.uid,
                     version=record.job.status.version,

@@ -26,7 +26,7 @@ _ALIVE: Final = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 _SYNC_ONLY = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a job, for which a policy may have an action (J03)."""
 
     event: JobEvent
@@ -105,7 +105,7 @@ def compare(
     *,
     deleted_by_us: bool = False,
     completed: CompletedIndexes = NONE_COMPLETED,
-) -> tuple[Request, ...]:
+) -> tuple[JobRequest, ...]:
     """Return the requests that follow from the change of one pod (one uid).
 
     `sums` are of the job's pods as they are now, the changed one included; `completed` says which
@@ -134,7 +134,7 @@ def at_start(
     pods: Mapping[str, PodView],
     sums: PodSums,
     completed: CompletedIndexes = NONE_COMPLETED,
-) -> tuple[Request, ...]:
+) -> tuple[JobRequest, ...]:
     """Return the requests that a process has to assume unhandled when it starts.
 
     `sums` are of `pods`.
@@ -150,7 +150,7 @@ def at_start(
         (p for p in pods.values() if p.version >= job.status.version and not p.deleting),
         key=lambda p: (order.get(p.task, len(order)), p.index, p.name),
     )
-    found: list[Request] = []
+    found: list[JobRequest] = []
     completed_tasks: set[str] = set()
     for pod in mine:
         for request in compare(job, None, pod, sums, completed=completed):
@@ -165,7 +165,7 @@ def at_start(
 
 def _missing(
     job: Job, pods: Mapping[str, PodView], completed: CompletedIndexes
-) -> tuple[Request, ...]:
+) -> tuple[JobRequest, ...]:
     """Return evictions that were not seen: the status counts more pods of a task than there are."""
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
@@ -193,14 +193,14 @@ def _missing(
     return tuple(found)
 
 
-def of_group(job: Job, before: PodGroup | None, after: PodGroup | None) -> tuple[Request, ...]:
+def of_group(job: Job, before: PodGroup | None, after: PodGroup | None) -> tuple[JobRequest, ...]:
     """Return the requests that follow from a change of the PodGroup: Unknown is an event (J09)."""
     was = before.status.phase if before is not None else None
     if after is None or after.status.phase in {was, None}:
         return ()
     unknown = after.status.phase == PodGroupPhase.UNKNOWN
     return (
-        Request(
+        JobRequest(
             event=JobEvent.UNKNOWN if unknown else JobEvent.OUT_OF_SYNC,
             job_uid=job.metadata.uid,
             version=job.status.version,
@@ -214,8 +214,8 @@ def pod_name(job: Job, task: TaskSpec, index: int) -> str:
     return f"{job.metadata.name}-{task.name}-{index}"
 
 
-def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> Request:
-    return Request(
+def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> JobRequest:
+    return JobRequest(
         event=event,
         job_uid=job.metadata.uid,
         version=pod.version,
@@ -235,7 +235,7 @@ def _since(pod: PodView, event: JobEvent) -> str:
     return pod.created if event == JobEvent.POD_PENDING else pod.ended
 
 
-def _ended(job: Job, pod: PodView, *, desired: bool) -> Request:
+def _ended(job: Job, pod: PodView, *, desired: bool) -> JobRequest:
     """Return the request for a pod that is gone: evicted, unless that was intended (J08)."""
     task = _task(job.spec, pod.task)
     surplus = task is None or pod.index >= task.replicas
@@ -245,7 +245,7 @@ def _ended(job: Job, pod: PodView, *, desired: bool) -> Request:
 
 def _new_phase(
     job: Job, pod: PodView, sums: PodSums, completed: CompletedIndexes
-) -> tuple[Request, ...]:
+) -> tuple[JobRequest, ...]:
     match pod.phase:
         case PodPhase.FAILED if pod.deleting:
             # It was deleted or evicted, and fails of that: its end is an eviction (`_ended`).
@@ -272,7 +272,7 @@ def _task_completed(
     return sums.all_succeeded(task, completed.get(pod.task, NO_INDEX))
 
 
-def _restarted_too_often(job: Job, pod: PodView, sums: PodSums) -> tuple[Request, ...]:
+def _restarted_too_often(job: Job, pod: PodView, sums: PodSums) -> tuple[JobRequest, ...]:
     """TaskFailed when the containers of a task have restarted too often (J07).
 
     Unlike in Volcano the event is not lost when the phase changed in the same update: facts are

@@ -27,7 +27,7 @@ class FlowEvent(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Writes of one pass, in this order: the status, deletions, creations."""
 
     status: JobFlowStatus
@@ -36,16 +36,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[FlowEvent, ...] = ()
 
 
-def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> Plan:
+def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> FlowPlan:
     """Return what a flow needs; `jobs` are those that it controls, `templates` its namespace's."""
     status = status_of(flow, jobs)
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
-        return Plan(status=status, delete=_jobs_to_delete(flow, status, jobs))
+        return FlowPlan(status=status, delete=_jobs_to_delete(flow, status, jobs))
     if faults := tuple(flow_problems(flow)):
         notes = tuple(FlowEvent(reason="InvalidJobFlow", message=text) for text in texts(faults))
-        return Plan(status=status, notes=notes)
+        return FlowPlan(status=status, notes=notes)
     create, notes = _missing(flow, status, jobs, templates)
-    return Plan(
+    return FlowPlan(
         status=status,
         create=create,
         notes=(*_first_notes(notes), *_first_notes(_ignored_fields(flow))),

@@ -25,7 +25,7 @@ from shared.api.flow import (
 from shared.api.meta import ObjectMeta, OwnerReference
 
 
-class Progress(enum.StrEnum):
+class FlowProgress(enum.StrEnum):
     """State of the jobs of a flow as a whole."""
 
     WAITING = "waiting"
@@ -48,17 +48,22 @@ _P, _R, _S, _F, _T = (
     FlowPhase.TERMINATING,
 )
 
-NEXT: Final[Mapping[FlowPhase, Mapping[Progress, FlowPhase]]] = {
-    _P: {Progress.UNDER_WAY: _R, Progress.BROKEN: _F, Progress.WHOLE: _S, Progress.DELETED: _T},
-    _R: {Progress.BROKEN: _F, Progress.WHOLE: _S, Progress.DELETED: _T},
-    _S: {Progress.DELETED: _T},
-    _F: {Progress.DELETED: _T},
+NEXT: Final[Mapping[FlowPhase, Mapping[FlowProgress, FlowPhase]]] = {
+    _P: {
+        FlowProgress.UNDER_WAY: _R,
+        FlowProgress.BROKEN: _F,
+        FlowProgress.WHOLE: _S,
+        FlowProgress.DELETED: _T,
+    },
+    _R: {FlowProgress.BROKEN: _F, FlowProgress.WHOLE: _S, FlowProgress.DELETED: _T},
+    _S: {FlowProgress.DELETED: _T},
+    _F: {FlowProgress.DELETED: _T},
     _T: {},
 }
 """Phase → what leads out of it. What is not named leaves the phase as it is."""
 
 
-def next_phase(was: FlowPhase | None, progress: Progress) -> FlowPhase:
+def next_phase(was: FlowPhase | None, progress: FlowProgress) -> FlowPhase:
     """Return the phase of a flow; one without a phase begins as Pending."""
     before = was or FlowPhase.PENDING
     return NEXT[before].get(progress, before)
@@ -119,17 +124,17 @@ def has_recorded(flow: JobFlow, job: Job) -> bool:
     return ended_jobs(flow.status).get(job.metadata.name) == job.status.state.phase
 
 
-def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> Progress:
+def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> FlowProgress:
     if flow.metadata.deletion_timestamp is not None:
-        return Progress.DELETED
+        return FlowProgress.DELETED
     states = {entry.name: entry.state for entry in entries}
     if any(state in STOPPED for state in states.values()):
-        return Progress.BROKEN
+        return FlowProgress.BROKEN
     desired = [name_of(flow, entry.name) for entry in flow.spec.flows]
     if desired and all(states.get(name) == JobPhase.COMPLETED for name in desired):
-        return Progress.WHOLE
+        return FlowProgress.WHOLE
     begun = any(state not in {"", JobPhase.PENDING} for state in states.values())
-    return Progress.UNDER_WAY if begun else Progress.WAITING
+    return FlowProgress.UNDER_WAY if begun else FlowProgress.WAITING
 
 
 def _entry(job: Job, before: FlowJobStatus | None) -> FlowJobStatus:

@@ -29,7 +29,7 @@ from services.controller.config_text import (
     is_object_name,
     seconds,
 )
-from services.controller.sharding.plan import Shard
+from services.controller.sharding.plan import ShardSpec
 from services.controller.sharding.policies import Weighted, policy_of
 from shared.model.numbers import parse_bool
 
@@ -70,7 +70,7 @@ class _File(Wire, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The shards, and when nodes are dealt out anew."""
 
-    shards: tuple[Shard, ...] = ()
+    shards: tuple[ShardSpec, ...] = ()
     """In the order in which they choose their nodes."""
     period_s: float = 60.0
     on_events: bool = True
@@ -126,7 +126,7 @@ def _utilization(text: str) -> float:
     return _INFINITE[text] if text in _INFINITE else float(text)
 
 
-def _shards(entries: Sequence[SchedulerEntry], path: str) -> tuple[Shard, ...]:
+def _shards(entries: Sequence[SchedulerEntry], path: str) -> tuple[ShardSpec, ...]:
     seen: set[str] = set()
     found = []
     for number, entry in enumerate(entries):
@@ -140,7 +140,7 @@ def _shards(entries: Sequence[SchedulerEntry], path: str) -> tuple[Shard, ...]:
             _policy(f"{place}.policies[{position}]", one)
             for position, one in enumerate(_policies(entry))
         )
-        found.append(Shard(name=entry.name, policies=policies))
+        found.append(ShardSpec(name=entry.name, policies=policies))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ Desired = Mapping[str, Sequence[str]]
 _TENTH: Final = 10
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
+class ShardSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One scheduler's shard, and how it chooses its nodes."""
 
     name: str
@@ -25,7 +25,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def assign(
-    shards: Sequence[Shard], nodes: Collection[NodeLoad], present: Desired
+    shards: Sequence[ShardSpec], nodes: Collection[NodeLoad], present: Desired
 ) -> dict[str, tuple[str, ...]]:
     """Return the nodes of each shard, by name.
 
@@ -67,7 +67,7 @@ def waves(
 
 
 def _choose(
-    shard: Shard, nodes: Collection[NodeLoad], present: Collection[str]
+    shard: ShardSpec, nodes: Collection[NodeLoad], present: Collection[str]
 ) -> Sequence[NodeLoad]:
     here = frozenset(present)
     kept = [n for n in nodes if all(one.policy.keeps(n) for one in shard.policies)]
@@ -79,7 +79,7 @@ def _choose(
     return chosen
 
 
-def _score(shard: Shard, node: NodeLoad) -> float:
+def _score(shard: ShardSpec, node: NodeLoad) -> float:
     return sum(one.weight * one.policy.score(node) for one in shard.policies)
 
 

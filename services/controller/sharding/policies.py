@@ -24,7 +24,9 @@ class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Requested CPU over the node's capacity, 1.0 at most."""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ShardPolicy(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """A policy; its fields are its `arguments` in the configuration."""
 
     def problem(self) -> str:
@@ -44,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
         return nodes
 
 
-class AllocationRate(Policy, frozen=True, kw_only=True):
+class AllocationRate(ShardPolicy, frozen=True, kw_only=True):
     """Takes nodes of which a share of the CPU is requested; fuller ones come first.
 
     Shares and bounds are rounded to hundredths, as Volcano rounds them.
@@ -71,7 +73,7 @@ class AllocationRate(Policy, frozen=True, kw_only=True):
         return min(1.0, max(0.0, (_rounded(node.cpu_share) - _rounded(self.low)) / width))
 
 
-class Warmup(Policy, frozen=True, kw_only=True):
+class Warmup(ShardPolicy, frozen=True, kw_only=True):
     """Prefers nodes with a label."""
 
     warmup_label: str = WARMUP_LABEL
@@ -86,7 +88,7 @@ class Warmup(Policy, frozen=True, kw_only=True):
         return float(node.labels.get(self.warmup_label, "") == self.warmup_label_value)
 
 
-class NodeLimit(Policy, frozen=True, kw_only=True):
+class NodeLimit(ShardPolicy, frozen=True, kw_only=True):
     """Ends a shard at a number of nodes; `minNodes` is for people, as in Volcano."""
 
     min_nodes: int = 0
@@ -106,7 +108,7 @@ class NodeLimit(Policy, frozen=True, kw_only=True):
         return nodes[: self.max_nodes] if self.max_nodes > 0 else nodes
 
 
-POLICIES: Final[Mapping[str, type[Policy]]] = {
+POLICIES: Final[Mapping[str, type[ShardPolicy]]] = {
     "allocation-rate": AllocationRate,
     "warmup": Warmup,
     "node-limit": NodeLimit,
@@ -116,11 +118,11 @@ POLICIES: Final[Mapping[str, type[Policy]]] = {
 class Weighted(msgspec.Struct, frozen=True):
     """A policy of a shard, and the factor of its scores."""
 
-    policy: Policy
+    policy: ShardPolicy
     weight: int = 1
 
 
-def policy_of(name: str, arguments: Mapping[str, Any]) -> Policy:
+def policy_of(name: str, arguments: Mapping[str, Any]) -> ShardPolicy:
     """Return a policy. Raises ValueError for a name or arguments that it cannot be made from."""
     if name not in POLICIES:
         raise ValueError(f"{name!r} is none of {', '.join(POLICIES)}")

@@ -19,7 +19,7 @@ from typing import Final
 
 from services.scheduler.adapters.feed import Gathered
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.dump import Dump, DumpTooLarge, Header, Options, Recording, write
+from services.scheduler.dump import DecisionSettings, Dump, DumpTooLarge, Header, Recording, write
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
@@ -57,7 +57,7 @@ class Dumper:
         stream: str,
         subjects: Subjects,
         kinds: frozenset[str],
-        options: Options,
+        options: DecisionSettings,
         instance: str,
         directory: str,
         limit_mib: int,

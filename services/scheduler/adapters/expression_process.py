@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from services.scheduler.cel.frames import HEADER, READY, Answer, Question, frame
-from services.scheduler.cel.limits import Limits
+from services.scheduler.cel.limits import ExpressionLimits
 from shared.runtime.clock import SystemClock
 
 START_S: Final = 30.0
@@ -35,14 +35,14 @@ class Exceeded(Exception):  # noqa: N818 - reads as the fact it states
     """The expression has used more than it may, so that the process has ended."""
 
 
-class Unavailable(Exception):  # noqa: N818 - reads as the fact it states
+class EvaluatorUnavailable(Exception):  # noqa: N818 - reads as the fact it states
     """No process can be started."""
 
 
 class ExpressionProcess:
     """Evaluates expressions in a process with hard limits."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ExpressionLimits) -> None:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._is_fresh = False
@@ -111,16 +111,18 @@ class ExpressionProcess:
                 bufsize=0,
             )
         except OSError as error:
-            raise Unavailable(f"no process can be started: {error.strerror or error}") from error
+            raise EvaluatorUnavailable(
+                f"no process can be started: {error.strerror or error}"
+            ) from error
         self._process, self._is_fresh, self._unread = process, True, b""
         try:
             said = self._receive(process, START_S)
         except EOFError:
             code = self._end()
-            raise Unavailable(f"the process has ended with code {code}") from None
+            raise EvaluatorUnavailable(f"the process has ended with code {code}") from None
         if said != READY:
             self._end()
-            raise Unavailable(str(said))
+            raise EvaluatorUnavailable(str(said))
         return process
 
     def _end(self) -> int:

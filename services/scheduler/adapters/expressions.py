@@ -19,11 +19,11 @@ from weakref import WeakSet
 from typing_extensions import override
 
 from services.scheduler.adapters.expression_process import (
+    EvaluatorUnavailable,
     Exceeded,
     ExpressionProcess,
-    Unavailable,
 )
-from services.scheduler.cel.limits import Limits
+from services.scheduler.cel.limits import ExpressionLimits
 from services.scheduler.policy.devices.selectors import (
     LETTERS,
     DeviceContent,
@@ -88,7 +88,7 @@ class ExpressionEvaluator(Evaluator):
         self,
         *,
         wait_s: float = 0.0,
-        limits: Limits | None = None,
+        limits: ExpressionLimits | None = None,
         news: Callable[[], None] = lambda: None,
         log: Logger | None = None,
     ) -> None:
@@ -98,7 +98,7 @@ class ExpressionEvaluator(Evaluator):
         """
         self._wait_s = wait_s
         self._left_s = wait_s
-        self._process = ExpressionProcess(limits or Limits())
+        self._process = ExpressionProcess(limits or ExpressionLimits())
         self._news = news
         self._log = log
         self._condition = threading.Condition()
@@ -206,7 +206,7 @@ class ExpressionEvaluator(Evaluator):
                     done += 1
             except Exceeded as error:
                 self._remember(expression, f"the expression has taken {error} for one device")
-            except Unavailable as error:
+            except EvaluatorUnavailable as error:
                 self._fail(str(error))
             except Exception as error:  # noqa: BLE001 - without this thread nothing is evaluated
                 self._process.close()

@@ -11,7 +11,7 @@ from typing import Final
 
 import aiohttp
 
-from services.scheduler.policy.plugins.extender import Unreachable
+from services.scheduler.policy.plugins.extender import ExtenderUnreachable
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
 
@@ -46,7 +46,7 @@ class ExtenderHttp:
         """POST and wait, in a thread that is not the loop's. Raises `Unreachable`."""
         loop, session = self._loop, self._session
         if loop is None or session is None:
-            raise Unreachable(f"{url}: the service is starting or stopping")
+            raise ExtenderUnreachable(f"{url}: the service is starting or stopping")
         pending = asyncio.run_coroutine_threadsafe(_post(session, url, body, timeout_s), loop)
         try:
             answer = pending.result(timeout_s + _GRACE_S)
@@ -54,7 +54,7 @@ class ExtenderHttp:
             pending.cancel()
             reason = f"{url}: {type(error).__name__}: {error}".rstrip(": ")
             self._failed(url, reason)
-            raise Unreachable(reason) from error
+            raise ExtenderUnreachable(reason) from error
         self._reason.pop(url, None)
         return answer
 

@@ -23,7 +23,7 @@ from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.election.installation import InstallationLeadership
 from shared.runtime.clock import Clock
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 AUDITED: Final = ("pods", "podgroups", "queues")
@@ -111,7 +111,7 @@ class StateFeed:
         inbox: Inbox,
         *,
         installation: InstallationLeadership,
-        gate: Gate,
+        gate: ReadinessGate,
         log: Logger,
     ) -> None:
         self._follower = follower

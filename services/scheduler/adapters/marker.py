@@ -22,7 +22,7 @@ _SLOW: Final = b"!"
 _USUAL: Final = b" "
 
 
-class Marker:
+class WatchdogFiles:
     """The files in one directory; without a directory nothing is kept."""
 
     def __init__(self, directory: str) -> None:

@@ -10,11 +10,11 @@ from prometheus_client import Histogram
 
 from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
 from services.scheduler.adapters.figure_pages import FigurePages
-from services.scheduler.decide import Part
+from services.scheduler.decide import CyclePart
 from services.scheduler.decision import Decision
 from services.scheduler.engine.plan import Explanation, GangBinds, Plan
 from shared.bus.event_publisher import EventPublisher
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics, steps
 from shared.runtime.spans import Spans
@@ -87,7 +87,9 @@ class GangEvents:
 class Report:
     """Metrics and events of one scheduler process."""
 
-    def __init__(self, *, metrics: Metrics, events: GangEvents, gate: Gate, log: Logger) -> None:
+    def __init__(
+        self, *, metrics: Metrics, events: GangEvents, gate: ReadinessGate, log: Logger
+    ) -> None:
         self._events = events
         self._gate = gate
         self._log = log
@@ -250,24 +252,24 @@ class Timings:
             ["action"],
             buckets=_ACTION_MS,
         )
-        self._children: dict[tuple[Part, str], Histogram] = {}
+        self._children: dict[tuple[CyclePart, str], Histogram] = {}
 
-    def __call__(self, part: Part, name: str) -> None:
+    def __call__(self, part: CyclePart, name: str) -> None:
         """Note the end of a part."""
         now = self._monotonic()
-        since = self._begun if part is Part.OPENED else self._last
-        if part is Part.BEGUN:
+        since = self._begun if part is CyclePart.OPENED else self._last
+        if part is CyclePart.BEGUN:
             self._begun = now
         else:
             self._histogram(part, name).observe((now - since) * 1000)
         self._last = now
 
-    def _histogram(self, part: Part, name: str) -> Histogram:
-        if part is Part.OPENED:
+    def _histogram(self, part: CyclePart, name: str) -> Histogram:
+        if part is CyclePart.OPENED:
             return self._open
         found = self._children.get((part, name))
         if found is None:
-            actions = part is Part.ACTION
+            actions = part is CyclePart.ACTION
             found = self._actions.labels(name) if actions else self._plugins.labels(name, _OPENING)
             self._children[part, name] = found
         return found

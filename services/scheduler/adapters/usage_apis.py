@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from services.scheduler.config import MetricsOption
-from services.scheduler.policy.states.usage import Usage
+from services.scheduler.policy.states.usage import NodeUsage
 from shared.api import time as times
 from shared.model.quantity import BadQuantity, milli
 
@@ -46,7 +46,7 @@ class UsageApi(Protocol):
     def requests(self) -> Sequence[MetricsRequest]:
         """Return what to ask."""
 
-    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
+    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, NodeUsage]:
         """Return node → sample; `now` is when it was asked (Unix s). Raises `BadReply`."""
 
 
@@ -54,7 +54,7 @@ def api_of(option: MetricsOption) -> UsageApi | None:
     """Return the API of the configured source; None when none is configured."""
     match option.type:
         case "prometheus":
-            return Prometheus()
+            return PrometheusApi()
         case "prometheus_adaptor":
             return CustomMetrics()
         case "elasticsearch":
@@ -79,7 +79,7 @@ class _QueryReply(msgspec.Struct):
     error: str = ""
 
 
-class Prometheus:
+class PrometheusApi:
     """The query API; `instance` of the node exporter's series is the name of the node."""
 
     def requests(self) -> Sequence[MetricsRequest]:
@@ -89,10 +89,12 @@ class Prometheus:
             for q in (_CPU_QUERY, _MEMORY_QUERY)
         ]
 
-    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
+    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, NodeUsage]:
         """Return the nodes that are in both series."""
         cpu, memory = (self._vector(reply) for reply in replies)
-        return {node: Usage(cpu[node], memory[node], now) for node in cpu.keys() & memory.keys()}
+        return {
+            node: NodeUsage(cpu[node], memory[node], now) for node in cpu.keys() & memory.keys()
+        }
 
     @staticmethod
     def _vector(reply: bytes) -> dict[str, float]:
@@ -134,11 +136,11 @@ class CustomMetrics:
             for metric in ("node_cpu_usage_avg", "node_memory_usage_avg")
         ]
 
-    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
+    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, NodeUsage]:
         """Return the nodes that are in both lists, at the time of the older one."""
         cpu, memory = (self._values(reply, now) for reply in replies)
         return {
-            node: Usage(cpu[node][0], memory[node][0], min(cpu[node][1], memory[node][1]))
+            node: NodeUsage(cpu[node][0], memory[node][0], min(cpu[node][1], memory[node][1]))
             for node in cpu.keys() & memory.keys()
         }
 
@@ -197,11 +199,11 @@ class Elasticsearch:
         }
         return [MetricsRequest("POST", f"/{self._index}/_search", body=body)]
 
-    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, Usage]:
+    def samples(self, replies: Sequence[bytes], now: float) -> dict[str, NodeUsage]:
         """Return the hosts for which both averages are known."""
         (reply,) = replies
         return {
-            bucket.key: Usage(bucket.cpu.value * 100, bucket.mem.value * 100, now)
+            bucket.key: NodeUsage(bucket.cpu.value * 100, bucket.mem.value * 100, now)
             for bucket in _decoded(reply, _SearchReply).aggregations.nodes.buckets
             if bucket.cpu.value is not None and bucket.mem.value is not None
         }

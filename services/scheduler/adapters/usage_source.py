@@ -12,7 +12,7 @@ import aiohttp
 
 from services.scheduler.adapters.usage_apis import BadReply, MetricsRequest, UsageApi, api_of
 from services.scheduler.config import MetricsOption
-from services.scheduler.policy.states.usage import Usage
+from services.scheduler.policy.states.usage import NodeUsage
 from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
@@ -26,13 +26,13 @@ class UsageStore:
     """Holds the latest samples; written by the loop, read by the worker thread."""
 
     def __init__(self) -> None:
-        self._samples: Mapping[str, Usage] | None = None
+        self._samples: Mapping[str, NodeUsage] | None = None
 
-    def put(self, samples: Mapping[str, Usage]) -> None:
+    def put(self, samples: Mapping[str, NodeUsage]) -> None:
         """Replace all samples at once."""
         self._samples = samples
 
-    def latest(self) -> Mapping[str, Usage] | None:
+    def latest(self) -> Mapping[str, NodeUsage] | None:
         """Return the samples, None while there were none; never changed once they lie here."""
         return self._samples
 

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from pumice.events import GangUnschedulable
-from services.scheduler.adapters.marker import Marker
+from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.engine.progress import IDLE, Progress, Step
 from services.scheduler.engine.session.session import QUARANTINE
 from services.scheduler.overruns import LONGEST_S, OverrunEntry, OverrunQuarantine, decode, encode
@@ -46,7 +46,7 @@ _GUARD: Final = ("pumice.plugins.guarding", "attempt")
 _OURS: Final = ("services.scheduler.", "pumice.plugins.")
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionBudget(msgspec.Struct, frozen=True, kw_only=True):
     """How long a decision may take, in seconds; 0 is no bound."""
 
     budget_s: float = 5.0
@@ -68,9 +68,9 @@ class Watchdog:
 
     def __init__(
         self,
-        budget: Budget,
+        budget: DecisionBudget,
         *,
-        marker: Marker,
+        marker: WatchdogFiles,
         shared: Shared,
         event_publisher: EventPublisher,
         context: Context,

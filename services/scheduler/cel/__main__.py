@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from services.scheduler.cel.frames import HEADER, READY, Question, SeenDevice, frame
-from services.scheduler.cel.limits import Limits, confine, start_clock
+from services.scheduler.cel.limits import ExpressionLimits, confine, start_clock
 
 _NO_MEMORY: Final = 70
 """Exit code: an expression needed more memory than there is."""
@@ -21,7 +21,7 @@ _NICENESS: Final = 5
 
 def main() -> int:
     """Answer questions; return the exit code."""
-    limits = msgspec.json.decode(sys.argv[1], type=Limits)
+    limits = msgspec.json.decode(sys.argv[1], type=ExpressionLimits)
     questions = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # a library that prints does not spoil the answers

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, array_like=True):
+class ExpressionLimits(msgspec.Struct, frozen=True, array_like=True):
     """How much one expression may use for one device."""
 
     cpu_s: float = 0.1
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, array_like=True):
 _FILES: Final = 32
 
 
-def confine(limits: Limits) -> bool:
+def confine(limits: ExpressionLimits) -> bool:
     """Set the limits; return whether memory is limited, which macOS does not offer."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the scheduler closes the pipe

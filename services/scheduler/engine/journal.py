@@ -16,14 +16,14 @@ from typing import Generic, Protocol, Self, TypeVar
 _V = TypeVar("_V")
 
 
-class Change(Protocol):
+class UndoableChange(Protocol):
     """Something that was done and can be taken back."""
 
     def undo(self, *, final: bool) -> None:
         """Take it back; `final` when the session ends and plugins need no call."""
 
 
-class Doable(Change, Protocol):
+class Doable(UndoableChange, Protocol):
     """A change that can be made."""
 
     def do(self) -> None:
@@ -37,7 +37,7 @@ class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
     """Key of the job that was at hand."""
 
     @classmethod
-    def at(cls, change: Change, error: Exception) -> Self:
+    def at(cls, change: UndoableChange, error: Exception) -> Self:
         """Name the change and what it failed with."""
         return cls(f"{type(change).__name__} broke off: {type(error).__name__}: {error}")
 
@@ -71,7 +71,7 @@ class Journal:
     """The changes of one session, oldest first."""
 
     def __init__(self) -> None:
-        self._changes: list[Change] = []
+        self._changes: list[UndoableChange] = []
 
     def make(self, change: Doable) -> None:
         """Make a change and note it. Raises `BrokenOff`."""
@@ -90,7 +90,7 @@ class Journal:
         """Number of changes so far."""
         return len(self._changes)
 
-    def since(self, position: int) -> list[Change]:
+    def since(self, position: int) -> list[UndoableChange]:
         """Return the changes made since there were `position` of them."""
         return self._changes[position:]
 

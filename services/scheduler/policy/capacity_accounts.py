@@ -19,7 +19,7 @@ from shared.model.resources import EPSILON
 _NATIVE: Final = (CPU_DIM, MEMORY_DIM)
 
 
-class Account:
+class QueueAccount:
     """Allocated, requested, deserved amounts and the limit of one queue in this session."""
 
     __slots__ = (
@@ -54,9 +54,9 @@ class Account:
         """Capability of the queue or of the nearest parent that states one; else infinite."""
         self.limit: FloatArray = np.zeros(size)
         """The most that it can have: its capability, less what other queues are guaranteed."""
-        self.ancestors: tuple[Account, ...] = ()
+        self.ancestors: tuple[QueueAccount, ...] = ()
         """From `root` down to the parent."""
-        self.children: list[Account] = []
+        self.children: list[QueueAccount] = []
         self.deserves = False
 
     def settle(self) -> None:
@@ -75,7 +75,7 @@ class Account:
         """Smaller is served first: by share, of equal ones those that deserve something."""
         return self.share, not self.deserves
 
-    def lineage(self) -> Iterator["Account"]:
+    def lineage(self) -> Iterator["QueueAccount"]:
         """Return the account and its ancestors, from below."""
         yield self
         yield from reversed(self.ancestors)
@@ -98,18 +98,18 @@ class Account:
         for account in self.lineage():
             account.inqueue = account.inqueue + amounts
 
-    def ancestor(self, level: int) -> "Account | None":
+    def ancestor(self, level: int) -> "QueueAccount | None":
         """Return the account `level` above, 1 being the parent."""
         return self.ancestors[-level] if level <= len(self.ancestors) else None
 
-    def near_ancestors(self, levels: int) -> Iterator["Account"]:
+    def near_ancestors(self, levels: int) -> Iterator["QueueAccount"]:
         """Return the ancestors up to `levels` above, from below, without `root`."""
         for account in reversed(self.ancestors[max(0, len(self.ancestors) - levels) :]):
             if account.name != ROOT_QUEUE:
                 yield account
 
 
-Accounts = dict[str, Account]
+Accounts = dict[str, QueueAccount]
 
 
 def flat(
@@ -127,7 +127,7 @@ def flat(
     known = (total > 0) | (guaranteed > 0)
     accounts = {}
     for name, usage in sums.items():
-        account = accounts[name] = Account(queues[name], len(total))
+        account = accounts[name] = QueueAccount(queues[name], len(total))
         account.add_usage(usage)
         for dim, amount in dims[name].items():
             account.capability[dim] = amount
@@ -150,7 +150,7 @@ def tree(
     It cannot when `root` or a parent is missing, parents form a ring, or a queue has both
     children and jobs: pods are submitted to leaves only.
     """
-    accounts = {name: Account(queue, len(total)) for name, queue in queues.items()}
+    accounts = {name: QueueAccount(queue, len(total)) for name, queue in queues.items()}
     if ROOT_QUEUE not in accounts or not _connect(accounts, queues):
         return None
     for name, usage in sums.items():
@@ -172,7 +172,7 @@ def tree(
 def _connect(accounts: Accounts, queues: Mapping[str, Queue]) -> bool:
     """Set every account's ancestors; False when a chain of parents does not end at `root`."""
     for name, account in accounts.items():
-        chain: list[Account] = []
+        chain: list[QueueAccount] = []
         seen = {name}
         at = name
         while at != ROOT_QUEUE:
@@ -187,7 +187,7 @@ def _connect(accounts: Accounts, queues: Mapping[str, Queue]) -> bool:
     return True
 
 
-def _open_root(root: Account, total: IntArray, stated: Mapping[int, int]) -> None:
+def _open_root(root: QueueAccount, total: IntArray, stated: Mapping[int, int]) -> None:
     """Give `root` its limit: what it states, else everything that the cluster knows of."""
     root.limit = np.zeros(len(total))
     if stated:
@@ -200,7 +200,7 @@ def _open_root(root: Account, total: IntArray, stated: Mapping[int, int]) -> Non
     root.limit[known] = np.inf
 
 
-def _settle_children(account: Account, dims: Mapping[str, Mapping[int, int]]) -> None:
+def _settle_children(account: QueueAccount, dims: Mapping[str, Mapping[int, int]]) -> None:
     """Compute guarantees, deserved amounts and limits of an account's children."""
     children = account.children
     size = len(account.limit)
@@ -221,7 +221,7 @@ def _settle_children(account: Account, dims: Mapping[str, Mapping[int, int]]) ->
 # --- relations between queues ----------------------------------------------------------------
 
 
-def common_depth(left: Account, right: Account) -> int:
+def common_depth(left: QueueAccount, right: QueueAccount) -> int:
     """Return the depth of the lowest common ancestor of two queues: 0 for `root`, or none."""
     level = 0
     for at, (one, other) in enumerate(zip(left.ancestors, right.ancestors, strict=False)):
@@ -231,7 +231,7 @@ def common_depth(left: Account, right: Account) -> int:
     return level
 
 
-def compare(left: Account, right: Account) -> int:
+def compare(left: QueueAccount, right: QueueAccount) -> int:
     """Return -1, 0 or 1: which of two queues of a tree is served first.
 
     Leaves go before others. Two leaves are compared by the branches in which they part.
@@ -244,5 +244,5 @@ def compare(left: Account, right: Account) -> int:
     return (left.rank > right.rank) - (left.rank < right.rank)
 
 
-def _branch(account: Account, level: int) -> Account:
+def _branch(account: QueueAccount, level: int) -> QueueAccount:
     return account.ancestors[level] if level < len(account.ancestors) else account

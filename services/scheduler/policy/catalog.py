@@ -18,7 +18,7 @@ from services.scheduler.policy.actions import (
     shuffle,
 )
 from services.scheduler.policy.actions.gang_evictions import GangOptions
-from services.scheduler.policy.actions.preempt import Options
+from services.scheduler.policy.actions.preempt import PreemptArguments
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
@@ -73,7 +73,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
 
 ARGUMENTS: Final[Mapping[str, Callable[[Arguments], object]]] = {
     "enqueue": enqueue.inqueue_timeout_s,
-    "preempt": Options.read,
+    "preempt": PreemptArguments.read,
     "reclaim": reclaim.spares,
     "gangpreempt": GangOptions.read,
     "gangreclaim": GangOptions.read,

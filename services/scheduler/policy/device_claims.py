@@ -29,8 +29,8 @@ from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.capacity_accounts import Accounts
 from services.scheduler.policy.devices.fits import IN_USE, LACKING, PENDING
-from services.scheduler.policy.devices.requests import QUOTA, Refusal
-from services.scheduler.policy.devices.shares import Taken
+from services.scheduler.policy.devices.requests import QUOTA, DeviceRefusal
+from services.scheduler.policy.devices.shares import AllocatedDevices
 from services.scheduler.policy.states.claims import Devices
 from shared.api.resource import ALL, RESERVED_MAX, DeviceRequest, ExactDeviceRequest
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
@@ -102,7 +102,7 @@ class _Verdict:
         """Return a code per node, once all that terminates has gone."""
         return self._codes(self._devices.kept())
 
-    def _codes(self, taken: Taken) -> CodeArray:
+    def _codes(self, taken: AllocatedDevices) -> CodeArray:
         codes = np.zeros(len(self._attributes.names), dtype=np.uint8)
         self._fault = ""
         whole = self._code_for_all_nodes()
@@ -131,9 +131,11 @@ class _Verdict:
                 return _FULL
         return 0
 
-    def _with_devices(self, codes: CodeArray, claims: list[str], taken: Taken) -> CodeArray:
+    def _with_devices(
+        self, codes: CodeArray, claims: list[str], taken: AllocatedDevices
+    ) -> CodeArray:
         asks = self._devices.asks(claims)
-        if isinstance(asks, Refusal):
+        if isinstance(asks, DeviceRefusal):
             self._fault = asks.text
             codes[:] = _LACKING
             return codes

@@ -14,7 +14,7 @@ from shared.model.hypernodes import Forest
 FULL = 1.0
 
 
-class Asked(NamedTuple):
+class RequestedResource(NamedTuple):
     """One resource that is asked for, and what each HyperNode has of it."""
 
     weight: int
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
     allocatable: IntArray
 
 
-def binpacked(asked: Sequence[Asked], count: int) -> FloatArray:
+def binpacked(asked: Sequence[RequestedResource], count: int) -> FloatArray:
     """Return how full each of `count` HyperNodes would be: the weighted mean over the resources.
 
     0 for one that any resource would overfill, and for all when no weight counts.

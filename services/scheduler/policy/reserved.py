@@ -17,10 +17,10 @@ from services.scheduler.policy.shadow import (
     UNKNOWN,
     Booking,
     Ending,
-    Gang,
     Need,
     Releases,
-    Timeline,
+    RoomTimeline,
+    WaitingGang,
 )
 from shared.model.status import READY, TaskStatus
 
@@ -106,7 +106,7 @@ class Forecast:
         """Return when a job would end that starts now."""
         return self._cluster.now + self.lasts(job)
 
-    def gang(self, job: Job) -> Gang:
+    def gang(self, job: Job) -> WaitingGang:
         """Return what a job lacks to start."""
         counts: Counter[int] = Counter()
         classes: dict[int, TaskClass] = {}
@@ -120,14 +120,14 @@ class Forecast:
         )
         empty = np.zeros(len(self._cluster.total), dtype=np.int64)
         asked = (need.number * need.task_class.request for need in needs)
-        return Gang(job.key, job.queue, needs, total_of(asked, empty), self.lasts(job))
+        return WaitingGang(job.key, job.queue, needs, total_of(asked, empty), self.lasts(job))
 
-    def timeline(self, queues: Sequence[str]) -> Timeline:
+    def timeline(self, queues: Sequence[str]) -> RoomTimeline:
         """Return the room of this moment and of the time to come."""
         cluster, nodes = self._cluster, self._cluster.nodes
         known = ((name, cluster.queue(name)) for name in queues)
         free = nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined
-        return Timeline(
+        return RoomTimeline(
             now=cluster.now,
             allocatable=nodes.allocatable,
             free=free,

@@ -31,7 +31,7 @@ class Need(NamedTuple):
     """Nodes that may take them, room aside."""
 
 
-class Gang(NamedTuple):
+class WaitingGang(NamedTuple):
     """A gang that waits."""
 
     key: str
@@ -43,7 +43,7 @@ class Gang(NamedTuple):
     """Seconds from its start to its end; `UNKNOWN` when it does not say."""
 
 
-class Place(NamedTuple):
+class PlacedPods(NamedTuple):
     """Equal pods on nodes."""
 
     task_class: TaskClass
@@ -54,9 +54,9 @@ class Place(NamedTuple):
 class Booking(NamedTuple):
     """A gang with the time and the nodes that are reserved for it."""
 
-    gang: Gang
+    gang: WaitingGang
     start: float
-    places: tuple[Place, ...]
+    places: tuple[PlacedPods, ...]
 
     @property
     def end(self) -> float:
@@ -130,7 +130,7 @@ class Releases:
         return int(self._of(dim)[:upto][mask[:upto]].sum())
 
 
-class Timeline:
+class RoomTimeline:
     """The room of nodes and of queues, now and later."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Timeline:
         self._shares = shares
         self._times = sorted({time for each in releases for time in each.times if time > now})
 
-    def earliest(self, gang: Gang, beside: Sequence[Booking]) -> Booking | None:
+    def earliest(self, gang: WaitingGang, beside: Sequence[Booking]) -> Booking | None:
         """Return the first time at which a gang finds its places, None if it never does.
 
         Its start is `UNKNOWN` when pods have to end that do not say when.
@@ -167,13 +167,13 @@ class Timeline:
                 return found
         return self._at(gang, beside, UNKNOWN)
 
-    def _edges(self, gang: Gang, beside: Sequence[Booking]) -> set[float]:
+    def _edges(self, gang: WaitingGang, beside: Sequence[Booking]) -> set[float]:
         """Return the times at which a booking begins or ends to be in the gang's way."""
         edges = {each.end for each in beside} | {each.start - gang.lasts for each in beside}
         return {edge for edge in edges if self._now < edge < UNKNOWN}
 
     def _between(
-        self, gang: Gang, beside: Sequence[Booking], after: float, before: float
+        self, gang: WaitingGang, beside: Sequence[Booking], after: float, before: float
     ) -> Booking | None:
         low, high = bisect_right(self._times, after), bisect_right(self._times, before)
         times = [time for time in self._times[low:high] if time < before]
@@ -189,13 +189,13 @@ class Timeline:
                 found, high = earlier, middle
         return found
 
-    def _at(self, gang: Gang, beside: Sequence[Booking], at: float) -> Booking | None:
+    def _at(self, gang: WaitingGang, beside: Sequence[Booking], at: float) -> Booking | None:
         """Return the places of a gang at a time, None when it does not find them all."""
         there = [each for each in beside if each.overlaps(at, at + gang.lasts)]
         if not self._has_share(gang, there, at):
             return None
         rooms: dict[int, IntArray] = {}
-        places: list[Place] = []
+        places: list[PlacedPods] = []
         taken = [place for each in there for place in each.places]
         for need in gang.needs:
             for dim in need.task_class.dims:
@@ -209,7 +209,7 @@ class Timeline:
                 room[place.columns] -= place.counts * int(need.task_class.request[dim])
         return Booking(gang, at, tuple(places))
 
-    def _has_share(self, gang: Gang, there: Sequence[Booking], at: float) -> bool:
+    def _has_share(self, gang: WaitingGang, there: Sequence[Booking], at: float) -> bool:
         """Tell whether the gang's queue may get as much at a time."""
         share = self._shares.get(gang.queue)
         if share is None:
@@ -223,7 +223,7 @@ class Timeline:
                 return False
         return True
 
-    def _room(self, dim: int, taken: Iterable[Place], at: float) -> IntArray:
+    def _room(self, dim: int, taken: Iterable[PlacedPods], at: float) -> IntArray:
         """Return what is free of a resource on each node at a time, beside what is taken."""
         room: IntArray = self._free[dim].copy()
         for each in self._releases:
@@ -233,7 +233,7 @@ class Timeline:
             room[place.columns] -= place.counts * int(place.task_class.request[dim])
         return room
 
-    def _place(self, need: Need, rooms: Mapping[int, IntArray]) -> Place | None:
+    def _place(self, need: Need, rooms: Mapping[int, IntArray]) -> PlacedPods | None:
         """Choose nodes for equal pods: those with the least room now, since others can start there.
 
         Of such nodes those come first that take most pods later, so that few are reserved.
@@ -246,7 +246,7 @@ class Timeline:
         before = np.cumsum(slots[order]) - slots[order]
         counts = np.clip(need.number - before, 0, slots[order])
         used = counts > 0
-        return Place(need.task_class, order[used], counts[used])
+        return PlacedPods(need.task_class, order[used], counts[used])
 
 
 def _slots(need: Need, rooms: Mapping[int, IntArray]) -> IntArray:

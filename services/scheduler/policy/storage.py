@@ -56,7 +56,7 @@ _ONE_POD = "ReadWriteOncePod"
 LIMIT_REASONS = (Reason("node(s) exceed max volume count"),)
 
 
-class Storage:
+class VolumePredicates:
     """The volume predicates: binding, zones and limits."""
 
     def __init__(self, cluster: Cluster) -> None:

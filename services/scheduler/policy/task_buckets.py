@@ -28,7 +28,7 @@ ROLES_MAX: Final = 64
 _Roles = frozenset[tuple[str, int]]
 
 
-class Rules(NamedTuple):
+class RoleRules(NamedTuple):
     """The rules of one job about its roles."""
 
     near: frozenset[tuple[str, str]]
@@ -46,7 +46,7 @@ class Rules(NamedTuple):
         return total
 
 
-def rules_of(annotations: Mapping[str, str], roles: frozenset[str]) -> Rules | None:
+def rules_of(annotations: Mapping[str, str], roles: frozenset[str]) -> RoleRules | None:
     """Return what a PodGroup's annotations say; None when nothing, or when it makes no sense.
 
     It makes none when it names a role that no task has, one twice in a set, or too many.
@@ -65,7 +65,7 @@ def rules_of(annotations: Mapping[str, str], roles: frozenset[str]) -> Rules | N
             for role in one:
                 priority[role] = max(priority[role], alone if len(one) == 1 else together)
     places = {role: len(one) - at for one in order for at, role in enumerate(one)}
-    return Rules(
+    return RoleRules(
         near=_pairs(near),
         apart=_pairs(apart),
         order={role: (places.get(role, 0), kind) for role, kind in priority.items()},
@@ -137,7 +137,7 @@ def _weight(request: IntArray) -> float:
 class Buckets:
     """The buckets of one job."""
 
-    def __init__(self, tasks: Sequence[Task], rules: Rules) -> None:
+    def __init__(self, tasks: Sequence[Task], rules: RoleRules) -> None:
         self.rules = rules
         self.all: list[Bucket] = []
         self.of: dict[str, Bucket] = {}

@@ -23,7 +23,7 @@ from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.gangs import BadQuestion
 from services.visibility.answers.live import running_jobs, total_of
 from services.visibility.answers.pending import Decisions, as_decided
-from services.visibility.answers.survey import Policy, Survey, survey
+from services.visibility.answers.survey import DecisionPolicy, Survey, survey
 from services.visibility.answers.whatif import what_if
 from services.visibility.interface import Answers
 from services.visibility.timelines import is_about, known_of, timeline
@@ -86,7 +86,7 @@ class Answering(Answers):
     def __init__(
         self,
         owner: MirrorOwner,
-        policy: Callable[[], Policy],
+        policy: Callable[[], DecisionPolicy],
         *,
         history: EventHistory,
         usage: UsageFeed,

@@ -18,7 +18,7 @@ from shared.api.kinds import CONFIGMAP
 from shared.kube.client import Kube
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Rejected
-from shared.runtime.health import Gate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.serving.identity import ServingCertificate
 
@@ -74,7 +74,7 @@ class Authentication:
         source: Source,
         identity: ServingCertificate,
         *,
-        gate: Gate,
+        gate: ReadinessGate,
         clock: Clock,
         log: Logger,
     ) -> None:

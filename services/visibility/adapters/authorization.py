@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from services.visibility.api.rights import Right, forbidden, review, to_see
+from services.visibility.api.rights import AccessRight, forbidden, review, to_see
 from services.visibility.api.statuses import unavailable
 from services.visibility.api.users import MASTERS, User
 from services.visibility.metrics import VisibilityMetrics
@@ -26,13 +26,13 @@ _SEEN_MAX: Final = 256
 """Namespaces that are asked for about one answer."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ReviewReply(msgspec.Struct, frozen=True):
     allowed: bool = False
     reason: str = ""
 
 
 class _Review(msgspec.Struct, frozen=True):
-    status: _Answer
+    status: _ReviewReply
 
 
 class Authorization:
@@ -42,10 +42,12 @@ class Authorization:
         self._kube = kube
         self._clock = clock
         self._metrics = metrics
-        self._kept: OrderedDict[tuple[User, Right], tuple[float, _Answer]] = OrderedDict()
+        self._kept: OrderedDict[tuple[User, AccessRight], tuple[float, _ReviewReply]] = (
+            OrderedDict()
+        )
         """With the time until which it is kept; the oldest first."""
 
-    async def check(self, user: User, right: Right) -> None:
+    async def check(self, user: User, right: AccessRight) -> None:
         """Return when the user has the right. Raises Failure (403, 503)."""
         answer = await self._ask(user, right)
         if not answer.allowed:
@@ -71,9 +73,9 @@ class Authorization:
             raise group.exceptions[0] from None
         return {namespace for namespace, task in answers.items() if task.result().allowed}
 
-    async def _ask(self, user: User, right: Right) -> _Answer:
+    async def _ask(self, user: User, right: AccessRight) -> _ReviewReply:
         if MASTERS in user.groups:
-            return _Answer(allowed=True)
+            return _ReviewReply(allowed=True)
         now = self._clock.monotonic()
         until, answer = self._kept.get((user, right), (now, None))
         if answer is None or until <= now:
@@ -81,7 +83,7 @@ class Authorization:
             self._keep((user, right), answer)
         return answer
 
-    async def _reviewed(self, user: User, right: Right) -> _Answer:
+    async def _reviewed(self, user: User, right: AccessRight) -> _ReviewReply:
         self._metrics.reviewed()
         try:
             raw = await self._kube.create(ACCESS_REVIEW, "", review(user, right))
@@ -89,7 +91,7 @@ class Authorization:
         except (PumiceError, msgspec.DecodeError) as error:
             raise unavailable(f"cannot ask what {user.name} may do: {error}") from error
 
-    def _keep(self, key: tuple[User, Right], answer: _Answer) -> None:
+    def _keep(self, key: tuple[User, AccessRight], answer: _ReviewReply) -> None:
         self._kept.pop(key, None)
         self._kept[key] = (self._clock.monotonic() + _KEPT_S, answer)
         if len(self._kept) > _KEPT_MAX:

@@ -23,12 +23,12 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.survey import Policy
-from services.visibility.forecast.arrivals import Arrivals
+from services.visibility.answers.survey import DecisionPolicy
+from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
-from services.visibility.forecast.simulation import Rules, waiting
+from services.visibility.forecast.simulation import SchedulerRules, waiting
 from shared.api.visibility import ExpectedStart
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
@@ -67,7 +67,7 @@ class Forecasting:
     def __init__(
         self,
         owner: MirrorOwner,
-        policy: Callable[[], Policy],
+        policy: Callable[[], DecisionPolicy],
         *,
         bus: NatsBus,
         stream: str,
@@ -91,7 +91,7 @@ class Forecasting:
         self._seen = SeenEvents(_SEEN)
         self._history = History()
         self._ends = Ends(self._history, clock.now)
-        self._arrivals = Arrivals()
+        self._arrivals = JobArrivals()
         self._forecaster = Forecaster(self._rules(), self._history, arrivals=self._arrivals)
         self._epoch = -1
         self._expected: dict[str, ExpectedStart] = {}
@@ -223,9 +223,11 @@ class Forecasting:
             hurried=lambda: time.thread_time() >= hurried,
         )
 
-    def _rules(self) -> Rules:
+    def _rules(self) -> SchedulerRules:
         policy = self._policy()
-        return Rules(policy.config, policy.plugins, self._scheduler_name, sharding=policy.sharding)
+        return SchedulerRules(
+            policy.config, policy.plugins, self._scheduler_name, sharding=policy.sharding
+        )
 
     def _learn(self, _mirror: ClusterMirror) -> None:
         """Take in what was gathered, for `LEARN_S` at most."""

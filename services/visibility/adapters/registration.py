@@ -27,7 +27,7 @@ _RETRY_S: Final = 60.0
 Json = dict[str, Any]
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class VisibilityAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where the API server finds us."""
 
     namespace: str
@@ -68,10 +68,12 @@ class _Found(msgspec.Struct, frozen=True):
         return place
 
 
-class Registration:
+class VisibilityRegistration:
     """Keeps the objects."""
 
-    def __init__(self, kube: Kube, address: Address, *, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self, kube: Kube, address: VisibilityAddress, *, clock: Clock, log: Logger
+    ) -> None:
         self._kube = kube
         self._address = address
         self._clock = clock

@@ -18,7 +18,7 @@ from services.visibility.adapters.shares import Displaced, FairShares
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.adapters.watching import Watching, versioned
 from services.visibility.api import discovery, requests, rights, tables
-from services.visibility.api.requests import Form, Target, form_of
+from services.visibility.api.requests import ReplyForm, ServedTarget, form_of
 from services.visibility.api.resources import CHANGES
 from services.visibility.api.statuses import (
     BAD_REQUEST,
@@ -26,7 +26,7 @@ from services.visibility.api.statuses import (
     TOO_LARGE,
     TOO_SLOW,
     UNSUPPORTED,
-    Failure,
+    ApiFailure,
     Json,
     invalid,
     no_such_path,
@@ -70,7 +70,9 @@ class Changes:
         self._live = live
         self._places = FairShares(_MAX, "streams of changes")
 
-    async def stream(self, request: web.Request, user: User, target: Target) -> web.StreamResponse:
+    async def stream(
+        self, request: web.Request, user: User, target: ServedTarget
+    ) -> web.StreamResponse:
         """Send what changes until the reader goes or the time is over. Raises Failure."""
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
@@ -141,7 +143,7 @@ class VisibilityServer:
                 response = await self._isolated(request, user, target)
             else:
                 response = await self._document(request, user)
-        except Failure as failure:
+        except ApiFailure as failure:
             response = _refusal(failure)
         took_s = self._clock.monotonic() - begun_s
         self._metrics.answered(*label, response.status, 0.0 if label[1] == "watch" else took_s)
@@ -160,25 +162,25 @@ class VisibilityServer:
         return web.Response(body=document.body, headers=headers)
 
     async def _isolated(
-        self, request: web.Request, user: User, target: Target
+        self, request: web.Request, user: User, target: ServedTarget
     ) -> web.StreamResponse:
         """Answer a request about objects; an error of ours about it is a refusal of it alone."""
         key = f"{target.namespace}/{target.name}"
-        outcome: web.StreamResponse | Failure | None = None
+        outcome: web.StreamResponse | ApiFailure | None = None
         with self._quarantine.isolate(target.resource.plural, key, stage="answer") as isolated:
             try:
                 outcome = await self._objects(request, user, target)
-            except Failure as failure:
+            except ApiFailure as failure:
                 outcome = failure
         if isolated.error is not None:
-            raise Failure(INTERNAL, f"cannot be answered: {describe(isolated.error)}")
+            raise ApiFailure(INTERNAL, f"cannot be answered: {describe(isolated.error)}")
         assert outcome is not None, "answered, refused or isolated"
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, ApiFailure):
             raise outcome
         return outcome
 
     async def _objects(
-        self, request: web.Request, user: User, target: Target
+        self, request: web.Request, user: User, target: ServedTarget
     ) -> web.StreamResponse:
         await self._authorization.check(user, rights.of_target(target))
         if target.verb not in target.resource.verbs:
@@ -188,45 +190,45 @@ class VisibilityServer:
         form = form_of(request.headers.get("Accept", ""))
         try:
             if target.verb == "watch":
-                is_table = form is Form.TABLE
+                is_table = form is ReplyForm.TABLE
                 return await self._watching.stream(request, user, target, is_table=is_table)
             async with asyncio.timeout(_ANSWER_S):
                 return await self._answer(request, user, target, form)
         except TimeoutError as error:
-            raise Failure(TOO_SLOW, "the answer took too long") from error
+            raise ApiFailure(TOO_SLOW, "the answer took too long") from error
         except Retryable as error:
             raise unavailable(str(error)) from error
         except Rejected as error:
             raise invalid(target.resource.kind, error.field, str(error)) from error
         except PumiceError as error:
-            raise Failure(INTERNAL, str(error)) from error
+            raise ApiFailure(INTERNAL, str(error)) from error
 
     async def _answer(
-        self, request: web.Request, user: User, target: Target, form: Form
+        self, request: web.Request, user: User, target: ServedTarget, form: ReplyForm
     ) -> web.Response:
         if target.verb == "create":
             return await self._create(request, user, target, form)
         if target.verb == "list" or target.resource.is_list:
             objects = await self._sources.listing(target)
             version = self._watching.remember(target, objects)
-            if form is Form.TABLE:
+            if form is ReplyForm.TABLE:
                 return _answered(self._table(target, objects, version))
             return _answered(_list(target, objects, version))
         found = await self._sources.one(user, target)
-        if form is Form.TABLE:
+        if form is ReplyForm.TABLE:
             return _answered(self._table(target, [found]))
         return _answered(tables.whole(target.resource, found))
 
     async def _create(
-        self, request: web.Request, user: User, target: Target, form: Form
+        self, request: web.Request, user: User, target: ServedTarget, form: ReplyForm
     ) -> web.Response:
         if request.content_type not in _BODIES:
             text = f"the body of the request was in an unknown format: send {_JSON}"
-            raise Failure(UNSUPPORTED, text)
+            raise ApiFailure(UNSUPPORTED, text)
         body = await self._body(request)
         asked = await self._sources.what_if(user, target, body)
         headers = [("Warning", _warning(text)) for text in asked.warnings]
-        if form is Form.TABLE:
+        if form is ReplyForm.TABLE:
             return _answered(self._table(target, [asked.what_if]), _CREATED, headers)
         whole = tables.whole(target.resource, asked.what_if)
         return _answered({**whole, "spec": asked.spec}, _CREATED, headers)
@@ -237,11 +239,11 @@ class VisibilityServer:
                 return body
         except web.HTTPRequestEntityTooLarge as error:
             text = f"the body is larger than {BODY_MAX} bytes"
-            raise Failure(TOO_LARGE, text) from error
+            raise ApiFailure(TOO_LARGE, text) from error
         except TimeoutError as error:
-            raise Failure(BAD_REQUEST, "the body did not arrive in time") from error
+            raise ApiFailure(BAD_REQUEST, "the body did not arrive in time") from error
 
-    def _table(self, target: Target, objects: Objects, version: str = "") -> Json:
+    def _table(self, target: ServedTarget, objects: Objects, version: str = "") -> Json:
         return tables.table(
             target.resource,
             objects,
@@ -251,7 +253,7 @@ class VisibilityServer:
         )
 
 
-def _list(target: Target, objects: Objects, version: str) -> Json:
+def _list(target: ServedTarget, objects: Objects, version: str) -> Json:
     resource = target.resource
     return {
         "kind": f"{resource.kind}List",
@@ -275,7 +277,7 @@ def _answered(
     return response
 
 
-def _refusal(failure: Failure) -> web.Response:
+def _refusal(failure: ApiFailure) -> web.Response:
     """Return the answer; if a body was not read, its connection ends with it."""
     headers = [("Retry-After", str(failure.retry_after_s))] if failure.retry_after_s else None
     response = _answered(failure.status(), failure.code, headers)

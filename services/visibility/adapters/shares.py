@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from services.visibility.api.statuses import TOO_MANY, Failure
+from services.visibility.api.statuses import TOO_MANY, ApiFailure
 from services.visibility.api.users import User
 
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
@@ -27,7 +27,7 @@ def holder_of(user: User) -> str:
     return user.name
 
 
-class Displaced(Failure):
+class Displaced(ApiFailure):
     """A place that another user has got, whose share it is."""
 
 
@@ -70,7 +70,7 @@ class FairShares:
         """End the last place of the one who holds most. Raises Failure if that is no more."""
         most = max(self._held, key=lambda each: (len(self._held[each]), each))
         if len(self._held[most]) < len(self._held.get(holder, ())) + 2:
-            raise Failure(
+            raise ApiFailure(
                 TOO_MANY,
                 f"{self._most} {self._what} are open, and {holder} has its share of them",
                 retry_after_s=_RETRY_AFTER_S,

@@ -8,11 +8,11 @@ import msgspec
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.shares import QuestionTurns
 from services.visibility.api import hiding, questions
-from services.visibility.api.requests import Target
+from services.visibility.api.requests import ServedTarget
 from services.visibility.api.rights import IMAGINE_CLUSTER
 from services.visibility.api.statuses import (
     BAD_REQUEST,
-    Failure,
+    ApiFailure,
     Json,
     invalid,
     not_found,
@@ -51,7 +51,7 @@ QUESTIONS_MAX: Final = 8
 """Explanations, timelines and what-ifs that are answered or wait for it; users share them."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
     """A what-if with its answer, and what its author should know about it."""
 
     what_if: WhatIf
@@ -72,7 +72,7 @@ class Sources:
         self._clock = clock
         self._turns = QuestionTurns(QUESTIONS_MAX)
 
-    async def listing(self, target: Target) -> Objects:
+    async def listing(self, target: ServedTarget) -> Objects:
         """Return the objects of a collection. Raises Failure (405), Retryable."""
         match target.resource.plural:
             case "queues/pendingjobs":
@@ -82,7 +82,7 @@ class Sources:
                 objects = await self._collection(target)
                 return [obj for obj in objects if target.selects(obj.metadata)]
 
-    async def one(self, user: User, target: Target) -> View:
+    async def one(self, user: User, target: ServedTarget) -> View:
         """Return one object. Raises Failure (404, 405), Retryable."""
         match target.resource.plural:
             case "explanations":
@@ -92,7 +92,7 @@ class Sources:
             case plural:
                 return _named(await self._collection(target), target.name, plural=plural)
 
-    async def what_if(self, user: User, target: Target, body: bytes) -> Asked:
+    async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
         """Return the answer to a what-if. Raises Failure, Retryable, Rejected."""
         raw, question = questions.read(body)
         namespace, spec = target.namespace, question.spec
@@ -115,9 +115,9 @@ class Sources:
             creation_timestamp=format_seconds(self._clock.now()),
         )
         answered = WhatIf(metadata=metadata, spec=spec, status=hiding.hide(status, seen))
-        return Asked(what_if=answered, spec=raw["spec"], warnings=warnings)
+        return WhatIfResult(what_if=answered, spec=raw["spec"], warnings=warnings)
 
-    async def _collection(self, target: Target) -> Listed:
+    async def _collection(self, target: ServedTarget) -> Listed:
         """Return all objects of a resource, or those of a namespace. Raises Failure (405)."""
         match target.resource.plural:
             case "pendingjobs":
@@ -133,14 +133,14 @@ class Sources:
             case _:
                 raise wrong_method()
 
-    async def _explanation(self, user: User, target: Target) -> Explanation:
+    async def _explanation(self, user: User, target: ServedTarget) -> Explanation:
         async with self._turns.turn(user):
             found = await self._answers.explanation(target.namespace, target.name)
         if found is None:
             raise not_found("explanations", target.name)
         return hiding.hide(found, await self._seen(user, target.namespace, found))
 
-    async def _timeline(self, user: User, target: Target) -> Timeline:
+    async def _timeline(self, user: User, target: ServedTarget) -> Timeline:
         async with self._turns.turn(user):
             found = await self._answers.timeline(target.namespace, target.name)
         if found is None:
@@ -165,7 +165,7 @@ def _named(objects: Listed, name: str, *, plural: str) -> View:
 
 def _check_namespace(metadata: ObjectMeta, namespace: str, *, field: str) -> None:
     if metadata.namespace not in ("", namespace):
-        raise Failure(
+        raise ApiFailure(
             BAD_REQUEST,
             f"{field}: {metadata.namespace!r} is not the namespace of the request, {namespace!r}",
         )

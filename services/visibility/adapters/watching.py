@@ -19,8 +19,8 @@ from aiohttp import ClientConnectionError, web
 from services.visibility.adapters.shares import Displaced, FairShares
 from services.visibility.adapters.sources import Objects, Sources
 from services.visibility.api import tables
-from services.visibility.api.requests import Target
-from services.visibility.api.statuses import EXPIRED, Failure, Json
+from services.visibility.api.requests import ServedTarget
+from services.visibility.api.statuses import EXPIRED, ApiFailure, Json
 from services.visibility.api.users import User
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.base import View
@@ -64,7 +64,7 @@ class Watching:
         self._feeds: dict[tuple[str, ...], _Feed] = {}
         self._places = FairShares(_MAX, "watches")
 
-    def remember(self, target: Target, objects: Objects) -> str:
+    def remember(self, target: ServedTarget, objects: Objects) -> str:
         """Return the version of a list; a watch may start from it for a while."""
         version = _version(objects)
         if "watch" in target.resource.verbs:
@@ -76,7 +76,7 @@ class Watching:
         return version
 
     async def stream(
-        self, request: web.Request, user: User, target: Target, *, is_table: bool
+        self, request: web.Request, user: User, target: ServedTarget, *, is_table: bool
     ) -> web.StreamResponse:
         """Send changes until the client goes or the time is over. Raises Failure, Retryable."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -95,18 +95,18 @@ class Watching:
                 raise
         return response
 
-    def _begin(self, target: Target) -> Snapshot | None:
+    def _begin(self, target: ServedTarget) -> Snapshot | None:
         """Return what the client knows; None when it wants everything."""
         version = target.query.get("resourceVersion", "")
         if version in ("", "0") or _is_set(target, "sendInitialEvents"):
             return None
         known = self._kept.get((*_collection(target), version))
         if known is None:
-            raise Failure(EXPIRED, f"too old resource version: {version}")
+            raise ApiFailure(EXPIRED, f"too old resource version: {version}")
         return known
 
     @asynccontextmanager
-    async def _feed(self, target: Target) -> AsyncIterator[_Feed]:
+    async def _feed(self, target: ServedTarget) -> AsyncIterator[_Feed]:
         place = _collection(target)
         feed = self._feeds.setdefault(place, _Feed())
         feed.readers += 1
@@ -119,7 +119,7 @@ class Watching:
             if not feed.readers:
                 del self._feeds[place]
 
-    async def _fresh(self, feed: _Feed, target: Target) -> None:
+    async def _fresh(self, feed: _Feed, target: ServedTarget) -> None:
         """Ask again unless another watch has done so within the second."""
         async with feed.turn:
             if self._clock.monotonic() - feed.asked_s < _EVERY_S / 2:
@@ -133,7 +133,7 @@ class Watching:
         self,
         response: web.StreamResponse,
         feed: _Feed,
-        target: Target,
+        target: ServedTarget,
         lines: "_Lines",
         known: Snapshot | None,
     ) -> None:
@@ -160,7 +160,7 @@ class Watching:
 class _Lines:
     """Makes the lines of one watch."""
 
-    def __init__(self, target: Target, *, is_table: bool) -> None:
+    def __init__(self, target: ServedTarget, *, is_table: bool) -> None:
         self._resource = target.resource
         self._include = target.query.get("includeObject") or "Metadata"
         self._bookmarks = _is_set(target, "allowWatchBookmarks")
@@ -229,12 +229,12 @@ def _key(obj: View) -> str:
     return key
 
 
-def _collection(target: Target) -> tuple[str, ...]:
+def _collection(target: ServedTarget) -> tuple[str, ...]:
     selector = target.query.get("fieldSelector", "")
     return (target.resource.plural, target.namespace, target.name, selector)
 
 
-def _is_set(target: Target, option: str) -> bool:
+def _is_set(target: ServedTarget, option: str) -> bool:
     return parse_bool(target.query.get(option)) is True
 
 
@@ -244,6 +244,6 @@ def _version(objects: Objects) -> str:
     return str((int.from_bytes(digest) >> 1) or 1)
 
 
-def _time_limit_s(target: Target) -> float:
+def _time_limit_s(target: ServedTarget) -> float:
     given = target.query.get("timeoutSeconds", "")
     return min(float(given), _LONGEST_S) if given.isdecimal() and int(given) else _LONGEST_S

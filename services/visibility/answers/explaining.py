@@ -28,8 +28,8 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.helps import BlockedJob, Helps, helps
 from services.visibility.answers.holders import holders
 from services.visibility.answers.live import EndOf
-from services.visibility.answers.pending import Decided, at_place, has_old_amounts
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.pending import PublishedWait, at_place, has_old_amounts
+from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.whatif import OutOfTime, no_time_limit
 from services.visibility.answers.wording import meta_of, owner_of, shortages
 from services.visibility.forecast.ends import stated_end
@@ -55,7 +55,7 @@ _REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class ExplainedJob(Struct, frozen=True, kw_only=True):
     """The object that is asked about, and its gang."""
 
     about: ObjectRef
@@ -63,27 +63,27 @@ class Subject(Struct, frozen=True, kw_only=True):
     task: Task | None = None
 
 
-def subject_of(mirror: ClusterMirror, namespace: str, name: str) -> Subject | None:
+def subject_of(mirror: ClusterMirror, namespace: str, name: str) -> ExplainedJob | None:
     """Return the Job of a name, else the PodGroup, else the pod."""
     key = f"{namespace}/{name}"
     job = mirror.group_of(key) or mirror.state.jobs.get(key)
     if job is not None and job.has_group:
-        return Subject(about=owner_of(job), job=job)
+        return ExplainedJob(about=owner_of(job), job=job)
     task = mirror.state.pod(key)
     if task is None:
         return None
     about = ObjectRef(kind=POD.kind, namespace=namespace, name=name)
-    return Subject(about=about, job=mirror.state.jobs.get(task.job_key), task=task)
+    return ExplainedJob(about=about, job=mirror.state.jobs.get(task.job_key), task=task)
 
 
 def explain(
     mirror: ClusterMirror,
-    policy: Policy,
-    subject: Subject,
+    policy: DecisionPolicy,
+    subject: ExplainedJob,
     why: Why | None,
     *,
     now: float,
-    decided: Decided | None = None,
+    decided: PublishedWait | None = None,
     found_at: float | None = None,
     ends: EndOf = stated_end,
     out_of_time: OutOfTime = no_time_limit,
@@ -182,7 +182,7 @@ def _largest_free(session: Session, task_class: TaskClass, dim: int) -> int:
     return int(free[open_].max(initial=0))
 
 
-def _of_binds(subject: Subject) -> Why | None:
+def _of_binds(subject: ExplainedJob) -> Why | None:
     """Return what binds that are under way wait for, None where they wait for nothing.
 
     Intents are for binders alone: what they have written says that a pod is being bound.
@@ -203,7 +203,7 @@ def _of_binds(subject: Subject) -> Why | None:
     )
 
 
-def _latest(why: Why | None, decided: Decided | None, at: float) -> Finding | None:
+def _latest(why: Why | None, decided: PublishedWait | None, at: float) -> Finding | None:
     """Return what a session has found since, if that is another gate than the leader has said."""
     gate = why.gate if why else ""
     if decided is None or decided.why.gate == gate or decided.at > at:
@@ -212,7 +212,7 @@ def _latest(why: Why | None, decided: Decided | None, at: float) -> Finding | No
     return Finding(at=format_seconds(at), gate=gate, message=message)
 
 
-def _phase(subject: Subject) -> str:
+def _phase(subject: ExplainedJob) -> str:
     if subject.task is not None:
         return subject.task.status.label
     return subject.job.phase or "Pending" if subject.job else ""

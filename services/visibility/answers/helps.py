@@ -22,7 +22,7 @@ from services.visibility.answers.remedies import (
     nothing,
     without_leaving,
 )
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.survey import DecisionPolicy
 from shared.model.status import TaskStatus
 
 TRIALS_MAX: Final = 32
@@ -56,7 +56,7 @@ class Helps(Struct, frozen=True, kw_only=True):
 
 def helps(
     mirror: ClusterMirror,
-    policy: Policy,
+    policy: DecisionPolicy,
     stop: BlockedJob,
     *,
     now: float,
@@ -91,7 +91,7 @@ class Trials:
     def __init__(
         self,
         mirror: ClusterMirror,
-        policy: Policy,
+        policy: DecisionPolicy,
         stop: BlockedJob,
         *,
         now: float,

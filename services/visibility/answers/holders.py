@@ -23,7 +23,7 @@ HOLDERS_MAX = 20
 _OF_A_NAMESPACE = "resource quota"
 
 
-class Held(NamedTuple):
+class HeldResources(NamedTuple):
     """A job, and what it holds of the short resources."""
 
     key: str
@@ -33,7 +33,7 @@ class Held(NamedTuple):
 
 def holders(
     session: Session, job: Job, why: Explanation, ends: EndOf = stated_end
-) -> tuple[tuple[Held, ...], int]:
+) -> tuple[tuple[HeldResources, ...], int]:
     """Return holders of the short resources, where the gate that stops a job looks for them.
 
     Those that hold most are named; of the others their number is returned.
@@ -51,7 +51,7 @@ def holders(
     kept = [holder for weight, holder in ranked if weight > 0]
     by_key = {holder.key: amounts for holder, amounts in held}
     named = tuple(
-        Held(each.key, _holder(session, each, by_key[each.key], dims, ends(each)))
+        HeldResources(each.key, _holder(session, each, by_key[each.key], dims, ends(each)))
         for each in kept[:HOLDERS_MAX]
     )
     return named, len(kept) - len(named)

@@ -103,7 +103,7 @@ def waiting_since(job: Job) -> str | None:
     return (waits_since if placed and waits_since > placed else job.created) or None
 
 
-class Decided(NamedTuple):
+class PublishedWait(NamedTuple):
     """The explanation of a wait, as the leader has published it."""
 
     why: Explanation
@@ -139,7 +139,7 @@ class Decisions:
         """Begin anew."""
         self._by_gang.clear()
 
-    def of(self, job: Job) -> Decided | None:
+    def of(self, job: Job) -> PublishedWait | None:
         """Return the leader's explanation of a gang; None without one, or if the gang has started.
 
         An explanation that was not published again before it expires on the bus is of a leader that
@@ -150,7 +150,7 @@ class Decisions:
             return None
         if self._monotonic() - published.at > WAITING_TTL_S:
             return None
-        return Decided(_read(published.message, job), published.message.time)
+        return PublishedWait(_read(published.message, job), published.message.time)
 
 
 def at_place(details: str, position: int) -> str:
@@ -158,7 +158,7 @@ def at_place(details: str, position: int) -> str:
     return _PLACE.sub(f"place {position} in queue", details) if position else details
 
 
-def has_old_amounts(decided: Decided, gate: str, now: float) -> bool:
+def has_old_amounts(decided: PublishedWait, gate: str, now: float) -> bool:
     """Tell whether a job waits at the leader's gate still, for amounts that may have changed.
 
     The leader publishes no explanation again for amounts alone.
@@ -166,7 +166,7 @@ def has_old_amounts(decided: Decided, gate: str, now: float) -> bool:
     return decided.why.gate == gate and now - decided.at > _AMOUNTS_LAST_S
 
 
-def as_decided(pending: PendingJob, decided: Decided, *, now: float) -> PendingJob:
+def as_decided(pending: PendingJob, decided: PublishedWait, *, now: float) -> PendingJob:
     """Return a job that waits with the leader's explanation; its place is the latest one."""
     if has_old_amounts(decided, pending.gate, now):
         return replace(pending, decided_at=format_seconds(decided.at))

@@ -25,7 +25,7 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.pending import waits
 from services.visibility.answers.survey import (
     EVICTING,
-    Policy,
+    DecisionPolicy,
     decided,
     without_evictions,
 )
@@ -45,7 +45,7 @@ CYCLES_MAX: Final = 8
 class Rehearsal(Imagined):
     """Imagined changes, and cycles that are decided on top of them."""
 
-    def __init__(self, mirror: ClusterMirror, policy: Policy, *, now: float) -> None:
+    def __init__(self, mirror: ClusterMirror, policy: DecisionPolicy, *, now: float) -> None:
         super().__init__(mirror.state)
         self._mirror = mirror
         self._policy = policy
@@ -159,7 +159,9 @@ class Rehearsal(Imagined):
             plans.append(self._decide(self._policy, waiting, inspect))
         return plans
 
-    def _decide(self, policy: Policy, without: Iterable[str], inspect: Inspect | None) -> Plan:
+    def _decide(
+        self, policy: DecisionPolicy, without: Iterable[str], inspect: Inspect | None
+    ) -> Plan:
         plan = decided(
             self._cluster_state,
             policy,

@@ -24,7 +24,7 @@ from shared.api.visibility import PendingJob, QueueTree
 EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class DecisionPolicy(Struct, frozen=True, kw_only=True):
     """The settings that decisions depend on beside the facts: those of the scheduler."""
 
     config: SchedulerConfig
@@ -52,7 +52,7 @@ class Survey(Struct, frozen=True, kw_only=True):
 
 def decided(
     state: ClusterState,
-    policy: Policy,
+    policy: DecisionPolicy,
     *,
     now: float,
     inspect: Inspect | None = None,
@@ -74,7 +74,7 @@ def decided(
     )
 
 
-def survey(state: ClusterState, policy: Policy, *, now: float) -> Survey:
+def survey(state: ClusterState, policy: DecisionPolicy, *, now: float) -> Survey:
     """Return what a session finds at `now`, in Unix seconds; it leaves nothing behind.
 
     Actions that evict are left out: what stops a job is known before, and a search for victims for

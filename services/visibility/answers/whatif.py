@@ -29,7 +29,7 @@ from services.visibility.answers.gangs import (
 )
 from services.visibility.answers.pending import waits
 from services.visibility.answers.rehearsal import Rehearsal
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.wording import owner_of, shortages
 from services.visibility.forecast.shapes import pods, pods_of
 from shared.api import time as times
@@ -78,7 +78,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 def what_if(
     mirror: ClusterMirror,
-    policy: Policy,
+    policy: DecisionPolicy,
     spec: WhatIfSpec,
     *,
     namespace: str,

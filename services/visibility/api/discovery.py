@@ -9,7 +9,7 @@ import msgspec
 
 from services.visibility.api import openapi
 from services.visibility.api.requests import wants_aggregated
-from services.visibility.api.resources import RESOURCES, Resource
+from services.visibility.api.resources import RESOURCES, ServedResource
 from services.visibility.api.statuses import Json
 from shared.api.visibility import API_VERSION, GROUP, VERSION
 
@@ -42,7 +42,7 @@ def resources() -> Json:
     }
 
 
-def _entry(resource: Resource) -> Json:
+def _entry(resource: ServedResource) -> Json:
     return {
         "name": resource.plural,
         "singularName": resource.singular,

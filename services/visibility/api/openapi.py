@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import inspect
 
-from services.visibility.api.resources import RESOURCES, Resource
+from services.visibility.api.resources import RESOURCES, ServedResource
 from services.visibility.api.statuses import Json
 from shared.api.batch import Job
 from shared.api.core import Node
@@ -53,7 +53,7 @@ _HEAD: Final = {
 }
 
 
-def schema(resource: Resource) -> Schema:
+def schema(resource: ServedResource) -> Schema:
     """Return the schema of a whole object, without references."""
     return _schemas()[resource.kind]
 
@@ -75,7 +75,7 @@ def _schemas() -> dict[str, Schema]:
     return {resource.kind: _whole(resource, known) for resource in RESOURCES}
 
 
-def _whole(resource: Resource, known: dict[type, Schema]) -> Schema:
+def _whole(resource: ServedResource, known: dict[type, Schema]) -> Schema:
     made = schema_of(inspect.type_info(resource.type), known)
     words = " ".join((source.getdoc(resource.type) or "").split())
     kind = {"group": GROUP, "version": VERSION, "kind": resource.kind}
@@ -198,7 +198,7 @@ def _in_path(path: str) -> list[Json]:
     ]
 
 
-def _operation(resource: Resource, action: str, root: str) -> Json:
+def _operation(resource: ServedResource, action: str, root: str) -> Json:
     listed = "List" if action == "list" or resource.is_list else ""
     answer = {"$ref": f"{root}{_PREFIX}.{resource.kind}{listed}"}
     code = "201" if action == "post" else "200"

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from services.visibility.api import openapi
-from services.visibility.api.requests import Target
-from services.visibility.api.statuses import BAD_REQUEST, TOO_LARGE, Failure, Json, invalid
+from services.visibility.api.requests import ServedTarget
+from services.visibility.api.statuses import BAD_REQUEST, TOO_LARGE, ApiFailure, Json, invalid
 from shared.api.base import describe_decode_error, without_nulls
 from shared.api.batch import TaskSpec
 from shared.api.nesting import is_too_deep
@@ -46,19 +46,19 @@ def read(body: bytes) -> tuple[Json, WhatIf]:
     """Return a what-if as it was sent, and as its type. Raises Failure (400, 413, 422)."""
     if len(body) > BYTES_MAX:
         text = f"the question is larger than {BYTES_MAX} bytes: ask about what matters only"
-        raise Failure(TOO_LARGE, text)
+        raise ApiFailure(TOO_LARGE, text)
     if is_too_deep(body):
-        raise Failure(BAD_REQUEST, "the object is nested too deeply")
+        raise ApiFailure(BAD_REQUEST, "the object is nested too deeply")
     try:
         raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
         question = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
     except msgspec.DecodeError as error:
-        raise Failure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
+        raise ApiFailure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
     except UnicodeError as error:
-        raise Failure(BAD_REQUEST, "no WhatIf: the body is not UTF-8") from error
+        raise ApiFailure(BAD_REQUEST, "no WhatIf: the body is not UTF-8") from error
     head = (raw.get("apiVersion", API_VERSION), raw.get("kind", "WhatIf"))
     if head != (API_VERSION, "WhatIf"):
-        raise Failure(
+        raise ApiFailure(
             BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} WhatIf"
         )
     _check_size(question.spec)
@@ -99,7 +99,7 @@ def _containers(task: TaskSpec) -> int:
     return len(pod.containers or ()) + len(pod.init_containers or ()) if pod else 0
 
 
-def unknown_fields(raw: Json, target: Target) -> tuple[str, ...]:
+def unknown_fields(raw: Json, target: ServedTarget) -> tuple[str, ...]:
     """Return warnings about fields that are not known.
 
     Raises Failure (400) if that is asked for, and for a name that no header can hold.
@@ -110,14 +110,14 @@ def unknown_fields(raw: Json, target: Target) -> tuple[str, ...]:
     paths = list(openapi.unknown_fields(raw, openapi.schema(target.resource)))
     for path in paths:
         if not path.isprintable():
-            raise Failure(
+            raise ApiFailure(
                 BAD_REQUEST, f"unknown field {_shown(path)}: its name has a control character"
             )
     found = [f"unknown field {_shown(path)}" for path in paths[:WARNINGS_MAX]]
     if len(paths) > WARNINGS_MAX:
         found.append(f"{len(paths) - WARNINGS_MAX} more unknown fields")
     if found and wanted == "Strict":
-        raise Failure(BAD_REQUEST, f"strict decoding error: {', '.join(found)}")
+        raise ApiFailure(BAD_REQUEST, f"strict decoding error: {', '.join(found)}")
     return tuple(found)
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from services.visibility.api import resources
-from services.visibility.api.resources import Resource
-from services.visibility.api.statuses import BAD_REQUEST, NOT_ACCEPTABLE, Failure, no_such_path
+from services.visibility.api.resources import ServedResource
+from services.visibility.api.statuses import BAD_REQUEST, NOT_ACCEPTABLE, ApiFailure, no_such_path
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import API_VERSION, GROUP
 from shared.model.numbers import parse_bool
@@ -19,10 +19,10 @@ _OF_OBJECT: Final = 2
 """Parts of a path behind the namespace that name an object; a third one is the subresource."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class ServedTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One collection, object or subresource, and the verb on it."""
 
-    resource: Resource
+    resource: ServedResource
     verb: str
     namespace: str = ""
     name: str = ""
@@ -42,7 +42,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return is_selected
 
 
-def read(method: str, path: str, query: Mapping[str, str]) -> Target:
+def read(method: str, path: str, query: Mapping[str, str]) -> ServedTarget:
     """Return the target of a path below the group's version. Raises Failure (400, 404)."""
     parts = path.removeprefix(ROOT).rstrip("/").split("/")
     namespace = ""
@@ -56,8 +56,8 @@ def read(method: str, path: str, query: Mapping[str, str]) -> Target:
     if resource is None or is_unknown or (namespace and not resource.namespaced):
         raise no_such_path()
     if query.get("labelSelector"):
-        raise Failure(BAD_REQUEST, f"{resource.plural}.{GROUP} cannot be selected by labels")
-    return Target(
+        raise ApiFailure(BAD_REQUEST, f"{resource.plural}.{GROUP} cannot be selected by labels")
+    return ServedTarget(
         resource=resource,
         verb=_verb(method, name, query, is_sub=bool(resource.subresource)),
         namespace=namespace,
@@ -83,7 +83,7 @@ def _fields(selector: str) -> list[tuple[str, bool, str]]:
         unequal = "!=" in text
         field, _, value = text.partition("!=") if unequal else text.partition("=")
         if field not in ("metadata.name", "metadata.namespace"):
-            raise Failure(BAD_REQUEST, f"field label not supported: {field}")
+            raise ApiFailure(BAD_REQUEST, f"field label not supported: {field}")
         requested.append((field, not unequal, value.removeprefix("=")))
     return requested
 
@@ -91,24 +91,24 @@ def _fields(selector: str) -> list[tuple[str, bool, str]]:
 _ANY: Final = frozenset({"*/*", "application/*", "application/json"})
 
 
-class Form(enum.Enum):
+class ReplyForm(enum.Enum):
     """Forms in which objects are given."""
 
     OBJECT = "object"
     TABLE = "table"
 
 
-def form_of(accept: str) -> Form:
+def form_of(accept: str) -> ReplyForm:
     """Return the first form that we have. Raises Failure (406) when it is none."""
     for kind, parameters in _ranges(accept):
         if kind not in _ANY:
             continue
         requested = parameters.get("as", "")
         if requested == "Table" and parameters.get("g") == "meta.k8s.io":
-            return Form.TABLE
+            return ReplyForm.TABLE
         if not requested:
-            return Form.OBJECT
-    raise Failure(
+            return ReplyForm.OBJECT
+    raise ApiFailure(
         NOT_ACCEPTABLE,
         "only the following media types are accepted: application/json, "
         "application/json;as=Table;v=v1;g=meta.k8s.io",

@@ -22,7 +22,7 @@ from shared.api.visibility import (
 from shared.api.whatifs import WhatIf
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
     """One resource, or a subresource of one (`queues/pendingjobs`)."""
 
     plural: str
@@ -62,22 +62,22 @@ CHANGES: Final = "changes"
 """Server-sent events in place of objects: `adapters/changes`."""
 
 RESOURCES: Final = (
-    Resource(
+    ServedResource(
         plural="pendingjobs",
         kind="PendingJob",
         type=PendingJob,
         verbs=("get", "list", "watch"),
         short_names=("pj",),
     ),
-    Resource(
+    ServedResource(
         plural="queues/pendingjobs",
         kind="PendingJob",
         type=PendingJob,
         namespaced=False,
         verbs=("get",),
     ),
-    Resource(plural="explanations", kind="Explanation", type=Explanation, verbs=("get",)),
-    Resource(
+    ServedResource(plural="explanations", kind="Explanation", type=Explanation, verbs=("get",)),
+    ServedResource(
         plural="queuetrees",
         kind="QueueTree",
         type=QueueTree,
@@ -85,16 +85,16 @@ RESOURCES: Final = (
         verbs=("get", "list", "watch"),
         short_names=("qt",),
     ),
-    Resource(plural="whatifs", kind="WhatIf", type=WhatIf, verbs=("create",)),
-    Resource(plural="timelines", kind="Timeline", type=Timeline, verbs=("get",)),
-    Resource(
+    ServedResource(plural="whatifs", kind="WhatIf", type=WhatIf, verbs=("create",)),
+    ServedResource(plural="timelines", kind="Timeline", type=Timeline, verbs=("get",)),
+    ServedResource(
         plural="runningjobs",
         kind="RunningJob",
         type=RunningJob,
         verbs=("get", "list", "watch"),
         short_names=("rj",),
     ),
-    Resource(
+    ServedResource(
         plural="nodeuses",
         kind="NodeUse",
         type=NodeUse,
@@ -102,7 +102,7 @@ RESOURCES: Final = (
         verbs=("get", "list", "watch"),
         short_names=("nu",),
     ),
-    Resource(
+    ServedResource(
         plural="usagehistories",
         kind="UsageHistory",
         type=UsageHistory,
@@ -110,14 +110,14 @@ RESOURCES: Final = (
         verbs=("get", "list"),
         short_names=("uh",),
     ),
-    Resource(plural=CHANGES, kind="Change", type=Change, verbs=("watch",)),
+    ServedResource(plural=CHANGES, kind="Change", type=Change, verbs=("watch",)),
 )
 
 CLUSTER: Final = "cluster"
 """Subresource of whatifs that stands for the right to imagine other queues and nodes."""
 
 
-def find(name: str, subresource: str = "") -> Resource | None:
+def find(name: str, subresource: str = "") -> ServedResource | None:
     """Return a resource, None when it is not served."""
     plural = f"{name}/{subresource}" if subresource else name
     return next((resource for resource in RESOURCES if resource.plural == plural), None)

@@ -4,14 +4,14 @@ from typing import Final
 
 import msgspec
 
-from services.visibility.api.requests import Target
+from services.visibility.api.requests import ServedTarget
 from services.visibility.api.resources import CLUSTER
-from services.visibility.api.statuses import FORBIDDEN, Failure, Json
+from services.visibility.api.statuses import FORBIDDEN, ApiFailure, Json
 from services.visibility.api.users import User
 from shared.api.visibility import GROUP, VERSION
 
 
-class Right(msgspec.Struct, frozen=True, kw_only=True):
+class AccessRight(msgspec.Struct, frozen=True, kw_only=True):
     """A verb on a resource of ours, or on a path that is none."""
 
     verb: str
@@ -22,9 +22,9 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
-def of_target(target: Target) -> Right:
+def of_target(target: ServedTarget) -> AccessRight:
     """Return the right that a request needs."""
-    return Right(
+    return AccessRight(
         verb=target.verb,
         resource=target.resource.name,
         subresource=target.resource.subresource,
@@ -33,21 +33,21 @@ def of_target(target: Target) -> Right:
     )
 
 
-def of_path(path: str) -> Right:
+def of_path(path: str) -> AccessRight:
     """Return the right to read a path of discovery."""
-    return Right(verb="get", path=path)
+    return AccessRight(verb="get", path=path)
 
 
-def to_see(namespace: str) -> Right:
+def to_see(namespace: str) -> AccessRight:
     """Return the right that makes the jobs of a namespace visible in answers about others."""
-    return Right(verb="get", resource="pendingjobs", namespace=namespace)
+    return AccessRight(verb="get", resource="pendingjobs", namespace=namespace)
 
 
-IMAGINE_CLUSTER: Final = Right(verb="create", resource="whatifs", subresource=CLUSTER)
+IMAGINE_CLUSTER: Final = AccessRight(verb="create", resource="whatifs", subresource=CLUSTER)
 """The right to ask about other queues and nodes."""
 
 
-def review(user: User, right: Right) -> Json:
+def review(user: User, right: AccessRight) -> Json:
     """Return the SubjectAccessReview that asks whether the user has the right."""
     spec: Json = {"user": user.name, "groups": list(user.groups)}
     if user.uid:
@@ -74,12 +74,12 @@ def review(user: User, right: Right) -> Json:
     }
 
 
-def forbidden(user: User, right: Right, reason: str) -> Failure:
+def forbidden(user: User, right: AccessRight, reason: str) -> ApiFailure:
     """Refuse what the user may not do, in the words of the API server."""
     why = f": {reason}" if reason else ""
     if right.path:
         words = f'forbidden: User "{user.name}" cannot {right.verb} path "{right.path}"{why}'
-        return Failure(FORBIDDEN, words)
+        return ApiFailure(FORBIDDEN, words)
     resource = "/".join(filter(None, (right.resource, right.subresource)))
     scope = f'in the namespace "{right.namespace}"' if right.namespace else "at the cluster scope"
     subject = (
@@ -90,4 +90,4 @@ def forbidden(user: User, right: Right, reason: str) -> Failure:
         f'in API group "{GROUP}" {scope}{why}'
     )
     details = {"name": right.name, "group": GROUP, "kind": right.resource}
-    return Failure(FORBIDDEN, words, details={k: v for k, v in details.items() if v})
+    return ApiFailure(FORBIDDEN, words, details={k: v for k, v in details.items() if v})

@@ -29,7 +29,7 @@ REASONS: Final = {
 }
 
 
-class Failure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
+class ApiFailure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
     """A request that is refused."""
 
     def __init__(
@@ -75,35 +75,37 @@ def _writable(value: Any) -> Any:  # noqa: ANN401 - any JSON
             return value
 
 
-def no_such_path() -> Failure:
+def no_such_path() -> ApiFailure:
     """Refuse a path that is not served."""
-    return Failure(NOT_FOUND, "the server could not find the requested resource")
+    return ApiFailure(NOT_FOUND, "the server could not find the requested resource")
 
 
-def not_found(plural: str, name: str) -> Failure:
+def not_found(plural: str, name: str) -> ApiFailure:
     """Refuse a name that no object has."""
     details = {"name": name, "group": GROUP, "kind": plural}
-    return Failure(NOT_FOUND, f'{plural}.{GROUP} "{name}" not found', details=details)
+    return ApiFailure(NOT_FOUND, f'{plural}.{GROUP} "{name}" not found', details=details)
 
 
-def wrong_method() -> Failure:
+def wrong_method() -> ApiFailure:
     """Refuse a verb that the resource does not have."""
-    return Failure(WRONG_METHOD, "the server does not allow this method on the requested resource")
+    return ApiFailure(
+        WRONG_METHOD, "the server does not allow this method on the requested resource"
+    )
 
 
-def unauthorized() -> Failure:
+def unauthorized() -> ApiFailure:
     """Refuse a caller without a name."""
-    return Failure(UNAUTHORIZED, "Unauthorized")
+    return ApiFailure(UNAUTHORIZED, "Unauthorized")
 
 
-def invalid(kind: str, field: str, why: str) -> Failure:
+def invalid(kind: str, field: str, why: str) -> ApiFailure:
     """Refuse an object that cannot be answered; the field is named."""
     cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
     details = {"group": GROUP, "kind": kind, "causes": [cause]}
     words = f"{field}: {why}" if field else why
-    return Failure(INVALID, f"{kind}.{GROUP} is invalid: {words}", details=details)
+    return ApiFailure(INVALID, f"{kind}.{GROUP} is invalid: {words}", details=details)
 
 
-def unavailable(why: str) -> Failure:
+def unavailable(why: str) -> ApiFailure:
     """Refuse for the moment."""
-    return Failure(UNAVAILABLE, why, retry_after_s=1)
+    return ApiFailure(UNAVAILABLE, why, retry_after_s=1)

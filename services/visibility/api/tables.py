@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.visibility.api.resources import Resource
+from services.visibility.api.resources import ServedResource
 from services.visibility.api.statuses import Json
 from shared.api.base import View
 from shared.api.time import read
@@ -35,7 +35,7 @@ _ENOUGH: Final = 10
 """Of a unit so many are shown without the next smaller one, from minutes on."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class TableColumn(msgspec.Struct, frozen=True):
     """One column; `cell` takes the subject of a row and the time of now."""
 
     name: str
@@ -47,12 +47,12 @@ class Column(msgspec.Struct, frozen=True):
 class _Form(msgspec.Struct, frozen=True):
     """The columns of a kind, and the subjects of the rows of one object."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: Callable[[Any], Iterable[Any]] = lambda obj: (obj,)
 
 
 def table(
-    resource: Resource,
+    resource: ServedResource,
     objects: Sequence[View],
     *,
     now: float,
@@ -78,7 +78,7 @@ def table(
     }
 
 
-def _definition(column: Column) -> Json:
+def _definition(column: TableColumn) -> Json:
     return {
         "name": column.name,
         "type": column.type,
@@ -88,7 +88,7 @@ def _definition(column: Column) -> Json:
     }
 
 
-def _carried(resource: Resource, obj: View, include: str) -> Json:
+def _carried(resource: ServedResource, obj: View, include: str) -> Json:
     if include == "None":
         return {}
     if include == "Object":
@@ -98,7 +98,7 @@ def _carried(resource: Resource, obj: View, include: str) -> Json:
     return {"object": {**head, "metadata": metadata}}
 
 
-def whole(resource: Resource, obj: View) -> Json:
+def whole(resource: ServedResource, obj: View) -> Json:
     """Return an object with its kind."""
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
     if isinstance(obj, WhatIf):  # pod templates in it are JSON that was never read
@@ -232,105 +232,105 @@ def _count(what_if: WhatIf, name: str) -> int:
 _FORMS: Final[Mapping[str, _Form]] = {
     "PendingJob": _Form(
         (
-            Column("Name", lambda job, _: job.metadata.name),
-            Column("Queue", lambda job, _: job.queue),
-            Column("Position", lambda job, _: job.position, "integer"),
-            Column("Gate", lambda job, _: job.gate),
-            Column("Short", lambda job, _: _short(job.shortages)),
-            Column("Waiting", lambda job, now: _since(job.waiting_since, now)),
-            Column("Start", _expected),
-            Column("Latest", _latest, is_wide=True),
-            Column("Priority", lambda job, _: job.priority, "integer", is_wide=True),
-            Column("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
-            Column("Message", lambda job, _: job.message, is_wide=True),
+            TableColumn("Name", lambda job, _: job.metadata.name),
+            TableColumn("Queue", lambda job, _: job.queue),
+            TableColumn("Position", lambda job, _: job.position, "integer"),
+            TableColumn("Gate", lambda job, _: job.gate),
+            TableColumn("Short", lambda job, _: _short(job.shortages)),
+            TableColumn("Waiting", lambda job, now: _since(job.waiting_since, now)),
+            TableColumn("Start", _expected),
+            TableColumn("Latest", _latest, is_wide=True),
+            TableColumn("Priority", lambda job, _: job.priority, "integer", is_wide=True),
+            TableColumn("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
+            TableColumn("Message", lambda job, _: job.message, is_wide=True),
         )
     ),
     "Explanation": _Form(
         (
-            Column("Name", lambda row, _: row.of.metadata.name),
-            Column("Queue", lambda row, _: row.of.queue),
-            Column("Position", lambda row, _: row.of.position, "integer"),
-            Column("Gate", lambda row, _: row.gate.name),
-            Column("State", lambda row, _: row.gate.state),
-            Column("Message", lambda row, _: row.gate.message),
-            Column("Start", lambda row, now: _expected(row.of, now), is_wide=True),
-            Column("Next", lambda row, _: row.of.next_event, is_wide=True),
+            TableColumn("Name", lambda row, _: row.of.metadata.name),
+            TableColumn("Queue", lambda row, _: row.of.queue),
+            TableColumn("Position", lambda row, _: row.of.position, "integer"),
+            TableColumn("Gate", lambda row, _: row.gate.name),
+            TableColumn("State", lambda row, _: row.gate.state),
+            TableColumn("Message", lambda row, _: row.gate.message),
+            TableColumn("Start", lambda row, now: _expected(row.of, now), is_wide=True),
+            TableColumn("Next", lambda row, _: row.of.next_event, is_wide=True),
         ),
         _gates,
     ),
     "QueueTree": _Form(
         (
-            Column("Name", lambda queue, _: queue.metadata.name),
-            Column("Parent", lambda queue, _: queue.parent),
-            Column("State", lambda queue, _: queue.state),
-            Column("Running", lambda queue, _: queue.running_jobs, "integer"),
-            Column("Inqueue", lambda queue, _: queue.inqueue_jobs, "integer"),
-            Column("Pending", lambda queue, _: queue.pending_jobs, "integer"),
-            Column("Allocated", _amounts("allocated")),
-            Column("Deserved", _amounts("deserved")),
-            Column("Overused", _overused),
-            Column("Weight", lambda queue, _: queue.weight, "integer", is_wide=True),
-            Column("Guarantee", _amounts("guarantee"), is_wide=True),
-            Column("Capability", _amounts("capability"), is_wide=True),
-            Column("Asked", _amounts("pending"), is_wide=True),
+            TableColumn("Name", lambda queue, _: queue.metadata.name),
+            TableColumn("Parent", lambda queue, _: queue.parent),
+            TableColumn("State", lambda queue, _: queue.state),
+            TableColumn("Running", lambda queue, _: queue.running_jobs, "integer"),
+            TableColumn("Inqueue", lambda queue, _: queue.inqueue_jobs, "integer"),
+            TableColumn("Pending", lambda queue, _: queue.pending_jobs, "integer"),
+            TableColumn("Allocated", _amounts("allocated")),
+            TableColumn("Deserved", _amounts("deserved")),
+            TableColumn("Overused", _overused),
+            TableColumn("Weight", lambda queue, _: queue.weight, "integer", is_wide=True),
+            TableColumn("Guarantee", _amounts("guarantee"), is_wide=True),
+            TableColumn("Capability", _amounts("capability"), is_wide=True),
+            TableColumn("Asked", _amounts("pending"), is_wide=True),
         )
     ),
     "Timeline": _Form(
         (
-            Column("Name", lambda row, _: row.of.metadata.name),
-            Column("When", _at),
-            Column("Lasted", _lasted),
-            Column("What", lambda row, _: row.entry.what),
-            Column("About", lambda row, _: _ref(row.entry.about.kind, row.entry.about.name)),
-            Column("Message", lambda row, _: row.entry.message),
-            Column("At", lambda row, _: row.entry.at, is_wide=True),
+            TableColumn("Name", lambda row, _: row.of.metadata.name),
+            TableColumn("When", _at),
+            TableColumn("Lasted", _lasted),
+            TableColumn("What", lambda row, _: row.entry.what),
+            TableColumn("About", lambda row, _: _ref(row.entry.about.kind, row.entry.about.name)),
+            TableColumn("Message", lambda row, _: row.entry.message),
+            TableColumn("At", lambda row, _: row.entry.at, is_wide=True),
         ),
         _entries,
     ),
     "RunningJob": _Form(
         (
-            Column("Name", lambda job, _: job.metadata.name),
-            Column("Queue", lambda job, _: job.queue),
-            Column("Pods", lambda job, _: job.pods, "integer"),
-            Column("Min", lambda job, _: job.min_available, "integer"),
-            Column("Nodes", lambda job, _: job.nodes, "integer"),
-            Column("Holds", lambda job, _: _listed(job.allocated)),
-            Column("Running", _runs),
-            Column("End", lambda job, now: _until(job.expected_end, now) or "<unknown>"),
-            Column("Priority", lambda job, _: job.priority, "integer", is_wide=True),
-            Column("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
+            TableColumn("Name", lambda job, _: job.metadata.name),
+            TableColumn("Queue", lambda job, _: job.queue),
+            TableColumn("Pods", lambda job, _: job.pods, "integer"),
+            TableColumn("Min", lambda job, _: job.min_available, "integer"),
+            TableColumn("Nodes", lambda job, _: job.nodes, "integer"),
+            TableColumn("Holds", lambda job, _: _listed(job.allocated)),
+            TableColumn("Running", _runs),
+            TableColumn("End", lambda job, now: _until(job.expected_end, now) or "<unknown>"),
+            TableColumn("Priority", lambda job, _: job.priority, "integer", is_wide=True),
+            TableColumn("Owner", lambda job, _: _ref(job.owner.kind, job.owner.name), is_wide=True),
         )
     ),
     "NodeUse": _Form(
         (
-            Column("Name", lambda node, _: node.metadata.name),
-            Column("Status", _state),
-            Column("Pods", lambda node, _: node.pods, "integer"),
-            Column("Allocated", lambda node, _: _listed(node.allocated)),
-            Column("Allocatable", lambda node, _: _listed(node.allocatable), is_wide=True),
+            TableColumn("Name", lambda node, _: node.metadata.name),
+            TableColumn("Status", _state),
+            TableColumn("Pods", lambda node, _: node.pods, "integer"),
+            TableColumn("Allocated", lambda node, _: _listed(node.allocated)),
+            TableColumn("Allocatable", lambda node, _: _listed(node.allocatable), is_wide=True),
         )
     ),
     "UsageHistory": _Form(
         (
-            Column("Name", lambda row, _: row.of.metadata.name),
-            Column("When", lambda row, now: f"{_since(row.point.at, now)} ago"),
-            Column("Waiting", lambda row, _: row.point.waiting, "integer"),
-            Column("Started", lambda row, _: row.point.started, "integer"),
-            Column("Waited-p50", lambda row, _: _span(row.point.waited_p50_seconds)),
-            Column("Waited-p90", lambda row, _: _span(row.point.waited_p90_seconds)),
-            Column("In-use", lambda row, _: _listed(row.point.in_use)),
+            TableColumn("Name", lambda row, _: row.of.metadata.name),
+            TableColumn("When", lambda row, now: f"{_since(row.point.at, now)} ago"),
+            TableColumn("Waiting", lambda row, _: row.point.waiting, "integer"),
+            TableColumn("Started", lambda row, _: row.point.started, "integer"),
+            TableColumn("Waited-p50", lambda row, _: _span(row.point.waited_p50_seconds)),
+            TableColumn("Waited-p90", lambda row, _: _span(row.point.waited_p90_seconds)),
+            TableColumn("In-use", lambda row, _: _listed(row.point.in_use)),
         ),
         _points,
     ),
     "WhatIf": _Form(
         (
-            Column("Name", lambda what_if, _: what_if.metadata.name),
-            Column("Starts-now", lambda what_if, _: str(_status(what_if).starts_now).lower()),
-            Column("Gate", lambda what_if, _: _status(what_if).gate),
-            Column("Evicts", lambda what_if, _: _count(what_if, "evictions"), "integer"),
-            Column("Delays", lambda what_if, _: _count(what_if, "delays"), "integer"),
-            Column("Start", lambda what_if, now: _expected(_status(what_if), now)),
-            Column("Message", lambda what_if, _: _status(what_if).message),
+            TableColumn("Name", lambda what_if, _: what_if.metadata.name),
+            TableColumn("Starts-now", lambda what_if, _: str(_status(what_if).starts_now).lower()),
+            TableColumn("Gate", lambda what_if, _: _status(what_if).gate),
+            TableColumn("Evicts", lambda what_if, _: _count(what_if, "evictions"), "integer"),
+            TableColumn("Delays", lambda what_if, _: _count(what_if, "delays"), "integer"),
+            TableColumn("Start", lambda what_if, now: _expected(_status(what_if), now)),
+            TableColumn("Message", lambda what_if, _: _status(what_if).message),
         )
     ),
 }

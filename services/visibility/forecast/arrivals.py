@@ -98,7 +98,7 @@ def _arrival_time(job: Job, now: float) -> float:
     return min(now, times.read(job.created) or now)
 
 
-class Arrivals:
+class JobArrivals:
     """The jobs that have come."""
 
     def __init__(self, *, recent: int = RECENT, kept: int = KEPT, uids: int = UIDS) -> None:

@@ -67,7 +67,7 @@ _NORMAL: Final = NormalDist()
 _LEAST: Final = 1e-12
 
 
-class Subject(NamedTuple):
+class HistoricJob(NamedTuple):
     """A job as history knows it."""
 
     namespace: str
@@ -150,7 +150,9 @@ class History:
         """Return the number of kinds that are known."""
         return len(self._durations)
 
-    def ended(self, subject: Subject, seconds: float, *, stated: Expected | None = None) -> None:
+    def ended(
+        self, subject: HistoricJob, seconds: float, *, stated: Expected | None = None
+    ) -> None:
         """Count in how long a job ran, and what it had stated if nothing cut the run off."""
         kinds = subject.kinds()
         durations, latest = self._durations.latest(kinds), self._latest.latest(kinds[:_LEADS])
@@ -170,30 +172,30 @@ class History:
             return
         namespace, _, _ = event.job.partition("/")
         template = event.template or template_of(event.job, {})
-        subject = Subject(namespace, event.queue, template, size_in(event.min_resources))
+        subject = HistoricJob(namespace, event.queue, template, size_in(event.min_resources))
         self.ended(subject, event.seconds_running, stated=_stated_in(event))
 
-    def levels(self, subject: Subject) -> list[Sketch]:
+    def levels(self, subject: HistoricJob) -> list[Sketch]:
         """Return the sketches for a job, the nearest first; empty ones of kinds not known."""
         return self._durations.of(subject.kinds())
 
-    def latest(self, subject: Subject) -> list[Sketch]:
+    def latest(self, subject: HistoricJob) -> list[Sketch]:
         """Return the sketches of the latest jobs of its template, of its size and of its user."""
         return self._latest.of(subject.kinds()[:_LEADS])
 
-    def weights(self, subject: Subject) -> list[float]:
+    def weights(self, subject: HistoricJob) -> list[float]:
         """Return how far ways to ask are trusted: for each lead, then for each with the latest."""
         return self._trust.weights(subject.user)
 
-    def ratios(self, subject: Subject, basis: Basis) -> list[Sketch]:
+    def ratios(self, subject: HistoricJob, basis: Basis) -> list[Sketch]:
         """Return sketches of ratios to durations stated in this way, as `levels`."""
         return self._ratios[basis].of(subject.kinds())
 
-    def knows(self, subject: Subject) -> bool:
+    def knows(self, subject: HistoricJob) -> bool:
         """Tell whether any job of one of its kinds has ended."""
         return any(kind in self._durations for kind in subject.kinds())
 
-    def knows_similar(self, subject: Subject) -> bool:
+    def knows_similar(self, subject: HistoricJob) -> bool:
         """Tell whether so many jobs of one of its kinds have ended that it is no guess."""
         return any(sketch.count >= _SIMILAR for sketch in self._durations.of(subject.kinds()))
 
@@ -271,17 +273,17 @@ class Durations:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._subjects: dict[Subject, _Known] = {}
+        self._subjects: dict[HistoricJob, _Known] = {}
         self._running: dict[str, list[float]] = {}
         """Kind → durations that were drawn for its jobs that run."""
         self._lately: dict[str, float] = {}
         """User → a number in [0, 1) that decides for all of his jobs whether the latest count."""
-        self._ratios: dict[tuple[Subject, Basis], list[Sketch]] = {}
+        self._ratios: dict[tuple[HistoricJob, Basis], list[Sketch]] = {}
         self._common: dict[int, float] = {}
         """Sketch → how long its jobs are in this simulation: a normally distributed number."""
 
     def remaining_s(
-        self, subject: Subject, stated: Expected | None, elapsed: float, uniform: Uniform
+        self, subject: HistoricJob, stated: Expected | None, elapsed: float, uniform: Uniform
     ) -> float:
         """Return the remaining seconds of a running job; drawn before any that is yet to start."""
         if stated is not None:
@@ -291,20 +293,20 @@ class Durations:
             self._running[kind].append(total)
         return total - elapsed
 
-    def total_s(self, subject: Subject, stated: Expected | None, uniform: Uniform) -> float:
+    def total_s(self, subject: HistoricJob, stated: Expected | None, uniform: Uniform) -> float:
         """Return how many seconds a job runs in all, from its start."""
         if stated is not None:
             return self._stated_remaining(subject, stated, 0.0, uniform)
         return self._draw(self._known(subject, uniform), 0.0, uniform)
 
-    def basis(self, subject: Subject, stated: Expected | None) -> Basis:
+    def basis(self, subject: HistoricJob, stated: Expected | None) -> Basis:
         """Return where the duration of a job comes from."""
         if stated is not None:
             return stated.basis
         return Basis.HISTORY if self._history.knows_similar(subject) else Basis.DEFAULT
 
     def _stated_remaining(
-        self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform
+        self, subject: HistoricJob, stated: Expected, elapsed: float, uniform: Uniform
     ) -> float:
         """Return the remaining seconds of a job that has stated a duration."""
         ratio = self._ratio(subject, stated, elapsed, uniform)
@@ -316,7 +318,7 @@ class Durations:
         return max(0.0, total - elapsed)
 
     def _ratio(
-        self, subject: Subject, stated: Expected, elapsed: float, uniform: Uniform
+        self, subject: HistoricJob, stated: Expected, elapsed: float, uniform: Uniform
     ) -> float | None:
         """Return a ratio beyond the time that has passed; None to believe what is stated."""
         key, passed = (subject, stated.basis), _RATIO * elapsed / stated.seconds
@@ -337,7 +339,7 @@ class Durations:
             wanted -= weight
         return None
 
-    def _known(self, subject: Subject, uniform: Uniform) -> _Known:
+    def _known(self, subject: HistoricJob, uniform: Uniform) -> _Known:
         found = self._subjects.get(subject)
         if found is None:
             kinds, history = subject.kinds(), self._history
@@ -349,7 +351,7 @@ class Durations:
             )
         return found
 
-    def _weights(self, subject: Subject, uniform: Uniform) -> list[float]:
+    def _weights(self, subject: HistoricJob, uniform: Uniform) -> list[float]:
         """Return the weights of the ways in this simulation: either the latest jobs count, or not.
 
         If those of a user go on as the latest ones did, then all of them do.
@@ -361,7 +363,7 @@ class Durations:
             return [0.0] * _LEADS + [weight / lately for weight in weights[_LEADS:]]
         return [weight / (1.0 - lately) for weight in weights[:_LEADS]] + [0.0] * _LEADS
 
-    def _ended(self, subject: Subject, uniform: Uniform) -> _Known:
+    def _ended(self, subject: HistoricJob, uniform: Uniform) -> _Known:
         """Return what is known of a subject by the jobs that have ended."""
         known = self._known(subject, uniform)
         return known._replace(levels=[level._replace(running=[]) for level in known.levels])
@@ -429,7 +431,7 @@ def _remaining_as_stated(stated: Expected, elapsed: float, uniform: Uniform) -> 
     return -_OVERRUN * elapsed * math.log(1.0 - uniform())
 
 
-def subject_of(job: Job) -> Subject:
+def subject_of(job: Job) -> HistoricJob:
     """Return what history knows a PodGroup by: its Job, else itself."""
     template = template_of(job.owner_job or job.key, job.annotations)
-    return Subject(job.namespace, job.queue, template, size_of(job.min_listed))
+    return HistoricJob(job.namespace, job.queue, template, size_of(job.min_listed))

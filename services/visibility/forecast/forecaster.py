@@ -16,15 +16,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.visibility.forecast.arrivals import Arrivals
+from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.calibration import Calibration
 from services.visibility.forecast.durations import Durations, History
 from services.visibility.forecast.simulation import (
     Allowed,
-    Bounds,
-    Outcome,
-    Rules,
+    SchedulerRules,
     Simulation,
+    SimulationBounds,
+    SimulationResult,
     waiting,
 )
 from shared.api import time as times
@@ -38,8 +38,8 @@ _DAY_S: Final = 86_400.0
 _HOUR_MIN: Final = 60
 _MINUTES_ALONE: Final = 10
 """From so many minutes on, seconds are not told."""
-_BOUNDS: Final = Bounds()
-_NO_ARRIVALS: Final = Arrivals()
+_BOUNDS: Final = SimulationBounds()
+_NO_ARRIVALS: Final = JobArrivals()
 
 
 class Estimate(NamedTuple):
@@ -64,12 +64,12 @@ class Forecaster:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: SchedulerRules,
         history: History,
         *,
-        arrivals: Arrivals = _NO_ARRIVALS,
+        arrivals: JobArrivals = _NO_ARRIVALS,
         draws: int = DRAWS,
-        bounds: Bounds = _BOUNDS,
+        bounds: SimulationBounds = _BOUNDS,
         seed: int = 0,
     ) -> None:
         self.rules = rules
@@ -152,9 +152,9 @@ class Forecaster:
         cluster_state: ClusterState,
         keys: Collection[str],
         now: float,
-        arrivals: Arrivals,
+        arrivals: JobArrivals,
         allowed: Allowed,
-    ) -> Outcome:
+    ) -> SimulationResult:
         uniform = np.random.default_rng((self._seed, self._runs)).random
         self._runs += 1
         simulation = Simulation(
@@ -210,14 +210,14 @@ class Forecaster:
 
 def forecast(
     cluster_state: ClusterState,
-    rules: Rules,
+    rules: SchedulerRules,
     history: History,
     *,
     now: float,
     asked: Collection[str] | None = None,
-    arrivals: Arrivals = _NO_ARRIVALS,
+    arrivals: JobArrivals = _NO_ARRIVALS,
     draws: int = DRAWS,
-    bounds: Bounds = _BOUNDS,
+    bounds: SimulationBounds = _BOUNDS,
     seed: int = 0,
 ) -> Mapping[str, ExpectedStart]:
     """Return when jobs will start: these, or all that wait; the cluster state is as before then.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from pumice.events.types import GangAdmitted
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.resources.dimensions import Dimensions, counted, quantity
-from services.visibility.forecast.durations import Subject, size_in, subject_of
+from services.visibility.forecast.durations import HistoricJob, size_in, subject_of
 from shared.api import keys
 from shared.api import time as times
 from shared.api.core import Container, Pod, PodPhase, PodSpec, PodStatus, ResourceRequirements
@@ -45,7 +45,7 @@ class Arrival(NamedTuple):
     uid: str
     priority_class: str
     owner_kind: str
-    subject: Subject
+    subject: HistoricJob
     annotations: tuple[tuple[str, str], ...]
     min_available: int
     min_resources: tuple[tuple[str, str], ...]
@@ -85,7 +85,7 @@ def arrival_in(event: GangAdmitted) -> Arrival | None:
         uid=event.uid,
         priority_class=event.priority_class,
         owner_kind=event.owner_kind,
-        subject=Subject(namespace, event.queue, event.template, size_in(minimum)),
+        subject=HistoricJob(namespace, event.queue, event.template, size_in(minimum)),
         annotations=((keys.EXPECTED_DURATION, stated),) if stated else (),
         min_available=event.min_member,
         min_resources=tuple(minimum.items()),

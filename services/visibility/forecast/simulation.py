@@ -32,8 +32,8 @@ from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.visibility.forecast import shapes
-from services.visibility.forecast.arrivals import Arrivals
-from services.visibility.forecast.durations import Durations, Subject, Uniform, subject_of
+from services.visibility.forecast.arrivals import JobArrivals
+from services.visibility.forecast.durations import Durations, HistoricJob, Uniform, subject_of
 from services.visibility.forecast.shapes import Arrival, Templates
 from shared.api.kinds import POD, PODGROUP
 from shared.jobs.durations import Basis, Expected
@@ -50,7 +50,7 @@ _RUNNING: Final = "Running"
 _COMPLETED: Final = "Completed"
 
 
-class Bounds(NamedTuple):
+class SimulationBounds(NamedTuple):
     """Limits of one simulation."""
 
     horizon_s: float = 7 * 86_400.0
@@ -77,7 +77,7 @@ class Allowed(NamedTuple):
 ALL_THE_TIME: Final = Allowed()
 
 
-class Rules(NamedTuple):
+class SchedulerRules(NamedTuple):
     """The part of a scheduler that does not change from simulation to simulation."""
 
     config: SchedulerConfig
@@ -89,7 +89,7 @@ class Rules(NamedTuple):
     sharding: Sharding = UNSHARDED
 
 
-class Outcome(NamedTuple):
+class SimulationResult(NamedTuple):
     """The starts that a simulation has shown."""
 
     starts: dict[str, float]
@@ -132,13 +132,13 @@ class Simulation:
     def __init__(
         self,
         cluster_state: ClusterState,
-        rules: Rules,
+        rules: SchedulerRules,
         durations: Durations,
         *,
         now: float,
         uniform: Uniform,
-        arrivals: Arrivals,
-        bounds: Bounds,
+        arrivals: JobArrivals,
+        bounds: SimulationBounds,
     ) -> None:
         self._cluster_state = cluster_state
         self._rules = rules
@@ -157,7 +157,7 @@ class Simulation:
         self._run_of: dict[str, int] = {}
         """Job → number of its end that counts; a job that was stopped has another."""
         self._ordinal = 0
-        self._subjects: dict[str, Subject] = {}
+        self._subjects: dict[str, HistoricJob] = {}
         self._starts: dict[str, float] = {}
         self._arrivals: dict[str, Arrival] = {}
         self._bases: dict[Basis, int] = {}
@@ -165,7 +165,7 @@ class Simulation:
         self._imagined = Imagined(cluster_state)
         self._is_over: Callable[[], bool] = ALL_THE_TIME.over
 
-    def run(self, asked: Collection[str], allowed: Allowed = ALL_THE_TIME) -> Outcome:
+    def run(self, asked: Collection[str], allowed: Allowed = ALL_THE_TIME) -> SimulationResult:
         """Simulate until all of these jobs have started or the bounds are reached; undo everything.
 
         It ends, too, when its time is up.
@@ -189,7 +189,7 @@ class Simulation:
             open_ -= self._starts.keys()
             stopped_by, never = self._explain(sorted(open_)) if open_ else ({}, frozenset())
         settled = quiet and not self._ends and self._future_arrivals.at == math.inf
-        return Outcome(
+        return SimulationResult(
             starts={key: at for key, at in self._starts.items() if key in asked},
             stopped_by=stopped_by,
             never=never,
@@ -229,7 +229,7 @@ class Simulation:
         self._ordinal += 1
         heapq.heappush(self._ends, (when, self._ordinal, job.key, what))
 
-    def _subject(self, job: Job) -> Subject:
+    def _subject(self, job: Job) -> HistoricJob:
         found = self._subjects.get(job.key)
         if found is None:
             found = self._subjects[job.key] = subject_of(job)

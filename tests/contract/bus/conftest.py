@@ -19,7 +19,7 @@ from pumice.local import parts
 from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import NatsServer
-from shared.bus.connection import Credentials, Options
+from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, from_settings
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import Streams, all_streams, durable_consumers, streams
@@ -132,10 +132,10 @@ class MemoryServer:
     def bus(self, user: str = "admin", *, status: Status, name: str) -> NatsBus:
         """Return the bus of one more process."""
         return NatsBus(
-            Options(
+            BusOptions(
                 url="nats://memory",
                 name=name,
-                credentials=Credentials(user=lambda: user, password=lambda: ""),
+                credentials=BusCredentials(user=lambda: user, password=lambda: ""),
             ),
             clock=SystemClock(),
             log=structlog.get_logger(),

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 
 from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.link import PerfectNetwork
-from shared.bus.connection import Credentials, Options
+from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, running
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import all_streams, copied, streams
@@ -94,11 +94,11 @@ THREE: dict[str, Callable[[Path], Three]] = {"simulated": ModelThree, "nats": Re
 
 
 def _bus(url: str, password: str, *, leaves: bool, nats: ThreeServers | None = None) -> NatsBus:
-    options = Options(
+    options = BusOptions(
         url=url,
         name="test",
         inbox="_INBOX_admin",
-        credentials=Credentials(user=lambda: "admin", password=lambda: password),
+        credentials=BusCredentials(user=lambda: "admin", password=lambda: password),
         copied=_STREAMS.lease.name if leaves else "",
     )
     dial = {} if nats is None else {"dial": partial(MemoryClient, nats)}

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.stack import LocalStack, StackOptions
 from shared.bus.values import Batch, CaughtUp, FromSequence
 from shared.contracts.codec import unpack
@@ -94,7 +94,7 @@ def planted() -> list[tuple[str, dict]]:
 async def stack(tmp_path: Path) -> AsyncIterator[LocalStack]:
     """A whole local cluster on the embedded API server."""
     options = StackOptions(
-        plane=Options(directory=tmp_path / "plane", api="embedded"),
+        plane=ControlPlaneOptions(directory=tmp_path / "plane", api="embedded"),
         services=("cache", "scheduler", "binder", "controller"),
     )
     async with LocalStack(options, parts.require(["nats-server"])) as running:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import EmbeddedPlane
 from pumice.local.ports import free_port
 from services.visibility.settings import VisibilitySettings
@@ -46,7 +46,7 @@ async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
         },
         timelines={("default", "my-job"): lived("default", "my-job")},
     )
-    options = Options(directory=tmp_path / "cluster", api="embedded")
+    options = ControlPlaneOptions(directory=tmp_path / "cluster", api="embedded")
     async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
         kube = await connect_kube(str(plane.kubeconfig), user_agent="pumice-visibility")
         settings = VisibilitySettings(

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from pumice.events import EventsError, decode
-from pumice.events.webhook import Mark, MarkFile, headers_in
+from pumice.events.webhook import DeliveryMark, MarkFile, headers_in
 from pumice.local.ports import free_port
 from tests.contract.events.publishing import EVENTS
 from tests.support.wait import until
@@ -189,7 +189,7 @@ async def test_a_gap_that_cannot_be_closed_is_told_and_passed(
 ) -> None:
     await publisher.all()
     place = tmp_path / "place.json"
-    MarkFile(place).write(Mark(sequence=1))
+    MarkFile(place).write(DeliveryMark(sequence=1))
     await resized(1500)
     for _ in range(3):
         await publisher.all()

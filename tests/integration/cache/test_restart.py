@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.nats import NatsServer
 from shared.api.kinds import JOB, POD
 from shared.kube.client import Kube
@@ -126,7 +126,7 @@ async def _is_unready(cache) -> bool:
 @pytest.mark.timeout(120)
 async def test_a_cluster_without_our_kinds_is_complete_until_they_come(tmp_path: Path) -> None:
     async with (
-        ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane,
+        ControlPlane(ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()) as plane,
         fleet(plane, tmp_path) as services,
         await connect(str(plane.kubeconfig), user_agent="t") as kube,
         admin_bus(plane.nats) as bus,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from services.admission.settings import AdmissionSettings
 from services.binder.settings import BinderSettings
 from services.cache.settings import CacheSettings
@@ -350,7 +350,9 @@ async def test_helm_installs_changes_and_uninstalls_by_the_lines_of_the_page(
 ) -> None:
     scripts = [b.text for b in pages.blocks(PAGE) if b.heading == "Helm"]
     assert len(scripts) == 3
-    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()
+    ) as plane:
 
         def run(script: str) -> str:
             words = ["bash", "-e", "-o", "pipefail", "-c", script]
@@ -374,7 +376,9 @@ async def test_helm_installs_two_schedulers_beside_each_other_by_the_lines_of_th
     charting: Path, tmp_path: Path
 ) -> None:
     (script,) = [b.text for b in pages.blocks(SHARDS) if b.heading == "Two schedulers"]
-    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()
+    ) as plane:
 
         def run(script: str) -> str:
             words = ["bash", "-e", "-o", "pipefail", "-c", script]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
 from tests.support.pages_run import ON_KUBERNETES, runner
@@ -39,7 +39,9 @@ async def test_pumice_is_installed_and_uninstalled_by_the_lines_of_the_page(
     (to_three,) = scripts_under("Three NATS servers")
     assert len(install) >= 2
     assert len(uninstall) == 1
-    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()
+    ) as plane:
 
         def run(line: str) -> str:
             done = at_a_terminal(

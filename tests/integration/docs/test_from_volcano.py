@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
 from shared.api.crdgen import manifest
 from shared.api.crds import CRDS
@@ -205,7 +205,7 @@ async def test_there_and_back_with_no_pod_restarted(tmp_path: Path, shell) -> No
         return said
 
     async with (
-        ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane,
+        ControlPlane(ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()) as plane,
         connect(plane.kubeconfig) as api,
     ):
         done = await asyncio.to_thread(

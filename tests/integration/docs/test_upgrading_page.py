@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
 
@@ -34,7 +34,9 @@ async def test_an_installation_is_upgraded_and_taken_back_by_the_lines_of_the_pa
     programs: Path, tmp_path: Path
 ) -> None:
     there, back = scripts_under("In which order")
-    async with ControlPlane(Options(directory=tmp_path / "plane"), parts.require()) as plane:
+    async with ControlPlane(
+        ControlPlaneOptions(directory=tmp_path / "plane"), parts.require()
+    ) as plane:
 
         def run(script: str) -> str:
             done: subprocess.CompletedProcess[str] = at_a_terminal(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from shared.api.kinds import CRD, POD, Kind
 from shared.kube.client import Kube, Selection
 from shared.kube.config import connect
@@ -132,7 +132,7 @@ async def test_a_missing_right_names_verb_and_kind(accounts: Accounts, tmp_path:
 @pytest.mark.timeout(120)
 async def test_a_killed_api_server_is_waited_for_and_nothing_is_missed(tmp_path: Path) -> None:
     async with (
-        ControlPlane(Options(directory=tmp_path), parts.require()) as plane,
+        ControlPlane(ControlPlaneOptions(directory=tmp_path), parts.require()) as plane,
         await connect(str(plane.kubeconfig), user_agent="t") as kube,
         watching(ListWatch(kube, POD, times=TIMES)) as items,
     ):

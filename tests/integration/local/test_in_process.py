@@ -14,7 +14,7 @@ from pumice.demo.story import Demo
 from pumice.events import PositionGone, Start
 from pumice.events.client import subscribe_at
 from pumice.events.server import local
-from pumice.local.control_plane import ControlPlane, Options
+from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.embedded import ensure
 from pumice.local.stack import LocalStack, StackOptions
 from shared.kube.config import connect as connect_kube
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.timeout(240)
 @asynccontextmanager
 async def plane(api: str, directory: Path) -> AsyncIterator[ControlPlane]:
     """An API server with the demo's nodes and no services."""
-    options = StackOptions(plane=Options(directory=directory, api=api), fleet=FLEET, services=())
+    options = StackOptions(
+        plane=ControlPlaneOptions(directory=directory, api=api), fleet=FLEET, services=()
+    )
     async with LocalStack(options, await ensure(api, print)) as stack:
         yield stack.plane
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from pumice.local import admin
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import ensure
 from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.stack import LocalStack, StackOptions
@@ -37,7 +37,7 @@ def roles_of_the_base():
 
 
 def stack(api, directory, binaries):
-    options = Options(directory=directory, api=api)
+    options = ControlPlaneOptions(directory=directory, api=api)
     return LocalStack(StackOptions(plane=options, fleet=NO_NODES, services=()), binaries)
 
 

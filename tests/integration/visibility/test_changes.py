@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
-from pumice.web.gate import Gate
-from pumice.web.server import Context, PageServer
+from pumice.web.gate import RequestGate
+from pumice.web.server import KubeconfigFacts, PageServer
 from services.visibility.settings import VisibilitySettings
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.config import connect as connect_kube
@@ -128,8 +128,8 @@ async def test_the_page_of_a_tenant_has_his_jobs_alone(
     port = free_port()
     async with tenant(control_plane, api, "pages", tmp_path):
         his = await way(tmp_path / "pages.kubeconfig")
-        context = Context(server=his.host, namespace="pages")
-        page = PageServer(his, gate=Gate(port=port, key="k"), context=context)
+        context = KubeconfigFacts(server=his.host, namespace="pages")
+        page = PageServer(his, gate=RequestGate(port=port, key="k"), context=context)
         try:
             async with (
                 page.serving(port),

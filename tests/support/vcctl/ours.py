@@ -41,9 +41,9 @@ def run(
     """Run a line on a transport, without one on the cluster that it names itself."""
     out, err = io.StringIO(), io.StringIO()
 
-    async def connect(_: object) -> cluster.Cluster:
+    async def connect(_: object) -> cluster.ClusterClient:
         assert transport is not None
-        return cluster.Cluster(transport, now_s=now_s)
+        return cluster.ClusterClient(transport, now_s=now_s)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, environ or {}))

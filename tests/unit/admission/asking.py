@@ -4,7 +4,7 @@ from typing import Any
 
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.fields import Schemas
-from services.admission.rules.review import AdmissionRequest, Facts, Terms, Verdict
+from services.admission.rules.review import AdmissionRequest, ReviewFacts, Terms, Verdict
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from tests.support.world import queue
@@ -27,7 +27,7 @@ def ask(
 ) -> Verdict:
     """Return what a hook says; `queues` stand in the cluster, `namespace` has these annotations."""
     known = [lenient(each, Queue) for each in queues or [queue_named("default")]]
-    facts = Facts(
+    facts = ReviewFacts(
         queues={each.metadata.name: each for each in known},
         namespace_annotations=namespace or {},
         schemas=schemas or {},

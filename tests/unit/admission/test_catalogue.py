@@ -5,7 +5,7 @@ import base64
 import msgspec
 import pytest
 
-from services.admission.adapters.registration import Address, Registration
+from services.admission.adapters.registration import WebhookAddress, WebhookRegistration
 from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS, conditions
 from services.admission.rules.groups import ResourceGroup, Selects
@@ -26,8 +26,10 @@ VOLCANO = (
 )
 
 
-def webhooks(address: Address, *, terms: Terms | None = None, policy: str = "Ignore") -> list[dict]:
-    registration = Registration(
+def webhooks(
+    address: WebhookAddress, *, terms: Terms | None = None, policy: str = "Ignore"
+) -> list[dict]:
+    registration = WebhookRegistration(
         None,
         name="x",
         address=address,
@@ -47,35 +49,35 @@ def test_volcanos_paths_are_served_and_enabled_w01() -> None:
 
 
 def test_a_webhook_waits_five_seconds_and_then_admits_w01() -> None:
-    found = webhooks(Address(url="https://10.0.0.5:8443/"))
+    found = webhooks(WebhookAddress(url="https://10.0.0.5:8443/"))
     assert {hook["failurePolicy"] for hook in found} == {"Ignore"}
     assert {hook["timeoutSeconds"] for hook in found} == {5}
     assert {hook["sideEffects"] for hook in found} == {"None"}
-    strict = webhooks(Address(url="https://10.0.0.5:8443/"), policy="Fail")
+    strict = webhooks(WebhookAddress(url="https://10.0.0.5:8443/"), policy="Fail")
     assert {hook["failurePolicy"] for hook in strict} == {"Fail"}
 
 
 def test_it_is_found_at_its_url_or_behind_its_service_w01() -> None:
-    by_url = webhooks(Address(url="https://10.0.0.5:8443/"))[0]["clientConfig"]
+    by_url = webhooks(WebhookAddress(url="https://10.0.0.5:8443/"))[0]["clientConfig"]
     bundle = base64.b64encode(b"BUNDLE").decode()
     assert by_url == {"caBundle": bundle, "url": "https://10.0.0.5:8443/jobs/mutate"}
-    behind = Address(namespace="sys", service="adm", port=443)
+    behind = WebhookAddress(namespace="sys", service="adm", port=443)
     assert webhooks(behind)[0]["clientConfig"]["service"] == {
         "namespace": "sys", "name": "adm", "port": 443, "path": "/jobs/mutate"
     }  # fmt: skip
     assert behind.hosts == ("adm.sys.svc", "adm.sys.svc.cluster.local", "adm.sys")
-    assert Address(url="https://[::1]:8443").hosts == ("::1",)
+    assert WebhookAddress(url="https://[::1]:8443").hosts == ("::1",)
 
 
 def test_the_systems_namespace_and_our_own_are_left_alone_w01() -> None:
-    for hook in webhooks(Address(namespace="sys", service="adm")):
+    for hook in webhooks(WebhookAddress(namespace="sys", service="adm")):
         (rule,) = hook["namespaceSelector"]["matchExpressions"]
         assert (rule["operator"], rule["values"]) == ("NotIn", ["kube-system", "sys"])
 
 
 def test_no_pod_is_sent_unless_a_rule_has_something_to_read_w01() -> None:
     assert conditions(HOOKS["/pods/mutate"], Terms()) is None
-    names = [hook["name"] for hook in webhooks(Address(url="https://h"))]
+    names = [hook["name"] for hook in webhooks(WebhookAddress(url="https://h"))]
     assert "mutatepod.volcano.sh" not in names
     (budget, ours) = conditions(HOOKS["/pods/validate"], Terms(scheduler_names=("a", 'b"\n')))
     assert '"volcano.sh/jdb-min-available" in object.metadata.annotations' in budget[1]

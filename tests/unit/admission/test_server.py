@@ -24,7 +24,7 @@ from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
-from shared.serving.connections import Limits
+from shared.serving.connections import ConnectionLimits
 from shared.serving.server import BODY_MAX
 from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, status
@@ -89,7 +89,7 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
                 terms=Terms,
                 schemas=dict,
                 context=lambda: context,
-                limits=Limits(),
+                limits=ConnectionLimits(),
                 gate=Readiness().gate("webhooks"),
                 quarantine=Quarantine(
                     QuarantineRegistry(), clock=clock, log=structlog.get_logger()

@@ -190,7 +190,7 @@ def test_other_forms_hold_the_answer_of_the_server(run: Run) -> None:
         (unreachable(), 1, "is the cluster up, and is it the one of this kubeconfig?"),
         (refused(ASKED, statuses.unauthorized()), 1, "log in anew"),
         (refused(ASKED, statuses.unavailable("not synced")), 1, "try again in a moment"),
-        (refused(ASKED, statuses.Failure(403, "no pendingjobs")), 1, "pumice-visibility-viewer"),
+        (refused(ASKED, statuses.ApiFailure(403, "no pendingjobs")), 1, "pumice-visibility-viewer"),
         (refused(ASKED, statuses.no_such_path()), 4, "visibility of Pumice is not installed"),
     ],
     ids=["unreachable", "unauthorized", "not-synced", "forbidden", "not-installed"],

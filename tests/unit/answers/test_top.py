@@ -10,7 +10,7 @@ import yaml
 from msgspec.structs import replace
 from rich.console import Console
 
-from pumice.answers.frame import Picture, amount, dominant, frame, tenth
+from pumice.answers.frame import FrameModel, amount, dominant, frame, tenth
 from services.visibility.api import statuses
 from shared.api.meta import ObjectMeta
 from shared.api.time import parse
@@ -180,7 +180,7 @@ def test_a_trouble_later_on_stands_below_the_picture(
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_picture_fits_its_terminal(height: int, width: int) -> None:
     world = World(nodes=90, waiting=90, running=90, now_s=parse(NOW), seed=3)
-    picture = Picture(
+    picture = FrameModel(
         host="https://cluster.example:6443",
         now_s=parse(NOW),
         clock="03:00:00",

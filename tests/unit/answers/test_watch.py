@@ -78,7 +78,7 @@ def test_a_watch_that_ends_is_taken_up_from_a_new_list(
 def test_a_version_that_is_too_old_leads_to_a_new_list(
     run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
-    way.watches = [refused(WATCH, statuses.Failure(statuses.EXPIRED, "too old")), [interrupt]]
+    way.watches = [refused(WATCH, statuses.ApiFailure(statuses.EXPIRED, "too old")), [interrupt]]
     code, _, err = run("why", "-w")
     assert (code, err, slept) == (130, "", [1.0])
 
@@ -169,7 +169,7 @@ def test_a_watch_that_is_refused_is_said_once_and_the_clock_takes_its_place(
     run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     words = 'cannot watch resource "pendingjobs"'
-    way.watches = [refused(WATCH, statuses.Failure(statuses.FORBIDDEN, words))]
+    way.watches = [refused(WATCH, statuses.ApiFailure(statuses.FORBIDDEN, words))]
     code, out, err = run("why", "-w", "-o", "json")
     assert (code, slept) == (130, [2.0] * 4)
     assert err.startswith(f"note: no watch: {words}; the ClusterRole view")

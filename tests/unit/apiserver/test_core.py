@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.answers import Request, Response, expired
-from pumice.local.apiserver.journal import Journal
+from pumice.local.apiserver.answers import ApiReply, ApiRequest, expired
+from pumice.local.apiserver.journal import StoreJournal
 from pumice.local.apiserver.watching import Watch
 from tests.support.api_server import ApiServer, unreachable
 from tests.support.world import pod
@@ -35,13 +35,13 @@ class World:
 
     def ask(self, method: str, path: str, body: object = None, **query: str) -> tuple[int, Any]:
         answer = self.core.handle(
-            Request(method=method, path=path, query=query, body=json.dumps(body or {}).encode())
+            ApiRequest(method=method, path=path, query=query, body=json.dumps(body or {}).encode())
         )
-        assert isinstance(answer, Response)
+        assert isinstance(answer, ApiReply)
         return answer.status, json.loads(answer.body)
 
     def watch(self, path: str, **query: str) -> Watch:
-        told = self.core.handle(Request(method="GET", path=path, query={"watch": "1", **query}))
+        told = self.core.handle(ApiRequest(method="GET", path=path, query={"watch": "1", **query}))
         assert isinstance(told, Watch)
         return told
 
@@ -265,7 +265,7 @@ def test_what_is_not_served_is_listed_so_that_a_client_asks_and_is_told() -> Non
 
 def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_path: Path) -> None:
     first = World()
-    journal = Journal(tmp_path / "objects.jsonl")
+    journal = StoreJournal(tmp_path / "objects.jsonl")
     journal.follow(first.core.world.store)
     for name in "ab":
         first.ask("POST", MAPS, {"metadata": {"name": name}, "data": {"k": name}})
@@ -274,7 +274,7 @@ def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_pat
     with (tmp_path / "objects.jsonl").open("ab") as file:
         file.write(b'{"resource":"torn')
     second = World()
-    journal = Journal(tmp_path / "objects.jsonl")
+    journal = StoreJournal(tmp_path / "objects.jsonl")
     second.core.load_journal(journal)
     assert second.ask("GET", f"{MAPS}/a")[1] == first.ask("GET", f"{MAPS}/a")[1]
     assert second.ask("GET", f"{MAPS}/b")[0] == 404
@@ -288,8 +288,8 @@ def test_an_api_service_that_names_no_server_is_shown_as_local() -> None:
     spec = {"group": "things.dev", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
     assert world.ask("POST", url, {"metadata": {"name": "v1.things.dev"}, "spec": spec})[0] == 201
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    answer = world.core.handle(Request(method="GET", path=url, headers=table))
-    assert isinstance(answer, Response)
+    answer = world.core.handle(ApiRequest(method="GET", path=url, headers=table))
+    assert isinstance(answer, ApiReply)
     ((_, service, *_),) = (row["cells"] for row in json.loads(answer.body)["rows"])
     assert service == "Local"
 
@@ -300,8 +300,8 @@ def test_a_pod_in_a_wide_table_shows_its_node_and_address() -> None:
     world.pass_time(5)
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     url = "/api/v1/namespaces/default/pods"
-    answer = world.core.handle(Request(method="GET", path=url, headers=table))
-    assert isinstance(answer, Response)
+    answer = world.core.handle(ApiRequest(method="GET", path=url, headers=table))
+    assert isinstance(answer, ApiReply)
     shown = json.loads(answer.body)
     names = [column["name"] for column in shown["columnDefinitions"]]
     (row,) = shown["rows"]

@@ -9,7 +9,7 @@ from benchmarks.forecast.__main__ import chart
 from benchmarks.forecast.measure import Answer, Asker, calibrated, score, waiting_jobs
 from benchmarks.forecast.replay import Replay
 from benchmarks.forecast.traces import GPU, Trace, TraceJob, read, stating
-from services.visibility.forecast.simulation import Bounds
+from services.visibility.forecast.simulation import SimulationBounds
 
 NODE = {"cpu": 8_000, "memory": 1 << 34, GPU: 8_000}
 
@@ -68,7 +68,7 @@ def test_questions_are_asked_at_the_submission_of_jobs_that_wait() -> None:
 def test_answers_are_compared_with_the_waits_that_came() -> None:
     line = trace(*((90.0 * number, 100.0, 8) for number in range(30)))
     keys, waits = waiting_jobs(line, 5)
-    answers = Asker(line, draws=4, bounds=Bounds()).run(keys)
+    answers = Asker(line, draws=4, bounds=SimulationBounds()).run(keys)
     assert [answer.wait for answer in answers] == [waits[key] for key in keys]
     assert all(answer.limits > answer.wait for answer in answers)
     found = score(answers)
@@ -80,14 +80,16 @@ def test_answers_are_compared_with_the_waits_that_came() -> None:
 
 def test_with_the_real_durations_only_jobs_to_come_are_not_known() -> None:
     jobs = trace((0, 100, 8), (10, 50, 4), (20, 50, 4), (30, 10, 8))
-    answers = Asker(jobs, draws=1, bounds=Bounds()).run([f"ns/train-{n}" for n in (1, 2, 3)])
+    answers = Asker(jobs, draws=1, bounds=SimulationBounds()).run(
+        [f"ns/train-{n}" for n in (1, 2, 3)]
+    )
     assert [answer.known for answer in answers] == [90.0, 80.0, 120.0]
 
 
 def test_with_durations_that_jobs_state_a_forecast_is_as_good_as_they_are() -> None:
     jobs = trace(*((90.0 * number, 100.0, 8) for number in range(30)))
     line = jobs._replace(jobs=[job._replace(says=job.seconds) for job in jobs.jobs])
-    answers = Asker(line, draws=2, bounds=Bounds()).run(waiting_jobs(line, 5)[0])
+    answers = Asker(line, draws=2, bounds=SimulationBounds()).run(waiting_jobs(line, 5)[0])
     assert [answer.median for answer in answers] == pytest.approx(
         [answer.wait for answer in answers], rel=0.05
     )

@@ -7,11 +7,11 @@ import pytest
 
 from services.binder.intents.devices import (
     FINALIZER,
+    ClaimReady,
+    ClaimWrite,
     Protect,
-    Ready,
     Unprepared,
     Unusable,
-    Write,
     prepared_step,
     release_step,
     reserve_step,
@@ -71,22 +71,22 @@ def claim(
         pytest.param(
             use(),
             claim(),
-            Write({"status": {"allocation": WRITTEN, "reservedFor": [MINE]}}),
+            ClaimWrite({"status": {"allocation": WRITTEN, "reservedFor": [MINE]}}),
             id="fresh",
         ),
         pytest.param(
             use(),
             claim(THEIRS, allocation=ALLOCATION),
-            Write({"status": {"reservedFor": [THEIRS, MINE]}}),
+            ClaimWrite({"status": {"reservedFor": [THEIRS, MINE]}}),
             id="written-for-another-pod-of-the-gang",
         ),
         pytest.param(
             use(allocated=True),
             claim(allocation=ALLOCATION),
-            Write({"status": {"reservedFor": [MINE]}}),
+            ClaimWrite({"status": {"reservedFor": [MINE]}}),
             id="allocated-before",
         ),
-        pytest.param(use(), claim(MINE, allocation=ALLOCATION), Ready(), id="done"),
+        pytest.param(use(), claim(MINE, allocation=ALLOCATION), ClaimReady(), id="done"),
     ],
 )
 def test_a_claim_is_taken_to_where_its_pod_can_be_bound(given, seen, step):
@@ -123,30 +123,30 @@ def test_a_claim_that_is_not_as_it_was_decided_on_fails_the_bind(given, seen, me
         pytest.param(
             use(),
             claim(MINE, allocation=ALLOCATION),
-            Write({"status": {"reservedFor": None, "allocation": None}}),
+            ClaimWrite({"status": {"reservedFor": None, "allocation": None}}),
             id="of-this-bind-alone",
         ),
         pytest.param(
             use(),
             claim(MINE, THEIRS, allocation=ALLOCATION),
-            Write({"status": {"reservedFor": [THEIRS]}}),
+            ClaimWrite({"status": {"reservedFor": [THEIRS]}}),
             id="another-pod-uses-it",
         ),
         pytest.param(
             use(allocated=True),
             claim(MINE, allocation=ALLOCATION),
-            Write({"status": {"reservedFor": None}}),
+            ClaimWrite({"status": {"reservedFor": None}}),
             id="allocated-before",
         ),
         pytest.param(
             use(),
             claim(allocation=ALLOCATION),
-            Write({"status": {"allocation": None}}),
+            ClaimWrite({"status": {"allocation": None}}),
             id="taken-back-by-half",
         ),
-        pytest.param(use(), claim(MINE, uid="v", allocation=OTHER), Ready(), id="another"),
-        pytest.param(use(), claim(THEIRS, allocation=OTHER), Ready(), id="others"),
-        pytest.param(use(), claim(), Ready(), id="nothing-written"),
+        pytest.param(use(), claim(MINE, uid="v", allocation=OTHER), ClaimReady(), id="another"),
+        pytest.param(use(), claim(THEIRS, allocation=OTHER), ClaimReady(), id="others"),
+        pytest.param(use(), claim(), ClaimReady(), id="nothing-written"),
     ],
 )
 def test_a_bind_that_came_to_nothing_takes_back_what_it_wrote(given, seen, step):
@@ -170,7 +170,7 @@ def said(**conditions: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("seen", "later_s", "step"),
     [
-        pytest.param(claim(allocation=ALLOCATION), 0, Ready, id="no-conditions"),
+        pytest.param(claim(allocation=ALLOCATION), 0, ClaimReady, id="no-conditions"),
         pytest.param(claim(allocation=AWAITED), 59, Unprepared, id="nothing-said"),
         pytest.param(claim(allocation=AWAITED), 60, Unusable, id="too-late"),
         pytest.param(
@@ -185,7 +185,7 @@ def said(**conditions: str) -> list[dict[str, Any]]:
         pytest.param(
             claim(allocation=AWAITED, devices=said(ready="True", linked="True")),
             600,
-            Ready,
+            ClaimReady,
             id="all",
         ),
         pytest.param(
@@ -225,4 +225,4 @@ def test_a_bind_waits_for_all_conditions_and_fails_with_one_or_with_time(seen, l
 )
 def test_what_cannot_be_prepared_goes_though_an_earlier_bind_has_allocated_it(seen, wanted):
     step = release_step(ITEM, use(allocated=True), seen, now=NOW, timeout_s=60.0)
-    assert step == Write({"status": wanted})
+    assert step == ClaimWrite({"status": wanted})

@@ -7,11 +7,11 @@ import pytest
 
 from services.binder.intents.volumes import (
     SELECTED_NODE,
-    Ask,
-    Pending,
-    Ready,
+    AskForVolume,
     Step,
     Unbindable,
+    VolumePending,
+    VolumeReady,
     claim_step,
     may_reserve,
     reserve,
@@ -50,18 +50,32 @@ def volume(*, uid: str = "vu", holder: dict[str, str] | None = None, **meta: Any
 @pytest.mark.parametrize(
     ("use", "seen", "asked", "step"),
     [
-        pytest.param(MADE, claim(), False, Ask(), id="fresh"),
-        pytest.param(MADE, claim(annotations={SELECTED_NODE: "n"}), True, Pending(), id="asked"),
-        pytest.param(MADE, claim(annotations={SELECTED_NODE: "n"}), False, Pending(), id="again"),
-        pytest.param(MADE, claim(volume="x"), True, Pending(), id="being-bound"),
-        pytest.param(MADE, claim(volume="x", phase="Bound"), True, Pending(), id="bound-by-half"),
+        pytest.param(MADE, claim(), False, AskForVolume(), id="fresh"),
         pytest.param(
-            MADE, claim(volume="x", phase="Bound", annotations=DONE), True, Ready(), id="bound"
+            MADE, claim(annotations={SELECTED_NODE: "n"}), True, VolumePending(), id="asked"
         ),
-        pytest.param(GIVEN, claim(), False, Ask(), id="volume-not-reserved"),
-        pytest.param(GIVEN, claim(), True, Pending(), id="volume-reserved"),
         pytest.param(
-            GIVEN, claim(volume="v", phase="Bound", annotations=DONE), True, Ready(), id="given"
+            MADE, claim(annotations={SELECTED_NODE: "n"}), False, VolumePending(), id="again"
+        ),
+        pytest.param(MADE, claim(volume="x"), True, VolumePending(), id="being-bound"),
+        pytest.param(
+            MADE, claim(volume="x", phase="Bound"), True, VolumePending(), id="bound-by-half"
+        ),
+        pytest.param(
+            MADE,
+            claim(volume="x", phase="Bound", annotations=DONE),
+            True,
+            VolumeReady(),
+            id="bound",
+        ),
+        pytest.param(GIVEN, claim(), False, AskForVolume(), id="volume-not-reserved"),
+        pytest.param(GIVEN, claim(), True, VolumePending(), id="volume-reserved"),
+        pytest.param(
+            GIVEN,
+            claim(volume="v", phase="Bound", annotations=DONE),
+            True,
+            VolumeReady(),
+            id="given",
         ),
     ],
 )
@@ -97,10 +111,14 @@ def test_a_claim_that_cannot_have_its_volume_here_fails_the_bind(use, seen, aske
 @pytest.mark.parametrize(
     ("seen", "step"),
     [
-        pytest.param(volume(), Ask, id="free"),
-        pytest.param(volume(holder={"namespace": "ns", "name": "c"}), Ask, id="meant-for-it"),
+        pytest.param(volume(), AskForVolume, id="free"),
         pytest.param(
-            volume(holder={"namespace": "ns", "name": "c", "uid": "u"}), Pending, id="reserved"
+            volume(holder={"namespace": "ns", "name": "c"}), AskForVolume, id="meant-for-it"
+        ),
+        pytest.param(
+            volume(holder={"namespace": "ns", "name": "c", "uid": "u"}),
+            VolumePending,
+            id="reserved",
         ),
         pytest.param(
             volume(holder={"namespace": "ns", "name": "c", "uid": "old"}), Unbindable, id="of-old"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.cache.fold.objects import Held, Published, digest, held, older
+from services.cache.fold.objects import Published, ShownObject, digest, held, older
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
@@ -13,7 +13,7 @@ from shared.contracts.messages import Op
 from tests.support import structs
 
 
-def held_pod(name: str, version: int, **more: Any) -> tuple[str, Held]:
+def held_pod(name: str, version: int, **more: Any) -> tuple[str, ShownObject]:
     return held(structs.pod(name, version=version, **more))
 
 
@@ -26,17 +26,19 @@ class World:
         if leads:
             self.begin()
 
-    def begin(self, *shown: tuple[str, Held], version: int = 0) -> None:
+    def begin(self, *shown: tuple[str, ShownObject], version: int = 0) -> None:
         """Begin a term; with a version the kind is listed before the stream is read back."""
         self.queue.end()
         if version:
             self.lists(*shown, version=version)
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
 
-    def lists(self, *pods: tuple[str, Held], version: int = 100, unreadable: tuple = ()) -> None:
+    def lists(
+        self, *pods: tuple[str, ShownObject], version: int = 100, unreadable: tuple = ()
+    ) -> None:
         self.queue.listed("pods", dict(pods), unreadable, str(version))
 
-    def puts(self, shown: tuple[str, Held]) -> None:
+    def puts(self, shown: tuple[str, ShownObject]) -> None:
         self.queue.put("pods", *shown)
 
     def deletes(self, name: str, version: int, *, uid: str = "") -> None:

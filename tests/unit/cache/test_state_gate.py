@@ -9,7 +9,7 @@ from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.messages import Marker
 from shared.contracts.subjects import Subjects
-from shared.runtime.health import Gate, Readiness
+from shared.runtime.health import Readiness, ReadinessGate
 from tests.support.clock import VirtualClock
 
 SUBJECTS = Subjects(cluster="local")
@@ -31,7 +31,7 @@ class Bus:
 
 
 @asynccontextmanager
-async def standing_by(bus: Bus, clock: VirtualClock) -> AsyncIterator[Gate]:
+async def standing_by(bus: Bus, clock: VirtualClock) -> AsyncIterator[ReadinessGate]:
     """Run the gate of a replica that does not lead."""
     gate = Readiness().gate("state")
     standing = StateGate(

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.cache.fold.objects import Held, Published, digest, done_of
+from services.cache.fold.objects import Published, ShownObject, digest, done_of
 from services.cache.fold.publish_queue import _ENDED, Publication
 from shared.api import keys
 from shared.api.core import Pod, PodPhase
@@ -20,7 +20,7 @@ def jobs_pod(
     uid: str = "u-a",
     deleting: bool = False,
     **annotations: str,
-) -> tuple[str, Held]:
+) -> tuple[str, ShownObject]:
     told = {keys.JOB_NAME: "j", keys.TASK_SPEC: "w", keys.TASK_INDEX: "0", "a-note": "of its user"}
     metadata = {
         "annotations": {**told, **annotations},

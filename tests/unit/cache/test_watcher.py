@@ -18,7 +18,7 @@ from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
-from shared.runtime.health import Gate, Readiness
+from shared.runtime.health import Readiness, ReadinessGate
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.scripted_api import (
@@ -37,7 +37,7 @@ from tests.support.wait import until
 class Watched:
     """A watcher of pods and what it filled."""
 
-    def __init__(self, queue: PublishQueue, gate: Gate, metrics: Metrics) -> None:
+    def __init__(self, queue: PublishQueue, gate: ReadinessGate, metrics: Metrics) -> None:
         self.queue = queue
         self.gate = gate
         self.metrics = metrics

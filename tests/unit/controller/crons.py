@@ -14,7 +14,7 @@ from services.controller.cronjob.asks import (
     ReadJob,
     RecordEvent,
     SyncResult,
-    WriteStatus,
+    WriteCronJobStatus,
 )
 from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
@@ -95,7 +95,7 @@ class CronWorld:
                 return self._make(ask.job)
             case DeleteJob():
                 self.jobs.pop(ask.job.metadata.name, None)
-            case WriteStatus():
+            case WriteCronJobStatus():
                 self.cron = msgspec.structs.replace(self.cron, status=ask.status)
                 self.writes += 1
         return None

@@ -3,7 +3,13 @@
 import msgspec
 import pytest
 
-from services.controller.cronjob.asks import CreateJob, DeleteJob, Failed, ReadJob, WriteStatus
+from services.controller.cronjob.asks import (
+    CreateJob,
+    DeleteJob,
+    Failed,
+    ReadJob,
+    WriteCronJobStatus,
+)
 from services.controller.cronjob.jobs import job_at
 from shared.api import time
 from shared.api.batch import JobPhase
@@ -190,7 +196,7 @@ def test_the_oldest_jobs_beyond_the_limits_go_and_terminated_ones_stay_x03() -> 
 
 
 @pytest.mark.parametrize(
-    "seam", [CreateJob, WriteStatus, DeleteJob], ids=lambda seam: seam.__name__
+    "seam", [CreateJob, WriteCronJobStatus, DeleteJob], ids=lambda seam: seam.__name__
 )
 @pytest.mark.parametrize("policy", ["Allow", "Forbid", "Replace"])
 @pytest.mark.parametrize("end", [None, JobPhase.COMPLETED, JobPhase.FAILED], ids=str)
@@ -218,7 +224,7 @@ def test_a_process_that_dies_anywhere_runs_no_time_twice(
 
 def test_a_job_that_was_made_and_not_noted_joins_the_active_ones_x03() -> None:
     world = CronWorld(concurrencyPolicy="Forbid")
-    world.look("10:05:00", die_at=WriteStatus)
+    world.look("10:05:00", die_at=WriteCronJobStatus)
     assert world.active == []
     world.look("10:10:00")
     assert world.active == list(world.jobs) == [name_at("10:05:00")]

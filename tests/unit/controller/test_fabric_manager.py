@@ -10,7 +10,7 @@ import pytest
 from aiohttp import encode_basic_auth
 
 from services.controller.hypernode.config import UfmSource
-from services.controller.hypernode.discovery import Port
+from services.controller.hypernode.discovery import FabricPort
 from services.controller.hypernode.reconciler import FabricManager
 from shared.kube.client import Kube
 from shared.runtime.errors import Rejected, Retryable
@@ -39,7 +39,7 @@ COMPUTER = {
 }
 SWITCH = {**COMPUTER, "description": "Switch IB Port", "system_name": "leaf-a"}
 FOUND = [
-    Port(description="Computer IB Port", system_name="gpu-1", peer_node_name="leaf-a"),
+    FabricPort(description="Computer IB Port", system_name="gpu-1", peer_node_name="leaf-a"),
 ]
 
 

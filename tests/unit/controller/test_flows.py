@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from services.controller.jobflow.plan import Plan, plan
-from services.controller.jobflow.status import NEXT, Progress, job_of, next_phase
+from services.controller.jobflow.plan import FlowPlan, plan
+from services.controller.jobflow.status import NEXT, FlowProgress, job_of, next_phase
 from services.controller.jobtemplate.reconciler import status_of
 from shared.api import kinds
 from shared.api.batch import Job, JobPhase, JobState, JobStatus
@@ -38,7 +38,7 @@ class FlowWorld:
         self.jobs: dict[str, Job] = {}
         self._clock = itertools.count(10)
 
-    def look(self) -> Plan:
+    def look(self) -> FlowPlan:
         found = plan(self.flow, list(self.jobs.values()), self.templates)
         self.flow = msgspec.structs.replace(self.flow, status=found.status)
         for job in found.delete:
@@ -250,10 +250,10 @@ def test_probe_and_patch_are_told_to_have_no_effect_f02() -> None:
 
 def test_both_ends_of_a_flow_are_final_f03() -> None:
     for end in (FlowPhase.SUCCEED, FlowPhase.FAILED):
-        for progress in set(Progress) - {Progress.DELETED}:
+        for progress in set(FlowProgress) - {FlowProgress.DELETED}:
             assert next_phase(end, progress) is end
     assert NEXT.keys() == set(FlowPhase)
-    assert next_phase(None, Progress.WAITING) is FlowPhase.PENDING
+    assert next_phase(None, FlowProgress.WAITING) is FlowPhase.PENDING
 
 
 def test_a_template_names_the_jobs_made_from_it_f05() -> None:

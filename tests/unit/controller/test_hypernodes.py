@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from services.controller.config_text import BadConfigError
-from services.controller.hypernode.config import Bounds, Discovery, UfmSource, parse
+from services.controller.hypernode.config import Discovery, DiscoveryBounds, UfmSource, parse
 from services.controller.hypernode.discovery import changes, from_labels, from_ports, ports
 from services.controller.hypernode.reconciler import statuses
 from shared.api import kinds
@@ -58,7 +58,7 @@ def test_a_count_that_is_right_is_not_written_again_h01() -> None:
 
 
 def parse_(said: str, **bounds: Any) -> Discovery:
-    return parse(said, Bounds(**{"namespace": "ns", "hosts": ("*",), **bounds}))
+    return parse(said, DiscoveryBounds(**{"namespace": "ns", "hosts": ("*",), **bounds}))
 
 
 def text(**source: Any) -> str:

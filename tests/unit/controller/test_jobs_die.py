@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pumice.local.apiserver.answers import Request as CoreRequest
-from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.answers import ApiReply
+from pumice.local.apiserver.answers import ApiRequest as CoreRequest
 from shared.api import kinds
 from tests.support.reconcilers import NAMESPACE, Died, Process, Stage
 
@@ -31,7 +31,7 @@ class JobStage(Stage):
         self.create(kinds.QUEUE, "default", {"parent": "root"})
         self.ask("PATCH", kinds.QUEUE, "default", {"status": {"state": "Open"}}, "status")
 
-    def handle(self, request: CoreRequest) -> Response:
+    def handle(self, request: CoreRequest) -> ApiReply:
         """Note which pods are made."""
         answer = super().handle(request)
         is_pod = (request.method, request.path) == ("POST", kinds.POD.path(NAMESPACE))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pumice.local.apiserver.answers import Request as CoreRequest
-from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.answers import ApiReply
+from pumice.local.apiserver.answers import ApiRequest as CoreRequest
 from services.controller.adapters.store import Touched
 from services.controller.job import reconciler
 from services.controller.job.plan import Pass, advance
@@ -31,14 +31,14 @@ class QuotaStage(JobStage):
         self.most = 99
         self.refused = 0
 
-    def handle(self, request: CoreRequest) -> Response:
+    def handle(self, request: CoreRequest) -> ApiReply:
         is_pod = (request.method, request.path) == ("POST", kinds.POD.path(NAMESPACE))
         if not is_pod or len(self.items(kinds.POD)) < self.most:
             return super().handle(request)
         self.refused += 1
         message = f"pods is forbidden: {FULL.format(self.most)}"
         body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
-        return Response(status=403, body=json.dumps(body).encode())
+        return ApiReply(status=403, body=json.dumps(body).encode())
 
     def state(self) -> dict[str, Any]:
         found: dict[str, Any] = self.job()["status"]["state"]
@@ -385,7 +385,7 @@ class ObjectQuotaStage(CountingQuotaStage):
         super().__init__(0)
         self.kind = kind
 
-    def handle(self, request: CoreRequest) -> Response:
+    def handle(self, request: CoreRequest) -> ApiReply:
         kind = self.kind
         if kind is None or self.most or request.method != "POST":
             return JobStage.handle(self, request)
@@ -398,7 +398,7 @@ class ObjectQuotaStage(CountingQuotaStage):
             f"used: {what}=0, limited: {what}=0"
         )
         body = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
-        return Response(status=403, body=json.dumps(body).encode())
+        return ApiReply(status=403, body=json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,9 @@ def test_a_named_claim_that_is_missing_holds_a_new_job_back_j30() -> None:
     assert replica.facts_of(record).claims_missing == ("data",)
     held = advance(replica.facts_of(record), (), (), now=0.0)
     (write,), (told,) = held.stages
-    assert isinstance(write, effects.WriteStatus)
+    assert isinstance(write, effects.WriteJobStatus)
     assert "spec.volumes[0].volumeClaimName: no claim 'data'" in write.status.state.message
-    assert isinstance(told, effects.Record)
+    assert isinstance(told, effects.RecordEvent)
     assert (told.reason, told.warning) == ("PVCError", True)
     claim = json.dumps({"metadata": {"name": "data", "namespace": "ns", "uid": "c"}}).encode()
     touched = replica.written(kinds.PVC, claim)

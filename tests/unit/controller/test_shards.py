@@ -14,7 +14,7 @@ from services.controller.adapters.takeovers import ShardTakeovers
 from services.controller.config_text import BadConfigError
 from services.controller.settings import ControllerSettings
 from services.controller.sharding.config import Config, from_flags, parse
-from services.controller.sharding.plan import Shard, assign, waves
+from services.controller.sharding.plan import ShardSpec, assign, waves
 from services.controller.sharding.policies import NodeLoad, Weighted, policy_of
 from shared.api import kinds
 from shared.runtime.errors import Conflict
@@ -36,7 +36,7 @@ def text(shards: dict[str, Policies], **more: Any) -> str:
     return yaml.safe_dump({"schedulerConfigs": entries, **more})
 
 
-def shards_of(shards: dict[str, Policies]) -> tuple[Shard, ...]:
+def shards_of(shards: dict[str, Policies]) -> tuple[ShardSpec, ...]:
     return parse(text(shards), BASE).shards
 
 
@@ -66,9 +66,9 @@ def test_fuller_nodes_and_those_with_the_label_come_first_s01() -> None:
         *loads(idle=0.0, half=0.25, full=0.5),
         NodeLoad(name="warm", labels={"node.volcano.sh/warmup": "true"}, cpu_share=0.0),
     ]
-    plain = Shard(name="s", policies=(Weighted(rate), limit))
+    plain = ShardSpec(name="s", policies=(Weighted(rate), limit))
     assert assign([plain], nodes, {}) == {"s": ("full", "half")}
-    warmed = Shard(name="s", policies=(Weighted(rate), Weighted(warm, 2), limit))
+    warmed = ShardSpec(name="s", policies=(Weighted(rate), Weighted(warm, 2), limit))
     assert assign([warmed], nodes, {}) == {"s": ("full", "warm")}
 
 

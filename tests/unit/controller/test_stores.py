@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import ObjectRef, Store, Touched, identity_of
+from services.controller.adapters.store import IndexedStore, ObjectRef, Touched, identity_of
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
@@ -145,7 +145,9 @@ def test_who_subscribes_is_told_of_each_change_and_of_nothing_else() -> None:
 
 
 def test_an_index_follows_its_objects() -> None:
-    store: Store[Any] = Store({"label": lambda found: tuple(found.metadata.labels.values())})
+    store: IndexedStore[Any] = IndexedStore(
+        {"label": lambda found: tuple(found.metadata.labels.values())}
+    )
     one = decoded(kinds.NODE, **meta("a", labels={"x": "1", "y": "2"}))
     assert store.put(identity_of(one), one) is not None
     assert store.put(identity_of(one), one) is None, "the same version again"

@@ -9,7 +9,7 @@ import yaml
 
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.reconciler import Reconciler
-from services.controller.controllers import CONTROLLERS, SHARED_RIGHTS, Controller, Right
+from services.controller.controllers import CONTROLLERS, SHARED_RIGHTS, Controller, ControllerRight
 from shared.api import kinds
 from tests.support.manifests import BASE, ROOT
 from tests.support.reconcilers import Died, Process, Stage
@@ -31,7 +31,7 @@ def granted(rules: Iterable[dict[str, Any]]) -> set[Grant]:
     }
 
 
-def wanted(rights: Iterable[Right]) -> set[Grant]:
+def wanted(rights: Iterable[ControllerRight]) -> set[Grant]:
     return {
         (right.kind.group, "/".join(filter(None, (right.kind.plural, right.subresource))), verb)
         for right in rights
@@ -80,7 +80,7 @@ def row() -> Controller:
         queue="greetings",
         quarantined_as=(kinds.JOBTEMPLATE.token, "greet"),
         watches=(kinds.JOBTEMPLATE,),
-        rights=(Right(kinds.JOBTEMPLATE, ("patch",)),),
+        rights=(ControllerRight(kinds.JOBTEMPLATE, ("patch",)),),
     )
 
 

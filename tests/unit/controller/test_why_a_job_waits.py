@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.controller.job.effects import WriteStatus
+from services.controller.job.effects import WriteJobStatus
 from services.controller.job.job_events import LONG_S
 from shared.api.batch import JobPhase
 from shared.api.scheduling import PodGroupCondition, PodGroupPhase, PodGroupStatus
@@ -41,7 +41,7 @@ def test_a_job_that_waits_for_long_says_why_once() -> None:
     cluster.now += LONG_S
     cluster.writes.clear()
     found = controller.look()
-    (write,) = (e for stage in found.stages for e in stage if isinstance(e, WriteStatus))
+    (write,) = (e for stage in found.stages for e in stage if isinstance(e, WriteJobStatus))
     assert not write.urgent
     state = controller.settle().state
     assert (state.phase, state.reason, state.message) == (JobPhase.PENDING, "Unschedulable", WHY)

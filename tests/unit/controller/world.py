@@ -53,7 +53,7 @@ class Cluster:
         self.commands: dict[str, Command] = {}
         self.queue: Queue | None = Queue(metadata=ObjectMeta(name="default", uid="q"))
         self.companions: set[str] = set()
-        self.told: list[effects.Record] = []
+        self.told: list[effects.RecordEvent] = []
         self.writes: list[str] = []
         self.created = 0
         self.now = START_S
@@ -107,7 +107,7 @@ class Cluster:
         """Carry out one effect as the API server would; repeating one does no harm."""
         self.writes.append(type(effect).__name__)
         match effect:
-            case effects.WriteStatus():
+            case effects.WriteJobStatus():
                 meta = msgspec.structs.replace(self.job.metadata, resource_version=self.rv())
                 self.job = msgspec.structs.replace(self.job, metadata=meta, status=effect.status)
             case effects.AmendJob():
@@ -134,7 +134,7 @@ class Cluster:
                 self.companions |= {f"{c.kind.kind}/{c.name}" for c in effect.companions}
             case effects.DropCompanions():
                 self.companions -= {f"{c.kind.kind}/{c.name}" for c in effect.companions}
-            case effects.Record():
+            case effects.RecordEvent():
                 self.told.append(effect)
             case effects.CreatePods():
                 for index in effect.indexes:

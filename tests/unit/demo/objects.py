@@ -1,6 +1,6 @@
 """Objects as the API server shows them, and a scene with a full cluster, for the demo's tests."""
 
-from pumice.demo.model import Change, Moment, Op, Scene, Seen
+from pumice.demo.model import Moment, Scene, Seen, WatchChange, WatchOp
 from pumice.demo.sentences import Sentence, tell
 from shared.api import keys
 from shared.api.batch import Job
@@ -16,12 +16,12 @@ NO_ROOM = (
 )
 
 
-def seen(obj: Seen) -> Change:
-    return Change(op=Op.SEEN, obj=obj)
+def seen(obj: Seen) -> WatchChange:
+    return WatchChange(op=WatchOp.SEEN, obj=obj)
 
 
-def gone(obj: Seen) -> Change:
-    return Change(op=Op.GONE, obj=obj)
+def gone(obj: Seen) -> WatchChange:
+    return WatchChange(op=WatchOp.GONE, obj=obj)
 
 
 def job_of(name: str, replicas: int, minimum: int | None = None, phase: str | None = None) -> Job:
@@ -78,7 +78,7 @@ class Story:
         self.scene = Scene()
         self.log: list[Sentence] = []
 
-    def at(self, at_s: float, *changes: Change) -> list[str]:
+    def at(self, at_s: float, *changes: WatchChange) -> list[str]:
         """Fold the events of one refresh; return what is said about them."""
         moments = [moment for change in changes for moment in self.scene.fold(change, at_s)]
         return [f"{said.subject}: {said.text}" for said in self.refresh(at_s, moments)]

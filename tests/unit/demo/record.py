@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.demo.model import Change
+from pumice.demo.model import WatchChange
 from pumice.demo.output import PlainOutput
 from pumice.demo.run import FLEET
 from pumice.demo.story import Demo
 from pumice.local import parts
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.stack import LocalStack, StackOptions
 from shared.api.core import Node, Pod
 from shared.kube.config import connect
@@ -34,7 +34,7 @@ class Recorder(Demo):
         super().__init__(**kwargs)
         self._lines = lines
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchChange) -> None:
         line = {
             "at_s": round(self.now_s(), 3),
             "op": change.op,
@@ -45,7 +45,7 @@ class Recorder(Demo):
         super()._take(change)
 
 
-def trimmed(change: Change) -> dict:
+def trimmed(change: WatchChange) -> dict:
     """Return the object without what no scene reads."""
     obj = msgspec.json.decode(msgspec.json.encode(change.obj))
     metadata = obj["metadata"]
@@ -69,7 +69,7 @@ async def main() -> None:
     """Run the demo once and write the file."""
     clock, lines = SystemClock(), []
     with tempfile.TemporaryDirectory() as directory:
-        options = StackOptions(plane=Options(directory=Path(directory)), fleet=FLEET)
+        options = StackOptions(plane=ControlPlaneOptions(directory=Path(directory)), fleet=FLEET)
         async with (
             LocalStack(options, parts.require()) as stack,
             await connect(str(stack.plane.kubeconfig), user_agent="pumice-record") as kube,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.demo.model import Change, Op, Seen
+from pumice.demo.model import Seen, WatchChange, WatchOp
 from pumice.demo.output import PlainOutput
 from pumice.demo.summary import timeline, totals
-from pumice.demo.view import Picture, frame
+from pumice.demo.view import DemoFrame, frame
 from shared.api.kinds import JOB, NODE, POD, PODGROUP, decode
 from tests.unit.demo.objects import Story
 
@@ -24,18 +24,18 @@ REFRESH_S = PlainOutput.refresh_s
 
 class Line(msgspec.Struct):
     at_s: float
-    op: Op
+    op: WatchOp
     kind: str
     object: msgspec.Raw
 
 
-def events() -> Iterator[tuple[float, Change]]:
+def events() -> Iterator[tuple[float, WatchChange]]:
     """Yield the recorded events with their times."""
     decoder = msgspec.json.Decoder(Line)
     for text in FILE.read_bytes().splitlines():
         line = decoder.decode(text)
         obj: Seen = decode(KINDS[line.kind], line.object)
-        yield line.at_s, Change(op=line.op, obj=obj)
+        yield line.at_s, WatchChange(op=line.op, obj=obj)
 
 
 def replay(until_s: float = float("inf")) -> Story:
@@ -55,7 +55,7 @@ def replay(until_s: float = float("inf")) -> Story:
 
 def screen(story: Story, now_s: float, width: int, height: int) -> str:
     """Return one frame as text."""
-    picture = Picture(
+    picture = DemoFrame(
         scene=story.scene,
         log=story.log,
         expected=5,

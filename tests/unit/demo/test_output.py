@@ -8,7 +8,7 @@ from rich.text import Text
 
 from pumice.demo.output import PlainOutput, TerminalOutput, choose
 from pumice.demo.sentences import Sentence
-from pumice.demo.view import Picture
+from pumice.demo.view import DemoFrame
 from tests.unit.demo.objects import full_cluster
 
 
@@ -86,7 +86,7 @@ def test_the_picture_is_on_the_second_screen_and_is_taken_away_again():
     output.report([Sentence(at_s=0.5, subject="setup", text="the cluster answers")])
     assert "the cluster answers" in out.getvalue()
     output.show(
-        Picture(scene=story.scene, log=story.log, expected=4, now_s=4.2, versions="etcd 3.6")
+        DemoFrame(scene=story.scene, log=story.log, expected=4, now_s=4.2, versions="etcd 3.6")
     )
     shown = out.getvalue()
     assert "\x1b[?1049h" in shown

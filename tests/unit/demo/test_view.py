@@ -5,15 +5,15 @@ from rich.console import Console
 
 from pumice.demo.bars import shares, strip
 from pumice.demo.model import Scene, Stage
-from pumice.demo.view import Picture, Screen, frame
+from pumice.demo.view import DemoFrame, Screen, frame
 from tests.support.structs import node
 from tests.unit.demo.objects import NO_ROOM, Story, full_cluster, job_of, seen, worker_pod
 
 SIZES = [(80, 24), (120, 34), (200, 60), (60, 14), (40, 10), (20, 5)]
 
 
-def picture(story: Story) -> Picture:
-    return Picture(
+def picture(story: Story) -> DemoFrame:
+    return DemoFrame(
         scene=story.scene,
         log=story.log,
         expected=4,

@@ -48,7 +48,7 @@ def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
 def test_the_example_of_a_network_is_a_configuration_h02() -> None:
     (found,) = objects_of(EXAMPLES / "hypernodes.yaml")
     assert found["metadata"]["name"] == ControllerSettings().topology_config_map
-    discovery = topology.parse(found["data"][topology.KEY], topology.Bounds())
+    discovery = topology.parse(found["data"][topology.KEY], topology.DiscoveryBounds())
     assert discovery.types == {"roce": ("example.com/spine", "example.com/leaf")}
 
 

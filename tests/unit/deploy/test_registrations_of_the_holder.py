@@ -42,11 +42,11 @@ class Cluster:
         made = self._admission(port) if service == "admission" else self._visibility(port)
         return HoldersRegistration(made, lease, structlog.get_logger())
 
-    def _admission(self, port: int) -> admission.Registration:
-        return admission.Registration(
+    def _admission(self, port: int) -> admission.WebhookRegistration:
+        return admission.WebhookRegistration(
             self.kube,
             name="pumice-local-admission",
-            address=admission.Address(url=f"https://127.0.0.1:{port}"),
+            address=admission.WebhookAddress(url=f"https://127.0.0.1:{port}"),
             hooks=list(HOOKS.values()),
             terms=Terms,
             failure_policy="Ignore",
@@ -54,12 +54,12 @@ class Cluster:
             log=structlog.get_logger(),
         )
 
-    def _visibility(self, port: int) -> visibility.Registration:
-        address = visibility.Address(
+    def _visibility(self, port: int) -> visibility.VisibilityRegistration:
+        address = visibility.VisibilityAddress(
             namespace="default", service="pumice", port=port, external_name="127.0.0.1"
         )
         clock, log = self.stage.clock, structlog.get_logger()
-        return visibility.Registration(self.kube, address, clock=clock, log=log)
+        return visibility.VisibilityRegistration(self.kube, address, clock=clock, log=log)
 
     def ports(self, service: str) -> set[int]:
         """Return the ports that the API server is led to."""

@@ -17,7 +17,7 @@ import structlog
 from pumice.local.memory_nats.client import MemoryClient
 from pumice.local.memory_nats.link import PerfectNetwork
 from pumice.local.memory_nats.server import MemoryNats
-from shared.bus.connection import Options
+from shared.bus.connection import BusOptions
 from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams
 from shared.election.leader_elector import FencedStream, LeaderElector
@@ -65,7 +65,7 @@ class Slow(PerfectNetwork):
 
 def make_bus(server: MemoryNats, name: str) -> NatsBus:
     return NatsBus(
-        Options(url="nats://memory", name=name),
+        BusOptions(url="nats://memory", name=name),
         clock=SimClock(),
         log=LOG,
         on_status=lambda *, ok, reason: None,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import structlog
 
-from pumice.local.apiserver.answers import Response
+from pumice.local.apiserver.answers import ApiReply
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.values import Message, StreamInfo
 from shared.contracts import codec
@@ -56,7 +56,7 @@ class Way:
             body = msgspec.json.encode({"kind": "Status", "code": 403, "message": reason})
             raise refusal(request.doing, read_status(403, body), {})
         answer = self.server.handle(core_request(request))
-        assert isinstance(answer, Response)
+        assert isinstance(answer, ApiReply)
         if self.unread and request.method != "GET":
             await asyncio.Event().wait()
         if answer.status >= 300:

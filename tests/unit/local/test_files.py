@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from pumice.local import authority, parts, state
-from pumice.local.control_plane import Options
+from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.errors import LocalError
-from pumice.local.kubeconfig import Entry, write_kubeconfig
+from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
 from pumice.local.nats import NatsServer
 from pumice.local.stack import HolderConfig, StackOptions, read_holder_config, write_holder_config
 from pumice.local.state import State
@@ -37,7 +37,7 @@ def test_certificates_are_made_again_when_making_them_was_cut_off(tmp_path):
 
 def test_a_kubeconfig_holds_everything_inline(tmp_path):
     made = authority.ensure_pki(tmp_path / "pki")
-    entry = Entry(server="https://127.0.0.1:1", ca=made.ca, token="secret")
+    entry = KubeconfigEntry(server="https://127.0.0.1:1", ca=made.ca, token="secret")
     write_kubeconfig(tmp_path / "kubeconfig", entry)
     document = yaml.safe_load((tmp_path / "kubeconfig").read_text())
     assert document["current-context"] == "pumice"
@@ -77,7 +77,9 @@ def test_nats_passwords_are_random_and_kept_with_the_data(tmp_path):
 
 def test_an_order_for_the_holder_comes_back_as_it_was(tmp_path):
     wanted = HolderConfig(
-        stack=StackOptions(plane=Options(directory=tmp_path, port=1), flags={"cache": ("--x=1",)}),
+        stack=StackOptions(
+            plane=ControlPlaneOptions(directory=tmp_path, port=1), flags={"cache": ("--x=1",)}
+        ),
         binaries={"etcd": tmp_path / "etcd"},
     )
     write_holder_config(tmp_path, wanted)

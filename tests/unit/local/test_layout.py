@@ -8,7 +8,7 @@ from pumice.cli import main as cli
 from pumice.directory import LOCK
 from pumice.local import kubeconfig, layout, state
 from pumice.local.errors import LocalError
-from pumice.local.kubeconfig import Entry
+from pumice.local.kubeconfig import KubeconfigEntry
 
 
 def entries(directory):
@@ -119,7 +119,9 @@ def written(path, **changes):
     """Write a kubeconfig as `up` does."""
     authority = path.parent / "ca.crt"
     authority.write_text("certificate")
-    kubeconfig.write_kubeconfig(path, Entry(server="https://127.0.0.1:1", ca=authority, **changes))
+    kubeconfig.write_kubeconfig(
+        path, KubeconfigEntry(server="https://127.0.0.1:1", ca=authority, **changes)
+    )
     return path
 
 

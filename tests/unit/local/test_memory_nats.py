@@ -4,7 +4,7 @@ from collections import UserDict
 
 import pytest
 
-from pumice.local.memory_nats.consumer import NEVER, Consumer, Request
+from pumice.local.memory_nats.consumer import NEVER, Consumer, PullRequest
 from pumice.local.memory_nats.stream import NANO, MemoryStream
 from pumice.local.memory_nats.subjects import Filter
 
@@ -81,7 +81,7 @@ def test_a_consumer_looks_once_at_messages_that_it_does_not_take():
 
     def ask(now: float) -> None:
         rare.ask(
-            Request(
+            PullRequest(
                 inbox="inbox",
                 left=1,
                 no_wait=False,

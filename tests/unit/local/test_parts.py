@@ -82,4 +82,4 @@ def test_an_old_go_is_refused_with_what_to_do(tmp_path, environ, monkeypatch):
 
 def test_a_go_that_is_new_enough_is_found(tmp_path, environ):
     path = program(tmp_path / "bin" / "go", "go1.99.1")
-    assert build.find_go(environ) == build.Go(path=path, version="1.99.1")
+    assert build.find_go(environ) == build.GoToolchain(path=path, version="1.99.1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.policy.devices.requests import Refusal
+from services.scheduler.policy.devices.requests import DeviceRefusal
 from tests.support.devices import (
     DRIVER,
     Offer,
@@ -69,7 +69,7 @@ def test_conditions_of_class_and_request_both_hold():
 def test_a_condition_that_cannot_be_judged_is_a_fault_of_its_claim(expression, text):
     offer = Offer(slice_of("s", ["d0"], node="n1"))
     found = offer.ask(spec_of(request("r", expression)))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, DeviceRefusal)
     assert found.fault
     assert text in found.text
     assert offer.names(spec_of(request())) == [["d0"]], "others do not suffer"
@@ -103,7 +103,7 @@ def test_a_pool_that_is_not_wholly_published_offers_nothing():
     )
     assert offer.names(spec_of(request())) == [["e0"]]
     found = offer.ask(spec_of(request(allocationMode="All")))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, DeviceRefusal)
     assert "being updated" in found.text
 
 
@@ -189,9 +189,11 @@ def test_a_claim_has_32_devices_at_most():
     offer = Offer(slice_of("s", [f"d{n}" for n in range(40)], node="n1"))
     assert len(offer.names(spec_of(request(count=32)))[0]) == 32
     found = offer.ask(spec_of(request(count=33)))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, DeviceRefusal)
     assert found.fault
-    assert isinstance(offer.ask(spec_of(request("a", count=20), request("b", count=20))), Refusal)
+    assert isinstance(
+        offer.ask(spec_of(request("a", count=20), request("b", count=20))), DeviceRefusal
+    )
 
 
 # --- constraints ---------------------------------------------------------------------------------

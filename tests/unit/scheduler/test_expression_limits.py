@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from services.scheduler.adapters.expression_process import (
+    EvaluatorUnavailable,
     Exceeded,
     ExpressionProcess,
-    Unavailable,
 )
 from services.scheduler.adapters.expressions import ExpressionEvaluator
-from services.scheduler.cel.limits import Limits
+from services.scheduler.cel.limits import ExpressionLimits
 from services.scheduler.policy.devices.pools import DeviceId, Offered
-from services.scheduler.policy.devices.requests import Alternative, Budget, Judge
+from services.scheduler.policy.devices.requests import Alternative, Judge, SearchBudget
 from services.scheduler.policy.devices.selectors import (
     DeviceContent,
     Evaluator,
@@ -33,8 +33,8 @@ from shared.api.meta import ObjectMeta
 from shared.api.resource import Device, DeviceAttribute, DeviceClass, ExactDeviceRequest
 from tests.support.hostile_expressions import HOSTILE, NESTED, replaced
 
-LIMITS = Limits()
-PATIENT = Limits(cpu_s=20.0, wall_s=40.0)
+LIMITS = ExpressionLimits()
+PATIENT = ExpressionLimits(cpu_s=20.0, wall_s=40.0)
 """For what ends by another limit, on however slow a machine."""
 DEVICE = content_of("gpu.com", Device(name="d", attributes={"n": DeviceAttribute(int_value=1)}))
 BENIGN = 'device.driver == "gpu.com"'
@@ -47,7 +47,7 @@ def device(number: int):
 
 
 @contextmanager
-def process(limits: Limits = LIMITS) -> Iterator[ExpressionProcess]:
+def process(limits: ExpressionLimits = LIMITS) -> Iterator[ExpressionProcess]:
     found = ExpressionProcess(limits)
     try:
         yield found
@@ -110,7 +110,7 @@ def test_memory_is_limited():
 
 
 def test_a_process_that_does_not_answer_is_ended_and_the_question_put_to_another():
-    with process(Limits(wall_s=1.0)) as limited:
+    with process(ExpressionLimits(wall_s=1.0)) as limited:
         assert answer(limited, BENIGN) is True
         first = limited.pid
         os.kill(first, signal.SIGSTOP)
@@ -128,7 +128,7 @@ def test_an_expression_is_not_blamed_for_a_process_that_gets_no_processor(monkey
         send(self, started, data)
 
     monkeypatch.setattr(ExpressionProcess, "_send", interrupted)
-    with process(Limits(wall_s=1.0)) as limited:
+    with process(ExpressionLimits(wall_s=1.0)) as limited:
         assert answer(limited, BENIGN) is True
     assert not signals
 
@@ -188,7 +188,10 @@ def test_without_a_process_nothing_becomes_known_and_the_log_says_why(monkeypatc
 
     said = threading.Event()
     monkeypatch.setattr(sys, "executable", "/none/python")
-    with process() as limited, pytest.raises(Unavailable, match="no process can be started"):
+    with (
+        process() as limited,
+        pytest.raises(EvaluatorUnavailable, match="no process can be started"),
+    ):
         list(limited.answers(BENIGN, [DEVICE.encoded]))
     with evaluator(wait_s=0.0, log=Log()) as waiting:
         assert waiting.verdict("ns", BENIGN, DEVICE) is None
@@ -283,7 +286,7 @@ def test_namespaces_take_turns_so_that_one_with_many_costly_expressions_delays_i
         return answers(self, expression, devices)
 
     monkeypatch.setattr(ExpressionProcess, "answers", counted)
-    with evaluator(limits=Limits(cpu_s=0.02)) as found:
+    with evaluator(limits=ExpressionLimits(cpu_s=0.02)) as found:
         found._left_s = 0.0
         for number in range(500):
             found.verdict("hostile", f"{number} < 0 || {HOSTILE['sets']}", DEVICE)
@@ -392,6 +395,6 @@ def test_the_conditions_that_a_scheduler_remembers_take_bounded_memory(monkeypat
     for number in range(50):
         conditions = (f"{'true && ' * 200}{number} >= 0",)
         alternative = Alternative("r", "r", asks, of_class, conditions, "ns")
-        assert judge.answer(alternative, offered, Budget(10)) is True
+        assert judge.answer(alternative, offered, SearchBudget(10)) is True
         kept = sum(len(text) for each in judge._judged for text in each)
         assert kept <= 100 * 100 + len(conditions[0])

@@ -6,7 +6,7 @@ from pumice.testing import Cluster
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.adapters.report import Timings
 from services.scheduler.cycle_metrics import EVERY_S, JOBS_MAX, CycleMetrics, Figures, placements
-from services.scheduler.decide import Part, decide
+from services.scheduler.decide import CyclePart, decide
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
 from shared.api import kinds
@@ -292,12 +292,12 @@ def test_the_parts_of_a_cycle_are_timed_in_volcanos_units_me1():
     metrics = Metrics()
     timings = Timings(metrics, monotonic=lambda: next(at))
     for part, name in (
-        (Part.BEGUN, ""),
-        (Part.PLUGIN, "gang"),
-        (Part.PLUGIN, "drf"),
-        (Part.OPENED, ""),
-        (Part.ACTION, "enqueue"),
-        (Part.ACTION, "allocate"),
+        (CyclePart.BEGUN, ""),
+        (CyclePart.PLUGIN, "gang"),
+        (CyclePart.PLUGIN, "drf"),
+        (CyclePart.OPENED, ""),
+        (CyclePart.ACTION, "enqueue"),
+        (CyclePart.ACTION, "allocate"),
     ):
         timings(part, name)
     sums = {key: value for key, value in scraped(metrics).items() if "_sum" in key}
@@ -311,16 +311,16 @@ def test_the_parts_of_a_cycle_are_timed_in_volcanos_units_me1():
 
 
 def test_a_cycle_tells_each_part_once_in_the_order_of_the_configuration():
-    told: list[tuple[Part, str]] = []
+    told: list[tuple[CyclePart, str]] = []
     world = Cluster(PROPORTION).node("n1")
     decide(world.cluster_state, world.config, now=0.0, ended=lambda *part: told.append(part))
     assert told == [
-        (Part.BEGUN, ""),
-        (Part.PLUGIN, "gang"),
-        (Part.PLUGIN, "drf"),
-        (Part.PLUGIN, "proportion"),
-        (Part.OPENED, ""),
-        (Part.ACTION, "enqueue"),
+        (CyclePart.BEGUN, ""),
+        (CyclePart.PLUGIN, "gang"),
+        (CyclePart.PLUGIN, "drf"),
+        (CyclePart.PLUGIN, "proportion"),
+        (CyclePart.OPENED, ""),
+        (CyclePart.ACTION, "enqueue"),
     ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
-from services.scheduler.policy.states.usage import Usage, UsageTable
+from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.policy.task_buckets import rules_of
 from shared.api import kinds
 
@@ -76,8 +76,8 @@ def test_what_makes_no_sense_is_left_out_pl20(annotations):
 def hot_and_cold(arguments):
     world = Cluster(f"{MOVE} {arguments}\n").node("hot", cpu="10").node("cold", cpu="10")
     world.gang("g", tasks=5, min_member=1, cpu="2", node="hot")
-    world.cluster_state.store(UsageTable).put("hot", Usage(95.0, 10.0, 0.0))
-    world.cluster_state.store(UsageTable).put("cold", Usage(5.0, 10.0, 0.0))
+    world.cluster_state.store(UsageTable).put("hot", NodeUsage(95.0, 10.0, 0.0))
+    world.cluster_state.store(UsageTable).put("cold", NodeUsage(5.0, 10.0, 0.0))
     return world
 
 

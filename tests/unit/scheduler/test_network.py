@@ -245,8 +245,8 @@ def test_filling_hypernodes_with_plain_pods_can_be_switched_off_pl17():
 
 def test_an_overfull_hypernode_scores_nothing_pl17():
     asked = [
-        scores.Asked(1, 2, np.array([0, 3, 0]), np.array([4, 4, 0])),
-        scores.Asked(3, 4, np.array([4, 0, 0]), np.array([8, 8, 8])),
+        scores.RequestedResource(1, 2, np.array([0, 3, 0]), np.array([4, 4, 0])),
+        scores.RequestedResource(3, 4, np.array([4, 0, 0]), np.array([8, 8, 8])),
     ]
     assert scores.binpacked(asked, 3).tolist() == [(0.5 + 3) / 4, 0.0, 0.0]
 

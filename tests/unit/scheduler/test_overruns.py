@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.adapters.marker import Marker
+from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.decide import decide
 from services.scheduler.engine.progress import IDLE, Progress, Step
 from services.scheduler.overruns import (
@@ -203,17 +203,17 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_killed_process_leaves_behind_what_it_was_doing(tmp_path: Path, how: str) -> None:
     argv = [sys.executable, "-c", DIES, str(tmp_path), how]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    found = Marker(str(tmp_path))
+    found = WatchdogFiles(str(tmp_path))
     assert (found.died_at, found.was_slow) == (STEP, how == "slow")
-    assert Marker(str(tmp_path)).died_at == IDLE
+    assert WatchdogFiles(str(tmp_path)).died_at == IDLE
 
 
 def test_a_process_that_ended_a_decision_leaves_nothing_behind(tmp_path: Path) -> None:
-    marker = Marker(str(tmp_path))
+    marker = WatchdogFiles(str(tmp_path))
     marker(STEP)
     marker(IDLE)
     marker.store([])
-    assert Marker(str(tmp_path)).died_at == IDLE
+    assert WatchdogFiles(str(tmp_path)).died_at == IDLE
 
 
 def test_a_full_disk_is_an_error_before_the_file_is_mapped(
@@ -224,13 +224,13 @@ def test_a_full_disk_is_an_error_before_the_file_is_mapped(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    Marker(str(tmp_path))
+    WatchdogFiles(str(tmp_path))
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(Rejected, match=r"--watchdog-dir: .*No space left"):
-        Marker(str(tmp_path))
+        WatchdogFiles(str(tmp_path))
 
 
 def test_a_directory_that_cannot_be_written_to_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Rejected, match="--watchdog-dir"):
-        Marker(str(tmp_path / "file"))
+        WatchdogFiles(str(tmp_path / "file"))

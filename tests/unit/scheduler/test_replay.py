@@ -15,10 +15,10 @@ import pytest
 from services.scheduler.decide import configure
 from services.scheduler.dump import (
     BadDump,
+    DecisionSettings,
     Dump,
     DumpTooLarge,
     Header,
-    Options,
     Recording,
     latest,
     read,
@@ -113,7 +113,7 @@ class History:
             now=now,
             cycle=self.cycle,
             config=configure(CONF),
-            options=Options(scheduler_names=("volcano",), seed=0),
+            options=DecisionSettings(scheduler_names=("volcano",), seed=0),
             memory=memory,
             waiting_groups=waiting_groups,
         )

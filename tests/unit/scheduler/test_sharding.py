@@ -9,14 +9,14 @@ import pytest
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, configure, run_actions
 from services.scheduler.decision import Decision
-from services.scheduler.engine.state.shards import Mode, NodeShards, Sharding, ShardStatus
+from services.scheduler.engine.state.shards import NodeShards, Sharding, ShardMode, ShardStatus
 from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.api.scheduling import NodeShard
 from shared.contracts import messages as m
 from tests.support import facts
 
-HARD = Sharding(mode=Mode.HARD)
+HARD = Sharding(mode=ShardMode.HARD)
 CONF = """
 actions: "allocate, backfill, preempt"
 tiers:
@@ -90,36 +90,40 @@ def shard(
 
 @pytest.mark.parametrize(
     ("mode", "nodes"),
-    [(Mode.NONE, {"n1": 2, "n2": 1}), (Mode.HARD, {"n2": 1}), (Mode.SOFT, {"n1": 2, "n2": 1})],
+    [
+        (ShardMode.NONE, {"n1": 2, "n2": 1}),
+        (ShardMode.HARD, {"n2": 1}),
+        (ShardMode.SOFT, {"n1": 2, "n2": 1}),
+    ],
 )
 def test_a_scheduler_keeps_to_the_shard_of_its_name_ca12(mode, nodes):
     world = Cluster(CONF).node("n1", cpu="8").node("n2", cpu="1").gang("g", tasks=3, min_member=1)
     shard(shard(world, "n1", name="other"), "n2")
     sharding = Sharding(mode=mode)
-    if mode is Mode.NONE:
+    if mode is ShardMode.NONE:
         world.node("n1", cpu="2")
     assert Counter(binds_of(world.decide(sharding=sharding)).values()) == nodes
 
 
 def test_without_its_shard_a_scheduler_has_no_node_or_all_of_them():
     world = Cluster(CONF).node("n1").gang("g", tasks=1)
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.SOFT))) == {"g-0": "n1"}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.HARD))) == {}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.SOFT))) == {"g-0": "n1"}
     shard(world, "n1")
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {"g-0": "n1"}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.HARD))) == {"g-0": "n1"}
     world.delete(kinds.NODESHARD, "volcano")
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.HARD))) == {}
 
 
 # --- a node that goes from one scheduler to another (CA12) ---------------------------------------
 
 
-@pytest.mark.parametrize("mode", [Mode.HARD, Mode.SOFT])
+@pytest.mark.parametrize("mode", [ShardMode.HARD, ShardMode.SOFT])
 def test_a_node_is_not_used_while_another_scheduler_has_it_in_use_ca12(mode):
     world = Cluster(CONF).node("n1").node("n2").gang("g", tasks=1)
     shard(shard(world, "n1"), "n2", name="other", in_use=["n1", "n2"])
     found = binds_of(world.decide(sharding=Sharding(mode=mode)))
-    assert found == ({} if mode is Mode.HARD else {"g-0": "n1"}), "soft takes what it finds"
+    assert found == ({} if mode is ShardMode.HARD else {"g-0": "n1"}), "soft takes what it finds"
     shard(world, "n2", name="other", in_use=["n2"])
     assert binds_of(world.decide(sharding=Sharding(mode=mode))) == {"g-0": "n1"}
 
@@ -127,9 +131,9 @@ def test_a_node_is_not_used_while_another_scheduler_has_it_in_use_ca12(mode):
 def test_a_node_is_used_when_the_object_shows_that_it_is_in_use_ca12():
     world = Cluster(CONF).node("n1").gang("g", tasks=1)
     shard(world, "n1", in_use=())
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.HARD))) == {}
     shard(world, "n1")
-    assert binds_of(world.decide(sharding=Sharding(mode=Mode.HARD))) == {"g-0": "n1"}
+    assert binds_of(world.decide(sharding=Sharding(mode=ShardMode.HARD))) == {"g-0": "n1"}
 
 
 def node_shard(name: str, desired: str, in_use: str = "") -> NodeShard:

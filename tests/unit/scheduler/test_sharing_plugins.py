@@ -12,7 +12,7 @@ from services.scheduler.config import BadConfig
 from services.scheduler.policy.hierarchical_shares import Tree
 from services.scheduler.policy.plugins.nodegroup import admits, score
 from services.scheduler.policy.plugins.tdm import is_open
-from services.scheduler.policy.states.usage import Usage, UsageTable
+from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from shared.api import kinds
 
 ALL = 'actions: "enqueue, allocate, backfill"\n'
@@ -322,19 +322,19 @@ def test_pods_leave_lent_nodes_within_their_budget_pl16():
 
 def test_loaded_nodes_are_spared_and_old_samples_say_nothing_pl21():
     world = Cluster(plain("usage")).node("busy").node("idle").gang("g", tasks=1)
-    world.cluster_state.store(UsageTable).put("busy", Usage(90.0, 10.0, 0.0))
-    world.cluster_state.store(UsageTable).put("idle", Usage(20.0, 10.0, 0.0))
+    world.cluster_state.store(UsageTable).put("busy", NodeUsage(90.0, 10.0, 0.0))
+    world.cluster_state.store(UsageTable).put("idle", NodeUsage(20.0, 10.0, 0.0))
     assert binds_of(world.decide()) == {"g-0": "idle"}
     world.node("idle", cpu="0")
     assert binds_of(world.decide()) == {}
-    world.cluster_state.store(UsageTable).put("busy", Usage(90.0, 10.0, -301.0))
+    world.cluster_state.store(UsageTable).put("busy", NodeUsage(90.0, 10.0, -301.0))
     assert binds_of(world.decide()) == {"g-0": "busy"}
 
 
 def test_pods_of_this_round_count_as_load_pl21():
     world = Cluster(plain("usage")).node("a").node("b").gang("g", tasks=4, cpu="2")
     for name in ("a", "b"):
-        world.cluster_state.store(UsageTable).put(name, Usage(0.0, 0.0, 0.0))
+        world.cluster_state.store(UsageTable).put(name, NodeUsage(0.0, 0.0, 0.0))
     assert sorted(binds_of(world.decide()).values()) == ["a", "a", "b", "b"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.config import SINGLE_PODS_TEXT
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.state.shards import Mode, Sharding
+from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import STATES
 from shared.api import kinds
 
@@ -97,7 +97,7 @@ def test_it_keeps_to_its_shard_as_other_schedulers_do_ca12(mode: str, second: st
             "status": {"nodesInUse": ["n2"]},
         },
     )
-    sharding = Sharding(mode=Mode(mode), name=AGENT)
+    sharding = Sharding(mode=ShardMode(mode), name=AGENT)
     first = binds_of(agent(cluster, "a").step(sharding=sharding))
     assert first == {"a": "n2"} or mode == "none"
     cluster.pod("theirs", cpu="1", node="n2", scheduler="else")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.scheduler.decide import Part, configure
+from services.scheduler.decide import CyclePart, configure
 from services.scheduler.decision import Decision
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.unschedulable_policy import unschedulable_policy
@@ -58,8 +58,8 @@ class Waiting:
         self.cycles = Cycles(self.by, evicting(actions, plugin, volcano=volcano))
         self.unschedulable = self.cycles.settle().unschedulable
 
-    def _ended(self, part: Part, _: str) -> None:
-        self.plays += part is Part.OPENED
+    def _ended(self, part: CyclePart, _: str) -> None:
+        self.plays += part is CyclePart.OPENED
 
     def queue(self, name: str, deserved: int, memory: str = "0", **more: Any) -> None:
         amounts = {"cpu": str(deserved), "memory": memory, "pods": "500"}

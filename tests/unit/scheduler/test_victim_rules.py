@@ -9,7 +9,7 @@ from pumice.testing import Cluster, evictions_of
 from services.scheduler.config import BadConfig
 from services.scheduler.engine.session.ordering import LiveHeap, Orders
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.actions.preempt import Choice, Options
+from services.scheduler.policy.actions.preempt import PreemptArguments, VictimChoice
 from shared.api import kinds
 
 
@@ -155,12 +155,12 @@ def victim(priority: int, started: float = 0.0) -> Task:
     ids=["lowest highest priority", "smallest sum", "fewest", "latest start", "of the highest"],
 )
 def test_the_node_with_the_smallest_loss_is_cleared_a06(better, worse):
-    assert Choice(1, better).loss() < Choice(0, worse).loss()
+    assert VictimChoice(1, better).loss() < VictimChoice(0, worse).loss()
 
 
 @pytest.mark.parametrize(("nodes", "number"), [(5, 1), (200, 20), (5000, 100), (0, 0)], ids=str)
 def test_so_many_nodes_are_compared_k07(nodes, number):
-    assert Options.read({}).number(nodes) == number
+    assert PreemptArguments.read({}).number(nodes) == number
 
 
 TOPOLOGY = """

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from services.scheduler.adapters.marker import Marker
-from services.scheduler.adapters.watchdog import Budget, Shared, Watchdog
+from services.scheduler.adapters.marker import WatchdogFiles
+from services.scheduler.adapters.watchdog import DecisionBudget, Shared, Watchdog
 from services.scheduler.engine.progress import Step
 from services.scheduler.overruns import decode
 from shared.bus.values import Message
@@ -54,8 +54,8 @@ class Decisions:
         self._clock = clock
         self.directory = directory
         self.watchdog = Watchdog(
-            Budget(budget_s=BUDGET_S, limit_s=0.0),
-            marker=Marker(str(directory)),
+            DecisionBudget(budget_s=BUDGET_S, limit_s=0.0),
+            marker=WatchdogFiles(str(directory)),
             shared=Shared(bus=cast("Any", bus), stream="LEASE", subject="quarantine"),
             event_publisher=cast("Any", Silent()),
             context=msgspec.structs.replace(context_of_a_test(), clock=clock),

@@ -15,7 +15,7 @@ from pumice.events import (
     PodBound,
     PodEvicted,
 )
-from pumice.trace.objects import Pod, fold
+from pumice.trace.objects import TracedPod, fold
 from pumice.trace.text import as_json, as_text
 from pumice.trace.tree import Objects, PodLife, cut_off, trace
 from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus
@@ -281,7 +281,7 @@ def test_objects_tell_the_times_of_a_job_its_group_and_its_own_pods():
     }
     namesakes = [{**owner, "uid": "u0"}]
     foreign = {**pod, "metadata": {**pod["metadata"], "ownerReferences": namesakes}}
-    pods = [msgspec.convert(each, type=Pod) for each in (pod, foreign)]
+    pods = [msgspec.convert(each, type=TracedPod) for each in (pod, foreign)]
     objects = fold(job, group, pods)
     assert (objects.uid, objects.posted_s, objects.phase) == ("u1", T, "Pending")
     assert (objects.group_made_s, objects.why) == (T, "no room")

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from pumice.vcctl.cluster import Cluster
+from pumice.vcctl.cluster import ClusterClient
 from shared.api import kinds
 from shared.kube.wire import Request
 
@@ -25,7 +25,7 @@ class Recording:
 @pytest.mark.parametrize("verb", ["items", "create", "get"])
 async def test_a_namespace_leads_out_of_no_collection(verb: str) -> None:
     transport = Recording()
-    cluster = Cluster(cast("Any", transport), now_s=0.0)
+    cluster = ClusterClient(cast("Any", transport), now_s=0.0)
     rest = {"items": (), "create": ({},), "get": ("n",)}[verb]
     await getattr(cluster, verb)(kinds.JOB, STRANGE, *rest)
     root = f"/apis/{kinds.JOB.api_version}/namespaces/a%2F..%2F..%2Fnodes%3Fx%3Dy/jobs"

@@ -11,7 +11,7 @@ from pumice.local.ports import free_port
 from services.visibility.adapters import server as module
 from services.visibility.adapters.server import Changes
 from services.visibility.api import requests
-from services.visibility.api.statuses import Failure
+from services.visibility.api.statuses import ApiFailure
 from services.visibility.api.users import User
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from tests.support.page_world import World, WorldAnswers
@@ -36,7 +36,7 @@ async def streams():
         target = requests.read(request.method, request.path, request.query)
         try:
             return await changes.stream(request, User(name="ann"), target)
-        except Failure as failure:
+        except ApiFailure as failure:
             return web.Response(status=failure.code)
 
     runner = web.ServerRunner(web.Server(answer))

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from pumice.events import JobPhaseChanged
-from services.visibility.forecast.durations import Durations, History, Subject
+from services.visibility.forecast.durations import Durations, HistoricJob, History
 from shared.api import keys
 from shared.jobs.durations import Basis, Expected, size_of, template_of
 
-NIGHTLY = Subject("ns", "default", "ns/nightly")
-OTHER = Subject("ns", "default", "ns/other")
-STRANGER = Subject("elsewhere", "batch", "elsewhere/x")
+NIGHTLY = HistoricJob("ns", "default", "ns/nightly")
+OTHER = HistoricJob("ns", "default", "ns/other")
+STRANGER = HistoricJob("elsewhere", "batch", "elsewhere/x")
 
 
-def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count=400):
+def drawn(history: History, subject: HistoricJob, *, stated=None, elapsed=0.0, count=400):
     uniform, durations = np.random.default_rng(1).random, Durations(history)
     if not elapsed:
         return np.array([durations.total_s(subject, stated, uniform) for _ in range(count)])
@@ -24,7 +24,7 @@ def drawn(history: History, subject: Subject, *, stated=None, elapsed=0.0, count
     )
 
 
-def drawn_in_plays(history: History, subject: Subject, *, plays=60):
+def drawn_in_plays(history: History, subject: HistoricJob, *, plays=60):
     """Return a few draws of each of many plays."""
     found = []
     for seed in range(plays):
@@ -37,7 +37,7 @@ def known(**seconds: float) -> History:
     history = History()
     for _ in range(200):
         for template, each in seconds.items():
-            history.ended(Subject("ns", "default", f"ns/{template}"), each)
+            history.ended(HistoricJob("ns", "default", f"ns/{template}"), each)
     return history
 
 
@@ -139,7 +139,7 @@ def test_jobs_of_the_same_template_come_before_others_of_the_queue():
 
 
 def test_a_job_of_an_unknown_template_is_drawn_from_its_queue():
-    left = drawn(known(nightly=60.0, other=7_200.0), Subject("ns", "default", "ns/new"))
+    left = drawn(known(nightly=60.0, other=7_200.0), HistoricJob("ns", "default", "ns/new"))
     assert 0.35 < np.mean(left < 70.0) < 0.65
 
 
@@ -151,7 +151,7 @@ def test_jobs_of_a_kind_that_comes_in_batches_are_long_or_short_together():
         for _ in range(10):
             history.ended(NIGHTLY, 7_200.0 if long else 60.0)
 
-    def spread(subject: Subject) -> float:
+    def spread(subject: HistoricJob) -> float:
         """Return how far the means of plays are apart, against that of single jobs."""
         plays = []
         for seed in range(60):
@@ -169,9 +169,9 @@ def test_jobs_are_expected_to_be_like_the_latest_where_those_of_a_user_come_in_b
     history, seconds = History(), 0.0
     for number in range(400):
         seconds = 7_200.0 if number // 20 % 2 else 60.0
-        history.ended(Subject("ns", "default", f"ns/{number}"), seconds)
+        history.ended(HistoricJob("ns", "default", f"ns/{number}"), seconds)
     assert seconds == 7_200.0
-    lasting = drawn_in_plays(history, Subject("ns", "default", "ns/x"))
+    lasting = drawn_in_plays(history, HistoricJob("ns", "default", "ns/x"))
     assert np.mean(lasting > 6_000.0) > 0.7
 
 
@@ -189,21 +189,25 @@ def test_jobs_of_the_same_size_come_before_those_of_the_template_where_size_tell
     for number in range(300):
         large = number % 2 == 1
         size = "large" if large else "small"
-        subject = Subject("ns", "default", f"ns/{number // 2 % 3}", size)
+        subject = HistoricJob("ns", "default", f"ns/{number // 2 % 3}", size)
         history.ended(subject, 7_200.0 if large else 60.0)
-    assert np.mean(drawn_in_plays(history, Subject("ns", "default", "ns/0", "large")) > 6e3) > 0.9
-    assert np.mean(drawn_in_plays(history, Subject("ns", "default", "ns/0", "small")) < 70.0) > 0.9
+    assert (
+        np.mean(drawn_in_plays(history, HistoricJob("ns", "default", "ns/0", "large")) > 6e3) > 0.9
+    )
+    assert (
+        np.mean(drawn_in_plays(history, HistoricJob("ns", "default", "ns/0", "small")) < 70.0) > 0.9
+    )
 
 
 def test_each_user_has_ways_of_his_own():
     history = History()
     for number in range(400):
         by_template = 7_200.0 if number % 2 else 60.0
-        history.ended(Subject("one", "default", f"one/{number % 2}"), by_template)
+        history.ended(HistoricJob("one", "default", f"one/{number % 2}"), by_template)
         in_batches = 7_200.0 if number // 20 % 2 else 60.0
-        history.ended(Subject("two", "default", f"two/{number % 3}"), in_batches)
-    assert np.mean(drawn_in_plays(history, Subject("one", "default", "one/0")) < 70.0) > 0.9
-    assert np.mean(drawn_in_plays(history, Subject("two", "default", "two/0")) > 6e3) > 0.7
+        history.ended(HistoricJob("two", "default", f"two/{number % 3}"), in_batches)
+    assert np.mean(drawn_in_plays(history, HistoricJob("one", "default", "one/0")) < 70.0) > 0.9
+    assert np.mean(drawn_in_plays(history, HistoricJob("two", "default", "two/0")) > 6e3) > 0.7
 
 
 def test_sizes_are_learnt_from_events():
@@ -215,7 +219,9 @@ def test_sizes_are_learnt_from_events():
             template="ns/x", seconds_running=60.0 * pods, min_resources={"cpu": f"{pods}"},
         )  # fmt: skip
         history.learn(event)
-    small, large = (Subject("ns", "default", "ns/x", size_of({"cpu": n})) for n in (1_000, 8_000))
+    small, large = (
+        HistoricJob("ns", "default", "ns/x", size_of({"cpu": n})) for n in (1_000, 8_000)
+    )
     assert np.mean(drawn_in_plays(history, small) < 70.0) > 0.9
     assert np.mean(drawn_in_plays(history, large) > 400.0) > 0.9
 
@@ -353,10 +359,10 @@ def test_other_events_teach_nothing(phase, previous, seconds_running):
 def test_the_kinds_that_ended_longest_ago_are_forgotten():
     history = History(most=10)
     for number in range(100):
-        history.ended(Subject("ns", "q", f"ns/{number}"), 5.0)
+        history.ended(HistoricJob("ns", "q", f"ns/{number}"), 5.0)
     assert len(history) == 10
-    assert history.levels(Subject("ns", "q", "ns/99"))[0].count == 1.0
-    assert history.levels(Subject("ns", "q", "ns/0"))[0].count == 0.0
+    assert history.levels(HistoricJob("ns", "q", "ns/99"))[0].count == 1.0
+    assert history.levels(HistoricJob("ns", "q", "ns/0"))[0].count == 0.0
 
 
 @pytest.mark.parametrize(

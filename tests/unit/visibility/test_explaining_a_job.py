@@ -13,7 +13,7 @@ from services.visibility.answers import remedies
 from services.visibility.answers.explaining import explain, subject_of
 from services.visibility.answers.holders import HOLDERS_MAX
 from services.visibility.answers.rehearsal import Rehearsal
-from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.forecast import shapes
 from shared.api.kinds import Kind
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
@@ -30,8 +30,8 @@ PROPORTION, CAPACITY = "proportion", "capacity"
 TREE = "capacity, enableHierarchy: true"
 
 
-def policy(sharing: str = CAPACITY) -> Policy:
-    return Policy(config=configure(TIERS.replace("SHARING", sharing)))
+def policy(sharing: str = CAPACITY) -> DecisionPolicy:
+    return DecisionPolicy(config=configure(TIERS.replace("SHARING", sharing)))
 
 
 def answer(world: World, name: str, sharing: str = CAPACITY) -> Explanation:

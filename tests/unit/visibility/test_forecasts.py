@@ -10,10 +10,10 @@ from pumice.testing import Cluster
 from services.scheduler.engine.nodes.nodes import Nodes
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy
 from services.visibility.forecast import simulation
-from services.visibility.forecast.arrivals import Arrivals
-from services.visibility.forecast.durations import History, Subject
+from services.visibility.forecast.arrivals import JobArrivals
+from services.visibility.forecast.durations import HistoricJob, History
 from services.visibility.forecast.forecaster import Forecaster, forecast
-from services.visibility.forecast.simulation import Bounds, Rules, waiting
+from services.visibility.forecast.simulation import SchedulerRules, SimulationBounds, waiting
 from shared.api import keys, kinds
 from shared.api import time as times
 from tests.support.facts import named
@@ -58,7 +58,7 @@ def pending(world: Cluster, name: str, seconds: int, *, pods: int = 1, **more) -
 
 
 def asked(world: Cluster, history: History | None = None, **more):
-    rules = Rules(world.config, world.plugins)
+    rules = SchedulerRules(world.config, world.plugins)
     return forecast(world.cluster_state, rules, history or History(), now=NOW, **more)
 
 
@@ -181,7 +181,7 @@ def test_quantiles_of_the_start_are_those_of_the_durations():
     pending(world, "a", 50)
     history = History()
     for seconds in np.random.default_rng(2).permutation(np.linspace(100.0, 1_100.0, 400)):
-        history.ended(Subject("ns", "default", "ns/mixed"), float(seconds))
+        history.ended(HistoricJob("ns", "default", "ns/mixed"), float(seconds))
     found = asked(world, history, draws=200)["ns/a"]
     assert times.parse(found.median) - NOW == pytest.approx(600.0, rel=0.15)
     assert times.parse(found.latest) - NOW == pytest.approx(1_000.0, rel=0.1)
@@ -238,7 +238,7 @@ def test_a_state_that_cannot_be_taken_back_is_not_whole(monkeypatch):
     def broken(self, task):
         raise RuntimeError("no")
 
-    forecaster = Forecaster(Rules(world.config, world.plugins), History())
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History())
     monkeypatch.setattr(Nodes, "hold", broken)
     with pytest.raises(RuntimeError, match="no"):
         forecaster.draw(world.cluster_state, now=NOW)
@@ -253,7 +253,7 @@ def test_jobs_that_the_engine_need_not_visit_start_when_they_would_otherwise(mon
             lasting(world, f"later{number}", 0, phase="Pending", pods=1, minResources=minimum)
         return world
 
-    bounds = Bounds(moments=60)
+    bounds = SimulationBounds(moments=60)
     unschedulable = asked(line(), draws=4, bounds=bounds)
     monkeypatch.setattr(simulation, "unschedulable_policy", lambda *_: UnschedulablePolicy())
     assert asked(line(), draws=4, bounds=bounds) == unschedulable
@@ -267,13 +267,13 @@ def test_ends_that_count_as_one_moment_do_not_delay_a_line():
     running(world, "first", 100, "n1")
     for number in range(20):
         pending(world, f"j{number:02}", 100, at=f"{number:02}")
-    found = starts(asked(world, draws=1, bounds=Bounds(together=0.05)))
+    found = starts(asked(world, draws=1, bounds=SimulationBounds(together=0.05)))
     assert found["j19"] == pytest.approx(2_000.0, rel=0.1)
 
 
-def small_jobs(ago_s: Iterable[float]) -> Arrivals:
+def small_jobs(ago_s: Iterable[float]) -> JobArrivals:
     """Return jobs of one pod for 40 s that came so many seconds ago."""
-    arrivals, source = Arrivals(), Cluster(CONF)
+    arrivals, source = JobArrivals(), Cluster(CONF)
     for number, before in enumerate(ago_s):
         lasting(source, f"small{number}", 40, minResources={"cpu": "4"})
         source.pod(f"small{number}-0", f"small{number}", cpu="4")
@@ -281,17 +281,19 @@ def small_jobs(ago_s: Iterable[float]) -> Arrivals:
     return arrivals
 
 
-def before_a_gang(arrivals: Arrivals) -> float | None:
+def before_a_gang(arrivals: JobArrivals) -> float | None:
     """Return after how many seconds a gang starts that waits for two nodes."""
     world = Cluster(CONF).node("n1", cpu="4").node("n2", cpu="4")
     running(world, "first", 60, "n1")
     running(world, "second", 90, "n2")
     pending(world, "gang", 10, pods=2)
-    return starts(asked(world, arrivals=arrivals, draws=5, bounds=Bounds(moments=40)))["gang"]
+    return starts(asked(world, arrivals=arrivals, draws=5, bounds=SimulationBounds(moments=40)))[
+        "gang"
+    ]
 
 
 def test_jobs_to_come_are_expected_to_pass_a_gang_that_waits_for_room():
-    assert before_a_gang(Arrivals()) == 90.0
+    assert before_a_gang(JobArrivals()) == 90.0
     late = before_a_gang(small_jobs(range(3_600, 0, -10)))
     assert late is None or late > 90.0
 
@@ -301,13 +303,13 @@ def test_a_burst_of_seconds_is_not_expected_again_before_a_gang_starts():
 
 
 def test_few_arrivals_tell_nothing():
-    arrivals, source = Arrivals(), two_nodes()
+    arrivals, source = JobArrivals(), two_nodes()
     arrivals.note(source.job("first"), source.cluster_state.dimensions, NOW)
     assert arrivals.future(NOW, np.random.default_rng(1).random).at == float("inf")
 
 
 def test_jobs_that_are_there_at_first_are_no_arrivals():
-    arrivals, world = Arrivals(), two_nodes()
+    arrivals, world = JobArrivals(), two_nodes()
     arrivals.review(world.cluster_state, NOW)
     assert len(arrivals) == 0
     pending(world, "a", 50)
@@ -321,7 +323,7 @@ def test_a_play_stays_within_its_bounds():
     running(world, "first", 10, "n1")
     for number in range(30):
         pending(world, f"j{number:02}", 100, at=f"{number:02}")
-    found = asked(world, draws=2, bounds=Bounds(moments=5))
+    found = asked(world, draws=2, bounds=SimulationBounds(moments=5))
     known = [key for key, each in found.items() if each.median is not None]
     assert 3 <= len(known) <= 6
     assert found["ns/j29"].unknown.startswith("not within 6m50s")
@@ -333,7 +335,7 @@ def test_a_play_that_has_been_enough_knows_the_jobs_that_start_soon():
     for number in range(10):
         pending(world, f"j{number}", 100, at=f"{number:02}")
     before = state_of(world)
-    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=1)
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=1)
     left = iter([False, False, True] * 2)  # a look ahead, and a play
     forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: next(left))
     assert state_of(world) == before
@@ -352,7 +354,7 @@ def test_a_play_that_hurries_looks_as_far_and_says_which_jobs_it_leaves_out():
     def found(*, hurries: bool):
         world, arrivals = line(), small_jobs(range(3_600, 0, -4))
         forecaster = Forecaster(
-            Rules(world.config, world.plugins), History(), arrivals=arrivals, draws=2
+            SchedulerRules(world.config, world.plugins), History(), arrivals=arrivals, draws=2
         )
         forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: True)
         moments, hurry = count(), count()
@@ -375,7 +377,7 @@ def test_a_play_that_hurries_looks_as_far_and_says_which_jobs_it_leaves_out():
 def test_a_look_ahead_that_has_taken_the_time_is_followed_by_a_play_the_next_time():
     world = two_nodes()
     pending(world, "a", 50)
-    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=1)
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=1)
     forecaster.draw(world.cluster_state, now=NOW, hurried=lambda: True)
     assert forecaster.expected("ns/a") is None
     forecaster.draw(world.cluster_state, now=NOW, hurried=lambda: True)
@@ -387,7 +389,7 @@ def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():
     running(world, "first", 10, "n1")
     for number in range(10):
         pending(world, f"j{number}", 100, at=f"{number:02}")
-    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=3)
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=3)
 
     def draw(moments: int, plays: int = 1) -> None:
         left = iter(([False] * moments + [True]) * plays)
@@ -403,7 +405,7 @@ def test_one_play_that_was_cut_short_does_not_say_how_far_the_others_went():
 
 def test_a_play_that_gets_nowhere_in_its_time_says_nothing():
     world = crowded()
-    forecaster = Forecaster(Rules(world.config, world.plugins), History(), draws=2)
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=2)
     forecaster.draw(world.cluster_state, now=NOW, out_of_time=lambda: True)
     assert forecaster.expected("ns/new0") is None
     forecaster.draw(world.cluster_state, now=NOW)
@@ -415,7 +417,9 @@ def test_a_play_that_gets_nowhere_in_its_time_says_nothing():
 
 def test_draws_one_at_a_time_give_what_all_at_once_give():
     world, rolling = crowded(), crowded()
-    forecaster = Forecaster(Rules(rolling.config, rolling.plugins), History(), draws=6, seed=7)
+    forecaster = Forecaster(
+        SchedulerRules(rolling.config, rolling.plugins), History(), draws=6, seed=7
+    )
     for _ in range(6):
         forecaster.draw(rolling.cluster_state, now=NOW)
     keys_ = waiting(rolling.cluster_state)
@@ -424,4 +428,4 @@ def test_draws_one_at_a_time_give_what_all_at_once_give():
 
 def test_a_job_is_unknown_before_the_first_draw():
     world = crowded()
-    assert Forecaster(Rules(world.config), History()).expected("ns/new0") is None
+    assert Forecaster(SchedulerRules(world.config), History()).expected("ns/new0") is None

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pytest
 
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
-from services.visibility.forecast.simulation import Rules
+from services.visibility.forecast.simulation import SchedulerRules
 from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import Explanation
@@ -147,7 +147,7 @@ WAITING = {
 
 
 def why(world: World, conf: str) -> Explanation:
-    rules = Policy(config=configured(conf))
+    rules = DecisionPolicy(config=configured(conf))
     found = survey(world.mirror.state, rules, now=NOW)
     subject = subject_of(world.mirror, "ns", "job")
     assert subject is not None
@@ -394,7 +394,7 @@ WHEN = {
 def test_a_job_starts_when_it_is_told(case: str) -> None:
     build, expected_s = WHEN[case]
     world = build()
-    rules = Rules(configured(PLAIN))
+    rules = SchedulerRules(configured(PLAIN))
 
     found = forecast(world.mirror.state, rules, History(), now=NOW, draws=4)["ns/job"]
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from services.visibility.api import discovery, hiding, openapi, requests, rights, tables
-from services.visibility.api.requests import Form
+from services.visibility.api.requests import ReplyForm
 from services.visibility.api.resources import CHANGES, RESOURCES, find
-from services.visibility.api.statuses import Failure
+from services.visibility.api.statuses import ApiFailure
 from services.visibility.api.users import RequestHeaders, User, from_config_map, read_user
 from shared.api.visibility import (
     API_VERSION,
@@ -37,7 +37,7 @@ def user_of(given: dict[str, list[str]], names: list[str] | None, headers=HEADER
 
 
 def refused(code: int):
-    return pytest.raises(Failure, check=lambda failure: failure.code == code)
+    return pytest.raises(ApiFailure, check=lambda failure: failure.code == code)
 
 
 @pytest.mark.parametrize("names", [None, [], ["another"]])
@@ -147,10 +147,10 @@ def test_a_watch_of_a_name_selects_that_object_alone():
 
 
 def test_kubectl_gets_tables_programs_get_objects_and_others_are_refused():
-    assert requests.form_of(KUBECTL) is Form.TABLE
-    assert requests.form_of("application/json") is Form.OBJECT
-    assert requests.form_of("") is Form.OBJECT
-    assert requests.form_of("application/vnd.kubernetes.protobuf, */*") is Form.OBJECT
+    assert requests.form_of(KUBECTL) is ReplyForm.TABLE
+    assert requests.form_of("application/json") is ReplyForm.OBJECT
+    assert requests.form_of("") is ReplyForm.OBJECT
+    assert requests.form_of("application/vnd.kubernetes.protobuf, */*") is ReplyForm.OBJECT
     with refused(406):
         requests.form_of("application/vnd.kubernetes.protobuf")
 

@@ -10,7 +10,7 @@ import pytest
 from pumice.events import GangAdmitted
 from pumice.testing import Cluster
 from services.scheduler import messages
-from services.visibility.forecast.arrivals import KEPT, Arrivals
+from services.visibility.forecast.arrivals import KEPT, JobArrivals
 from services.visibility.forecast.shapes import Arrival
 from shared.api import keys, kinds
 from shared.api import time as times
@@ -55,7 +55,7 @@ def jobs_come(cluster: Cluster, count: int = 20) -> None:
         comes(cluster, number, pods=1 + number % 3)
 
 
-def imagined(arrivals: Arrivals, count: int = 40) -> list[tuple[float, Arrival]]:
+def imagined(arrivals: JobArrivals, count: int = 40) -> list[tuple[float, Arrival]]:
     """Return the jobs of one play, with their times."""
     coming = arrivals.future(NOW, np.random.default_rng(3).random)
     assert coming.at < float("inf"), "no job is to come"
@@ -67,9 +67,9 @@ def told(cluster: Cluster) -> list[GangAdmitted]:
     return messages.admissions(cluster.decide(now=NOW), cluster.cluster_state)
 
 
-def noted(cluster: Cluster) -> Arrivals:
+def noted(cluster: Cluster) -> JobArrivals:
     """Return what is known by having been there when the jobs came."""
-    arrivals = Arrivals()
+    arrivals = JobArrivals()
     arrivals.review(world().cluster_state, NOW)
     arrivals.review(cluster.cluster_state, NOW)
     return arrivals
@@ -80,7 +80,7 @@ def test_events_on_admissions_tell_of_the_same_jobs_to_come_as_the_cluster_state
     jobs_come(cluster)
     events = told(cluster)
     assert len(events) == 20
-    again = Arrivals()
+    again = JobArrivals()
     for event in reversed(events):
         again.learn(event)
     found = imagined(noted(cluster))
@@ -90,7 +90,7 @@ def test_events_on_admissions_tell_of_the_same_jobs_to_come_as_the_cluster_state
     assert any(later > at for (at, _), (later, _) in pairwise(found))
 
 
-def come(arrivals: Arrivals, times_s: Iterable[float], name: str = "x") -> Arrivals:
+def come(arrivals: JobArrivals, times_s: Iterable[float], name: str = "x") -> JobArrivals:
     """Note jobs that came so many seconds before `NOW`."""
     cluster = world()
     comes(cluster, 0)
@@ -103,7 +103,12 @@ def come(arrivals: Arrivals, times_s: Iterable[float], name: str = "x") -> Arriv
 
 
 def come_within(
-    arrivals: Arrivals, ahead_s: float, *, after_s: float = 0.0, now: float = NOW, plays: int = 100
+    arrivals: JobArrivals,
+    ahead_s: float,
+    *,
+    after_s: float = 0.0,
+    now: float = NOW,
+    plays: int = 100,
 ) -> float:
     """Return how many jobs come in a time, as the mean of many plays."""
     count = 0
@@ -121,7 +126,7 @@ def burst(number: int, *, ago_s: float = 0.0) -> list[float]:
 
 
 def test_a_burst_of_seconds_is_no_sign_of_as_many_each_second():
-    arrivals = come(Arrivals(), burst(100))
+    arrivals = come(JobArrivals(), burst(100))
 
     def within_an_hour(later_s: float) -> float:
         return come_within(arrivals, 3_600.0, now=NOW + later_s, plays=200)
@@ -132,31 +137,31 @@ def test_a_burst_of_seconds_is_no_sign_of_as_many_each_second():
 
 
 def test_a_burst_that_still_goes_on_may_go_on_for_a_few_jobs_more():
-    arrivals = come(Arrivals(), burst(100))
+    arrivals = come(JobArrivals(), burst(100))
     assert 5.0 < come_within(arrivals, 10.0) < 20.0
 
 
 def test_jobs_of_a_burst_follow_each_other_again_where_one_has_come_now():
     pairs = [at + 2.0 * second for at in range(72_000, 0, -1_800) for second in (1, 0)]
-    arrivals = come(Arrivals(), pairs)
+    arrivals = come(JobArrivals(), pairs)
     assert come_within(arrivals, 5.0, now=NOW - 1_800.0, plays=200) == pytest.approx(0.5, rel=0.2)
     assert come_within(arrivals, 5.0, now=NOW - 1_700.0, plays=200) < 0.1
 
 
 def test_jobs_that_come_steadily_go_on_to_come_as_many():
-    arrivals = come(Arrivals(), np.arange(7_200.0, 0.0, -20.0))
+    arrivals = come(JobArrivals(), np.arange(7_200.0, 0.0, -20.0))
     assert come_within(arrivals, 600.0) == pytest.approx(30.0, rel=0.1)
 
 
 def test_jobs_of_hours_tell_how_many_come_where_the_latest_are_all_of_one_burst():
-    arrivals = come(Arrivals(), [*np.arange(86_400.0, 700.0, -720.0), *burst(400)])
+    arrivals = come(JobArrivals(), [*np.arange(86_400.0, 700.0, -720.0), *burst(400)])
     reach_h = 63 / 5  # the burst, and 63 minutes before in which one job came each
     found = come_within(arrivals, reach_h * 3_600.0, now=NOW + 10.0)
     assert found == pytest.approx(63 + 400, rel=0.3)
 
 
 def test_what_was_seen_of_a_time_without_jobs_counts():
-    arrivals = Arrivals()
+    arrivals = JobArrivals()
     arrivals.review(world().cluster_state, NOW - 10 * 3_600.0)
     come(arrivals, burst(100))
     found = come_within(arrivals, 10 * 3_600.0, now=NOW + 10.0)
@@ -164,7 +169,7 @@ def test_what_was_seen_of_a_time_without_jobs_counts():
 
 
 def test_more_is_counted_the_farther_one_looks():
-    arrivals = come(Arrivals(), [12 * 3_600.0, *np.arange(4_800.0, 0.0, -12.0)])
+    arrivals = come(JobArrivals(), [12 * 3_600.0, *np.arange(4_800.0, 0.0, -12.0)])
     assert come_within(arrivals, 3_600.0) == pytest.approx(300.0, rel=0.1)
     half_days = (12 * 3_600.0, 24 * 3_600.0)
     found = come_within(arrivals, half_days[1], after_s=half_days[0], plays=20)
@@ -173,7 +178,7 @@ def test_more_is_counted_the_farther_one_looks():
 
 def test_a_burst_of_thousands_takes_little_room_and_keeps_what_was_before():
     steady, many = np.arange(86_400.0, 700.0, -720.0), 3_000
-    arrivals = come(come(Arrivals(), steady, "steady"), burst(many), "burst")
+    arrivals = come(come(JobArrivals(), steady, "steady"), burst(many), "burst")
     assert len(arrivals) == many + len(steady)
     assert arrivals.stretches <= KEPT
     coming = arrivals.future(NOW, np.random.default_rng(3).random)
@@ -186,7 +191,7 @@ def test_a_burst_of_thousands_takes_little_room_and_keeps_what_was_before():
 
 
 def test_jobs_that_are_kept_together_come_as_evenly_as_they_came():
-    arrivals = come(Arrivals(recent=16, kept=64), np.arange(7_200.0, 0.0, -2.0))
+    arrivals = come(JobArrivals(recent=16, kept=64), np.arange(7_200.0, 0.0, -2.0))
     assert (len(arrivals), arrivals.stretches <= 64) == (3_600, True)
     coming = arrivals.future(NOW, np.random.default_rng(1).random)
     in_minutes = [0] * 60
@@ -198,13 +203,13 @@ def test_jobs_that_are_kept_together_come_as_evenly_as_they_came():
 
 
 def test_a_job_of_which_the_state_told_long_ago_is_not_counted_again():
-    arrivals = come(Arrivals(uids=10), np.arange(3_600.0, 0.0, -60.0))
+    arrivals = come(JobArrivals(uids=10), np.arange(3_600.0, 0.0, -60.0))
     come(arrivals, np.arange(3_600.0, 900.0, -60.0))
     assert len(arrivals) == 60
 
 
 def test_jobs_of_longer_ago_than_a_simulation_looks_are_forgotten():
-    arrivals = Arrivals(recent=16, kept=32)
+    arrivals = JobArrivals(recent=16, kept=32)
     come(arrivals, np.arange(20 * 86_400.0, 10 * 86_400.0, -86_400.0), "old")
     come(arrivals, np.arange(3_600.0, 0.0, -120.0), "new")
     assert len(arrivals) == 30
@@ -217,7 +222,7 @@ def test_jobs_that_wait_for_their_admission_are_known_after_a_restart(events_fir
     events = told(cluster)
     for number in range(12, 16):
         comes(cluster, number)
-    again = Arrivals()
+    again = JobArrivals()
     if not events_first:
         again.review(cluster.cluster_state, NOW)
         assert len(again) == 0
@@ -234,7 +239,7 @@ def test_a_job_that_waits_since_before_all_that_events_tell_of_is_none_of_the_la
         comes(cluster, number)
     events = told(cluster)
     comes(cluster, 5)
-    again = Arrivals()
+    again = JobArrivals()
     for event in events:
         again.learn(event)
     again.review(cluster.cluster_state, NOW)
@@ -254,7 +259,7 @@ def test_the_latest_jobs_are_kept_one_by_one_in_whatever_order_they_are_told():
     cluster = world()
     jobs_come(cluster, 20)
     events = told(cluster)
-    arrivals = Arrivals(recent=9, kept=12)
+    arrivals = JobArrivals(recent=9, kept=12)
     for event in [*events[10:], *events[:10]]:
         arrivals.learn(event)
     assert len(arrivals) == 20
@@ -272,7 +277,7 @@ def test_an_event_that_tells_too_little_is_left_out(changes):
     cluster = world()
     jobs_come(cluster, 1)
     (event,) = told(cluster)
-    arrivals = Arrivals()
+    arrivals = JobArrivals()
     arrivals.learn(msgspec.structs.replace(event, **changes))
     assert len(arrivals) == 0
     arrivals.learn(event)

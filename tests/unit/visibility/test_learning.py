@@ -10,8 +10,8 @@ from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
 from services.visibility.adapters.forecasting import LEARN_S, Forecasting
 from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.survey import Policy
-from services.visibility.forecast.durations import Subject
+from services.visibility.answers.survey import DecisionPolicy
+from services.visibility.forecast.durations import HistoricJob
 from shared.bus.pace import Activity
 from shared.bus.values import Batch, Message
 from shared.contracts.subjects import Subjects
@@ -77,7 +77,7 @@ class Thread:
 def forecasting(thread, clock):
     return Forecasting(
         thread,
-        lambda: Policy(config=configure(DEFAULT_TEXT)),
+        lambda: DecisionPolicy(config=configure(DEFAULT_TEXT)),
         bus=StoredEvents(),
         stream="EVENTS",
         subjects=Subjects(cluster="local"),
@@ -100,7 +100,7 @@ async def test_stored_events_are_learnt_in_short_turns_and_all_of_them():
         running.cancel()
 
     assert not forecasts._gathered
-    assert forecasts._history.knows(Subject("ns", "", "any"))
+    assert forecasts._history.knows(HistoricJob("ns", "", "any"))
     assert len(thread.turns_s) > EVENTS * LOOK_S / LEARN_S / 64
     assert max(thread.turns_s) <= LEARN_S + 2 * LOOK_S
 

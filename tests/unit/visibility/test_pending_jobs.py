@@ -4,8 +4,8 @@ from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.pending import Decided, Decisions, as_decided
-from services.visibility.answers.survey import Policy, Survey, survey
+from services.visibility.answers.pending import Decisions, PublishedWait, as_decided
+from services.visibility.answers.survey import DecisionPolicy, Survey, survey
 from services.visibility.api.resources import RESOURCES
 from services.visibility.api.tables import table
 from shared.api.kinds import NODE, POD, PODGROUP
@@ -29,7 +29,7 @@ def cluster() -> Cluster:
 
 
 def seen(world: Cluster, now: float = 0.0) -> Survey:
-    return survey(world.cluster_state, Policy(config=world.config), now=now)
+    return survey(world.cluster_state, DecisionPolicy(config=world.config), now=now)
 
 
 def pending(world: Cluster) -> tuple[PendingJob, ...]:
@@ -203,7 +203,7 @@ class Heard:
         self.decisions.update(said(gate=gate, uid=more.pop("uid", self.job.uid), **more))
 
     @property
-    def decided(self) -> Decided | None:
+    def decided(self) -> PublishedWait | None:
         return self.decisions.of(self.job)
 
     def explain(self) -> Explanation:

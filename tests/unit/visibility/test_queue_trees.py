@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.testing import Cluster
-from services.visibility.answers.survey import Policy, survey
+from services.visibility.answers.survey import DecisionPolicy, survey
 from shared.api.visibility import QueueResource, QueueTree
 
 TIERS = """
@@ -21,7 +21,7 @@ def cluster(sharing: str = PROPORTION) -> Cluster:
 
 
 def trees(world: Cluster) -> dict[str, QueueTree]:
-    found = survey(world.cluster_state, Policy(config=world.config), now=0.0)
+    found = survey(world.cluster_state, DecisionPolicy(config=world.config), now=0.0)
     return {tree.metadata.name: tree for tree in found.trees}
 
 

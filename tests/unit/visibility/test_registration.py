@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import structlog
 
-from services.visibility.adapters.registration import Address, Registration
+from services.visibility.adapters.registration import VisibilityAddress, VisibilityRegistration
 from shared.api.kinds import APISERVICE, SERVICE
 from shared.kube.client import Kube
 from shared.runtime.errors import Retryable
@@ -22,16 +22,16 @@ class Place:
         self.stage = Stage()
         self.clock = self.stage.clock
 
-    def process(self, port: int = 8444) -> Registration:
+    def process(self, port: int = 8444) -> VisibilityRegistration:
         """Return a process that listens at a port."""
-        address = Address(
+        address = VisibilityAddress(
             namespace=PLACE["namespace"],
             service=PLACE["name"],
             port=port,
             external_name="127.0.0.1",
         )
         kube = Kube(transport=Process(self.stage))
-        return Registration(kube, address, clock=self.clock, log=structlog.get_logger())
+        return VisibilityRegistration(kube, address, clock=self.clock, log=structlog.get_logger())
 
     def reaches(self, error: str = "") -> None:
         """Let the API server look at the process behind the APIService."""
@@ -42,7 +42,7 @@ class Place:
         """Return what the APIServices lead to."""
         return [item["spec"]["service"] for item in self.stage.items(APISERVICE)]
 
-    async def looks(self, process: Registration, seconds: int) -> list[bool]:
+    async def looks(self, process: VisibilityRegistration, seconds: int) -> list[bool]:
         """Keep the registration for a time; return whether it was there after each second."""
         found = []
         for _ in range(seconds):
@@ -52,7 +52,7 @@ class Place:
         return found
 
 
-async def attempt(process: Registration) -> bool:
+async def attempt(process: VisibilityRegistration) -> bool:
     """Keep the registration once; tell whether nothing is left to wait for."""
     try:
         await process.ensure("BUNDLE")

@@ -5,7 +5,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.answers.live import node_uses, running_jobs
-from services.visibility.forecast.durations import History, Subject
+from services.visibility.forecast.durations import HistoricJob, History
 from services.visibility.forecast.ends import KEPT_S, Ends, stated_end
 from shared.api.kinds import NODE
 from shared.api.time import format_seconds, parse
@@ -74,7 +74,7 @@ def test_a_gang_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_na
     ends = Ends(history, lambda: now)
     assert ends.of(job) is None
     for _ in range(40):
-        history.ended(Subject("ns", "default", "ns/train"), 3600.0)
+        history.ended(HistoricJob("ns", "default", "ns/train"), 3600.0)
 
     assert ends.of(job) is None
     now += KEPT_S
@@ -89,7 +89,7 @@ def test_a_gang_that_says_nothing_is_expected_to_run_as_long_as_others_of_its_na
 
 def test_a_gang_that_states_its_duration_is_believed_whatever_others_took() -> None:
     history = History()
-    history.ended(Subject("ns", "default", "ns/train"), 60.0)
+    history.ended(HistoricJob("ns", "default", "ns/train"), 60.0)
     annotations = {
         "scheduling.k8s.io/group-name": "train",
         "pumice.dev/expected-duration": "1h",

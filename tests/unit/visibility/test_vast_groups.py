@@ -3,7 +3,7 @@
 from services.visibility.forecast import shapes
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import Forecaster
-from services.visibility.forecast.simulation import Rules, waiting
+from services.visibility.forecast.simulation import SchedulerRules, waiting
 from tests.unit.visibility.test_forecasts import NOW, asked, lasting, pending, starts, two_nodes
 
 
@@ -35,7 +35,7 @@ def test_no_more_pods_are_imagined_once_the_time_is_over():
         made.append(job.key)
         return ()
 
-    rules = Rules(world.config, world.plugins, templates=templates)
+    rules = SchedulerRules(world.config, world.plugins, templates=templates)
     forecaster = Forecaster(rules, History(), draws=1)
     forecaster.draw(
         world.cluster_state,

@@ -10,11 +10,11 @@ from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.gangs import PODS_MAX, BadQuestion
-from services.visibility.answers.survey import Policy
+from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
-from services.visibility.forecast.simulation import Rules
+from services.visibility.forecast.simulation import SchedulerRules
 from shared.api.scheduling import Guarantee, QueueSpec
 from shared.api.time import parse
 from shared.api.visibility import (
@@ -54,14 +54,14 @@ GPU_MEMORY = "volcano.sh/gpu-memory"
 
 def forecasts(world: World) -> ForecastFor:
     """Return what foresees starts in a world as it is then."""
-    rules = Rules(configure(CONF))
+    rules = SchedulerRules(configure(CONF))
     return lambda keys: forecast(world.mirror.state, rules, History(), now=NOW, asked=keys)
 
 
 def ask(
     world: World, conf: str = CONF, forecast_for: ForecastFor = no_forecast, **spec: Any
 ) -> WhatIfStatus:
-    policy = Policy(config=configure(conf))
+    policy = DecisionPolicy(config=configure(conf))
     question = msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
     return what_if(
         world.mirror, policy, question, namespace="ns", now=NOW, forecast_for=forecast_for
@@ -400,7 +400,7 @@ def test_the_time_is_looked_at_while_pods_are_made():
 
     job = job_of_tasks("large", worker=(5_000, "1"))
     spec = msgspec.json.decode(msgspec.json.encode({"job": job}), type=WhatIfSpec)
-    policy = Policy(config=configure(CONF))
+    policy = DecisionPolicy(config=configure(CONF))
     with pytest.raises(BadQuestion, match="its pods take too long") as refused:
         what_if(world.mirror, policy, spec, namespace="ns", now=NOW, out_of_time=out_of_time)
     assert refused.value.field == "spec"

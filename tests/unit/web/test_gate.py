@@ -2,7 +2,7 @@
 
 import pytest
 
-from pumice.web.gate import Gate, is_proxied
+from pumice.web.gate import RequestGate, is_proxied
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
 HOST = {"Host": "127.0.0.1:8642"}
@@ -10,8 +10,8 @@ OWN = {**HOST, "Origin": "http://127.0.0.1:8642"}
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(port=8642, key="secret")
+def gate() -> RequestGate:
+    return RequestGate(port=8642, key="secret")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from pumice.local.errors import LocalError
 from pumice.local.ports import free_port
-from pumice.web.gate import Gate
-from pumice.web.server import Context, PageServer, page_files
+from pumice.web.gate import RequestGate
+from pumice.web.server import KubeconfigFacts, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
 from tests.support.page_transport import WorldTransport
@@ -18,7 +18,7 @@ from tests.support.page_world import World, WorldAnswers
 from tests.support.wait import until
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
-CONTEXT = Context(server="https://10.0.0.1:6443", namespace="team-00")
+CONTEXT = KubeconfigFacts(server="https://10.0.0.1:6443", namespace="team-00")
 
 
 class Asking:
@@ -41,7 +41,7 @@ async def asking(*, way=None, cookies=None):
     world = World(nodes=4, waiting=10, running=5, now_s=1_800_000_000.0, seed=1)
     way = way or WorldTransport(WorldAnswers(world))
     port = free_port()
-    server = PageServer(way, gate=Gate(port=port, key="secret"), context=CONTEXT)
+    server = PageServer(way, gate=RequestGate(port=port, key="secret"), context=CONTEXT)
     given = {f"pumice-web-{port}": "secret"} if cookies is None else cookies
     async with server.serving(port), aiohttp.ClientSession(cookies=given) as session:
         yield Asking(session, port, way)
@@ -153,7 +153,7 @@ async def test_a_pasted_job_is_read_here():
 
 async def test_a_taken_port_is_named():
     async with asking() as page:
-        server = PageServer(page.way, gate=Gate(port=page.port, key="k"), context=CONTEXT)
+        server = PageServer(page.way, gate=RequestGate(port=page.port, key="k"), context=CONTEXT)
         with pytest.raises(LocalError, match=f"port {page.port}"):
             async with server.serving(page.port):
                 pass

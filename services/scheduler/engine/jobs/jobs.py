@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pumice.plugins import Condition, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.holders import Holders
-from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue, Seen, Stamp
+from services.scheduler.engine.jobs.records import GroupStatus, Job, LastSeen, Queue, Stamp
 from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
 from services.scheduler.engine.jobs.unschedulable import Demand, UnschedulablePool
 from services.scheduler.engine.plan import bounded
@@ -98,7 +98,7 @@ class Jobs:
         said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
         job.preemptable = bool(parse_bool(said))
         job.non_preemptable = said is not None and not job.preemptable
-        job.seen = Seen(meta.resource_version, _status_of(group), _stamps_of(group))
+        job.seen = LastSeen(meta.resource_version, _status_of(group), _stamps_of(group))
         self._see_status(job, job.seen.status)
         self.changed(job)
 

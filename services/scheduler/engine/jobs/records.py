@@ -41,7 +41,7 @@ class Stamp(NamedTuple):
     time: str
 
 
-class Seen(NamedTuple):
+class LastSeen(NamedTuple):
     """A PodGroup as it showed itself last."""
 
     rv: str = ""
@@ -110,7 +110,7 @@ class Job:
         self.conditions: tuple[Condition, ...] = ()
         self.last_status = GroupStatus()
         """Status as last written or desired."""
-        self.seen = Seen()
+        self.seen = LastSeen()
         """The PodGroup as it showed itself last."""
         self.decided: GroupStatus | None = None
         """A status that was wanted and has not been seen on the object yet."""

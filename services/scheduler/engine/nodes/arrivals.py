@@ -13,7 +13,7 @@ from shared.model.status import TaskStatus
 _ON_THE_WAY: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND})
 
 
-class Arrivals:
+class TaskArrivals:
     """Tasks on nodes, less those that were found to be old."""
 
     def __init__(self, held: Callable[[], Iterable[Task]]) -> None:

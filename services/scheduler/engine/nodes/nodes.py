@@ -12,7 +12,7 @@ import numpy as np
 
 from pumice.plugins import IntArray
 from services.scheduler.engine.jobs.records import NOWHERE
-from services.scheduler.engine.nodes.arrivals import Arrivals
+from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.nodes.images import NodeImages
 from services.scheduler.engine.nodes.ledger import Ledger
@@ -105,7 +105,7 @@ class Nodes:
         self._free: list[int] = []
         self.pod_affinity = PodAffinityIndex(self.column, self.attributes, task_classes.moved)
         """The index for pod affinity; a session counts its own decisions in, too."""
-        self.arrivals = Arrivals(self._tasks)
+        self.arrivals = TaskArrivals(self._tasks)
         """Pods that are too new to show in measurements of load."""
         self.port_holders: dict[str, Task] = {}
         """Placed tasks that take ports of their node, by uid; a session adds its own."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.journal import Change
+from services.scheduler.engine.journal import UndoableChange
 from services.scheduler.engine.plan import Eviction
 from services.scheduler.engine.session.changes import Placed, SessionState
 from services.scheduler.engine.tasks.task import Task
@@ -105,7 +105,7 @@ def nomination(job: Job, task: Task) -> Preemptor:
     )
 
 
-def committed(changes: Sequence[Change]) -> tuple[list[Eviction], list[Preemptor]]:
+def committed(changes: Sequence[UndoableChange]) -> tuple[list[Eviction], list[Preemptor]]:
     """Return the evictions among these changes, and the preemptors that are Pipelined for them.
 
     ⚠ Only a task for which itself something was evicted is nominated to its node (SS11).

@@ -397,7 +397,7 @@ class Session(ClusterView):
                 job, gate, message, failure, shortages=shortages, budget=budget
             )
 
-    def hold(self, job: Job, hold: plugins.Hold) -> None:
+    def hold(self, job: Job, hold: plugins.StartBlock) -> None:
         """Note that a plugin holds a job back; what its attempt met on nodes is forgotten."""
         self.held.add(job.key)
         self._failures.pop(job.key, None)

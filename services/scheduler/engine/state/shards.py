@@ -26,7 +26,7 @@ from shared.api import keys
 from shared.api.scheduling import NodeShard
 
 
-class Mode(enum.StrEnum):
+class ShardMode(enum.StrEnum):
     """Whether a scheduler may leave its shard (K12)."""
 
     NONE = "none"
@@ -37,7 +37,7 @@ class Mode(enum.StrEnum):
 class Sharding(Struct, frozen=True, kw_only=True):
     """Whether a scheduler keeps to a shard, and to which."""
 
-    mode: Mode = Mode.NONE
+    mode: ShardMode = ShardMode.NONE
     name: str = "volcano"
     """Name of the NodeShard."""
 

@@ -70,7 +70,7 @@ class Work(NamedTuple):
     tasks: list[Task]
 
 
-class Taken(NamedTuple):
+class PipelinedTask(NamedTuple):
     """A task and the node that it waits on."""
 
     task: Task
@@ -207,13 +207,13 @@ class GangEviction:
 
     # --- where ---------------------------------------------------------------------------------
 
-    def _place_all(self, domain: str, places: dict[str, str]) -> list[Taken]:
+    def _place_all(self, domain: str, places: dict[str, str]) -> list[PipelinedTask]:
         """Return where each task would wait, nothing when the job would not be pipelined.
 
         Subgroup by subgroup, until that is enough; the session is as before afterwards.
         """
         session, job = self._session, self._job
-        taken: list[Taken] = []
+        taken: list[PipelinedTask] = []
         with session.trial():
             for work in self.works:
                 found = self._place_sub(work, domain)
@@ -226,7 +226,7 @@ class GangEviction:
             enough = session.hooks.job_pipelined(job)
             return taken if enough and (not self._round.options.spare or is_whole(job)) else []
 
-    def _place_sub(self, work: Work, domain: str) -> tuple[str, list[Taken]] | None:
+    def _place_sub(self, work: Work, domain: str) -> tuple[str, list[PipelinedTask]] | None:
         """Put a subgroup into the first HyperNode below a domain that takes all its tasks."""
         session = self._session
         names = [domain]
@@ -241,7 +241,7 @@ class GangEviction:
                     return name, taken
         return None
 
-    def _nodes_for(self, work: Work, within: BoolArray) -> list[Taken] | None:
+    def _nodes_for(self, work: Work, within: BoolArray) -> list[PipelinedTask] | None:
         session, job = self._session, self._job
         taken = []
         for task in work.tasks:
@@ -253,11 +253,11 @@ class GangEviction:
             if column == NOWHERE:
                 return None
             session.place(job, [task], [column], waiting=True)
-            taken.append(Taken(task, column))
+            taken.append(PipelinedTask(task, column))
         lacks = missing_tasks(session, job, work.sub)
         return None if lacks and not may_wait(session, job, work.sub) else taken
 
-    def _holds(self, taken: Sequence[Taken]) -> bool:
+    def _holds(self, taken: Sequence[PipelinedTask]) -> bool:
         """Tell whether every task finds its place still, one after another."""
         session = self._session
         with session.trial():
@@ -274,7 +274,7 @@ class GangEviction:
     def _settle(
         self,
         evicted: Sequence[Evicted],
-        taken: Sequence[Taken],
+        taken: Sequence[PipelinedTask],
         places: Mapping[str, str],
         position: int,
     ) -> None:
@@ -372,7 +372,7 @@ def _fits(
     return candidates.fits(Rows(session.cluster_state.nodes, task_class), waiting=waiting)
 
 
-def _assign(evicted: Iterable[Evicted], taken: Sequence[Taken], session: Session) -> None:
+def _assign(evicted: Iterable[Evicted], taken: Sequence[PipelinedTask], session: Session) -> None:
     """Name for each victim a task that it makes room for, on its node where there is one."""
     by_node: dict[int, list[Task]] = {}
     for task, column in taken:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pumice.plugins import BoolArray, Hold
+from pumice.plugins import BoolArray, StartBlock
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.subjobs import SubJob, SubJobs
 from services.scheduler.engine.nodes.hypernodes import TOP
@@ -94,7 +94,7 @@ class GroupedJobAttempt:
         self._sub_jobs: SubJobs = job.sub_jobs
         self._tasks = tasks
         self._subs = job.sub_jobs.by_id()
-        self._hold: Hold | None = None
+        self._hold: StartBlock | None = None
         """Why it may not keep the places that one of the tries found."""
 
     def run(self) -> bool:

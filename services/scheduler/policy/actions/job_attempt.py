@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 from typing import Protocol
 
-from pumice.plugins import BoolArray, Hold
+from pumice.plugins import BoolArray, StartBlock
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.plan import Shortage
@@ -100,7 +100,7 @@ class JobAttempt:
         session, job = self._session, self._job
         tasks = tuple(self._tasks)
         found = self._attempt()
-        if not isinstance(found, Hold):
+        if not isinstance(found, StartBlock):
             return found
         session.hold(job, found)
         if found.elsewhere is None:
@@ -115,7 +115,7 @@ class JobAttempt:
             session.hold(job, found)
         return committed
 
-    def _attempt(self) -> bool | Hold:
+    def _attempt(self) -> bool | StartBlock:
         session, job = self._session, self._job
         position = session.journal.position
         with session.trial() as keep:

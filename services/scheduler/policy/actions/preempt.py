@@ -46,7 +46,7 @@ _LIFT = 2**31
 """Added to each priority before summing, so that fewer victims with negative ones cost less."""
 
 
-class Options(NamedTuple):
+class PreemptArguments(NamedTuple):
     """Arguments of the action (K07)."""
 
     spare: bool
@@ -79,7 +79,7 @@ def execute(session: Session, arguments: Arguments) -> None:
 
     `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
     """
-    options = Options.read(arguments)
+    options = PreemptArguments.read(arguments)
     if not session.volcano_evictions:
         options = options._replace(spare=True)
     orders = Orders(session)
@@ -162,7 +162,7 @@ class _Preemptor:
         job: Job,
         preemptable: Preemptable,
         *,
-        options: Options,
+        options: PreemptArguments,
     ) -> None:
         self._preemptable = preemptable
         self._session = session
@@ -273,7 +273,7 @@ class _Preemptor:
         return fits
 
 
-class Choice(NamedTuple):
+class VictimChoice(NamedTuple):
     """A node and its victims, most important first."""
 
     column: int
@@ -301,16 +301,16 @@ class Search(NamedTuple):
     task: Task
     may_go: Callable[[Task], bool]
 
-    def best(self, columns: Sequence[int], options: Options) -> Choice | None:
+    def best(self, columns: Sequence[int], options: PreemptArguments) -> VictimChoice | None:
         """Return the best of the nodes that can be cleared; changes nothing."""
-        choices: list[Choice] = []
+        choices: list[VictimChoice] = []
         limit = options.number(len(columns))
         for column in sorted(columns):
             if len(choices) == limit:
                 break
             victims = self._on_node(column)
             if victims:
-                choices.append(Choice(column, victims))
+                choices.append(VictimChoice(column, victims))
         return min(choices, key=lambda choice: (*choice.loss(), choice.column), default=None)
 
     def _on_node(self, column: int) -> list[Task]:

@@ -12,14 +12,20 @@ from typing import Final
 from services.scheduler.policy.devices.pools import DeviceId, Offered, OfferedPool, PoolKey
 from services.scheduler.policy.devices.requests import (
     Alternative,
-    Ask,
-    Budget,
+    ClaimRequest,
+    DeviceRefusal,
     Judge,
-    Refusal,
+    SearchBudget,
 )
-from services.scheduler.policy.devices.results import Choice, attribute, result_of
+from services.scheduler.policy.devices.results import DeviceChoice, attribute, result_of
 from services.scheduler.policy.devices.selectors import SelectorFault
-from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room, part_of
+from services.scheduler.policy.devices.shares import (
+    AllocatedDevices,
+    Parts,
+    added,
+    has_room,
+    part_of,
+)
 from shared.api.resource import (
     RESULTS_MAX,
     AllocationResult,
@@ -40,20 +46,20 @@ _TOO_MUCH: Final = "cannot allocate all claims: too many combinations"
 
 
 def allocate(
-    asks: Sequence[Ask],
+    asks: Sequence[ClaimRequest],
     pools: Sequence[OfferedPool],
     *,
     node: str,
-    taken: Taken,
+    taken: AllocatedDevices,
     judge: Judge,
-    budget: Budget | None = None,
-) -> tuple[AllocationResult, ...] | Refusal:
+    budget: SearchBudget | None = None,
+) -> tuple[AllocationResult, ...] | DeviceRefusal:
     """Return the devices of each claim on a node, or why not all of them can be had there."""
-    search = _Search(asks, pools, taken, judge, budget or Budget(WORK_MAX))
+    search = _Search(asks, pools, taken, judge, budget or SearchBudget(WORK_MAX))
     try:
         return search.result(node)
     except _ConditionFault as fault:
-        return Refusal(str(fault), fault=True, claim=fault.claim)
+        return DeviceRefusal(str(fault), fault=True, claim=fault.claim)
 
 
 class _ConditionFault(Exception):  # noqa: N818 - reads as the fact it states
@@ -69,18 +75,18 @@ class _Search:
 
     def __init__(
         self,
-        asks: Sequence[Ask],
+        asks: Sequence[ClaimRequest],
         pools: Sequence[OfferedPool],
-        taken: Taken,
+        taken: AllocatedDevices,
         judge: Judge,
-        budget: Budget,
+        budget: SearchBudget,
     ) -> None:
         self._asks = asks
         self._pools = pools
         self._taken = taken
         self._judge = judge
         self._devices = [device for pool in pools if pool.usable for device in pool.devices]
-        self._chosen: list[Choice] = []
+        self._chosen: list[DeviceChoice] = []
         self._users: dict[DeviceId, list[int]] = {}
         """Device → claims that have chosen it."""
         self._sizes: Counter[int] = Counter()
@@ -93,23 +99,23 @@ class _Search:
         """The search ends when it is used up."""
         self._asked_of_all: dict[tuple[int, str], tuple[Offered, ...]] = {}
 
-    def result(self, node: str) -> tuple[AllocationResult, ...] | Refusal:
+    def result(self, node: str) -> tuple[AllocationResult, ...] | DeviceRefusal:
         refusal = self._prepare()
         if refusal is not None:
             return refusal
         found = self._claim(0)
         if self._budget.unknown is not None:
-            return Refusal(_UNKNOWN, unfinished=True)
+            return DeviceRefusal(_UNKNOWN, unfinished=True)
         if found:
             return tuple(
                 result_of(ask.claim, [c for c in self._chosen if c.claim == number], node)
                 for number, ask in enumerate(self._asks)
             )
         if self._budget.left <= 0:
-            return Refusal(_TOO_MUCH)
-        return Refusal("cannot allocate all claims")
+            return DeviceRefusal(_TOO_MUCH)
+        return DeviceRefusal("cannot allocate all claims")
 
-    def _prepare(self) -> Refusal | None:
+    def _prepare(self) -> DeviceRefusal | None:
         """Find what "all" stands for; refuse what no search need try."""
         depth = 0
         for number, ask in enumerate(self._asks):
@@ -125,15 +131,19 @@ class _Search:
                 )
             if least > RESULTS_MAX:
                 text = f"{least} devices are more than the {RESULTS_MAX} that a claim may have"
-                return Refusal(text, fault=True)
-        return Refusal("too many devices for one pod", fault=True) if depth > _DEPTH_MAX else None
+                return DeviceRefusal(text, fault=True)
+        return (
+            DeviceRefusal("too many devices for one pod", fault=True)
+            if depth > _DEPTH_MAX
+            else None
+        )
 
-    def _find_all(self, number: int, alternative: Alternative) -> Refusal | None:
+    def _find_all(self, number: int, alternative: Alternative) -> DeviceRefusal | None:
         for pool in self._pools:
             if not pool.usable:
                 state = "invalid" if pool.problem else "being updated"
                 text = f"asks for all devices, but resource pool {'/'.join(pool.key)} is {state}"
-                return Refusal(f"request {alternative.name}: {text}", fault=True)
+                return DeviceRefusal(f"request {alternative.name}: {text}", fault=True)
         self._budget.left -= len(self._devices)
         self._asked_of_all[number, alternative.name] = tuple(
             device
@@ -142,8 +152,8 @@ class _Search:
             and self._admits(number, alternative, device)
         )
         if self._budget.unknown is not None:
-            return Refusal(_UNKNOWN, unfinished=True)
-        return Refusal(_TOO_MUCH) if self._budget.left <= 0 else None
+            return DeviceRefusal(_UNKNOWN, unfinished=True)
+        return DeviceRefusal(_TOO_MUCH) if self._budget.left <= 0 else None
 
     def _admits(self, number: int, alternative: Alternative, device: Offered) -> bool:
         try:
@@ -263,7 +273,7 @@ class _Search:
             return False
         for listed, value in values:
             listed.append(value)
-        self._chosen.append(Choice(number, alternative, device, part))
+        self._chosen.append(DeviceChoice(number, alternative, device, part))
         self._users.setdefault(device.id, []).append(number)
         self._sizes[number] += 1
         return True

@@ -14,8 +14,14 @@ from pumice.plugins import BoolArray, CodeArray
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.policy.devices.allocation import WORK_MAX, allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
-from services.scheduler.policy.devices.requests import Ask, Budget, Judge, Refusal, Unknown
-from services.scheduler.policy.devices.shares import NOTHING, Taken
+from services.scheduler.policy.devices.requests import (
+    ClaimRequest,
+    DeviceRefusal,
+    Judge,
+    ResultUnknown,
+    SearchBudget,
+)
+from services.scheduler.policy.devices.shares import NOTHING, AllocatedDevices
 from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
 
@@ -33,14 +39,14 @@ _CHANGES_MAX: Final = 100_000
 _SHAPES_MAX: Final = 10_000
 
 
-class Answer(NamedTuple):
+class FitResult(NamedTuple):
     """The state of knowledge about one shape."""
 
     codes: CodeArray
     """Each node's code."""
     seen: int
     """How many changes of pools it includes."""
-    unknown: Unknown | None = None
+    unknown: ResultUnknown | None = None
     """A verdict without which there is no use in looking at pending nodes again."""
     fault: str = ""
     """What is wrong with the claims, if something is."""
@@ -54,7 +60,7 @@ class Fits:
     def __init__(self, inventory: Inventory, judge: Judge) -> None:
         self._inventory = inventory
         self._judge = judge
-        self._answers: dict[Hashable, Answer] = {}
+        self._answers: dict[Hashable, FitResult] = {}
         self._changed: list[PoolKey] = []
         self._versions: Hashable = None
         self._offers: dict[str, tuple[OfferedPool, ...]] = {}
@@ -92,12 +98,12 @@ class Fits:
 
     def allocate(
         self,
-        asks: Sequence[Ask],
+        asks: Sequence[ClaimRequest],
         attributes: NodeAttributes,
         column: int,
-        taken: Taken,
-        budget: Budget | None = None,
-    ) -> tuple[AllocationResult, ...] | Refusal:
+        taken: AllocatedDevices,
+        budget: SearchBudget | None = None,
+    ) -> tuple[AllocationResult, ...] | DeviceRefusal:
         """Return the devices of claims on one node, or why there are none."""
         self._keep_up(attributes)
         name = attributes.names[column]
@@ -113,10 +119,10 @@ class Fits:
     def answer(
         self,
         shape: Hashable,
-        asks: Sequence[Ask],
+        asks: Sequence[ClaimRequest],
         attributes: NodeAttributes,
-        taken: Taken,
-    ) -> Answer:
+        taken: AllocatedDevices,
+    ) -> FitResult:
         """Return what is known about claims of one shape on all nodes."""
         self._keep_up(attributes)
         known = self._answers.get(shape)
@@ -129,7 +135,7 @@ class Fits:
                 known = self._answers[shape] = known._replace(seen=len(self._changed))
                 return known
             codes[columns] = PENDING
-        fault, unknown, asked = Refusal(""), None, 0
+        fault, unknown, asked = DeviceRefusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
         before = self._left
         may_take = min(before, _SHAPE_BUDGET - self._spent[shape])
@@ -137,62 +143,62 @@ class Fits:
             left = may_take - (before - self._left)
             if left <= 0 or asked >= most_asked:
                 break
-            budget = Budget(min(WORK_MAX, left))
+            budget = SearchBudget(min(WORK_MAX, left))
             found = self._on_node(asks, attributes, column, taken, budget)
             unknown = unknown or budget.unknown
             asked += budget.unknowns
-            if isinstance(found, Refusal) and found.fault:
+            if isinstance(found, DeviceRefusal) and found.fault:
                 fault = found
                 break
-            if not isinstance(found, Refusal) or not found.unfinished:
+            if not isinstance(found, DeviceRefusal) or not found.unfinished:
                 codes[column] = self._code(found, asks, attributes, column, taken)
         self._spent[shape] += before - self._left
         if unknown is None and known is not None and PENDING in codes:
             unknown = known.unknown
         if len(self._answers) >= _SHAPES_MAX:
             self._answers.clear()
-        answer = self._answers[shape] = Answer(
+        answer = self._answers[shape] = FitResult(
             codes, len(self._changed), unknown, fault.text, fault.claim
         )
         return answer
 
     def _on_node(
         self,
-        asks: Sequence[Ask],
+        asks: Sequence[ClaimRequest],
         attributes: NodeAttributes,
         column: int,
-        taken: Taken,
-        budget: Budget,
-    ) -> tuple[AllocationResult, ...] | Refusal:
+        taken: AllocatedDevices,
+        budget: SearchBudget,
+    ) -> tuple[AllocationResult, ...] | DeviceRefusal:
         """Allocate on one node, within what work is left for all."""
         if not attributes.names[column]:
-            return Refusal("no node")
+            return DeviceRefusal("no node")
         before = budget.left
         found = self.allocate(asks, attributes, column, taken, budget)
         self._left -= before - budget.left
-        if isinstance(found, Refusal) and budget.left <= 0 and before < WORK_MAX:
+        if isinstance(found, DeviceRefusal) and budget.left <= 0 and before < WORK_MAX:
             return found._replace(unfinished=True)
         return found
 
     def _code(
         self,
-        found: tuple[AllocationResult, ...] | Refusal,
-        asks: Sequence[Ask],
+        found: tuple[AllocationResult, ...] | DeviceRefusal,
+        asks: Sequence[ClaimRequest],
         attributes: NodeAttributes,
         column: int,
-        taken: Taken,
+        taken: AllocatedDevices,
     ) -> int:
-        if not isinstance(found, Refusal):
+        if not isinstance(found, DeviceRefusal):
             return FITS
         if not taken.devices:
             return LACKING
-        budget = Budget(min(WORK_MAX, self._left))
+        budget = SearchBudget(min(WORK_MAX, self._left))
         alone = self._on_node(asks, attributes, column, NOTHING, budget)
-        if not isinstance(alone, Refusal):
+        if not isinstance(alone, DeviceRefusal):
             return IN_USE
         return PENDING if alone.unfinished else LACKING
 
-    def _due(self, known: Answer, attributes: NodeAttributes) -> Sequence[int]:
+    def _due(self, known: FitResult, attributes: NodeAttributes) -> Sequence[int]:
         """Return the columns whose answer may have changed, or that had to wait."""
         found = self._changed_columns(known, attributes)
         pending = np.flatnonzero(known.codes == PENDING).tolist()
@@ -203,7 +209,7 @@ class Fits:
             return sorted(found.difference(pending))
         return sorted(found.union(pending))
 
-    def _changed_columns(self, known: Answer, attributes: NodeAttributes) -> set[int]:
+    def _changed_columns(self, known: FitResult, attributes: NodeAttributes) -> set[int]:
         found: set[int] = set()
         for pool in dict.fromkeys(self._changed[known.seen :]):
             nodes = self._inventory.nodes_of(pool)

@@ -31,7 +31,7 @@ _JUDGED_MAX: Final = 200_000
 _THOUSANDTHS: Final = 1000
 
 
-class Refusal(NamedTuple):
+class DeviceRefusal(NamedTuple):
     """Why claims get no devices."""
 
     text: str
@@ -71,7 +71,7 @@ Requests = tuple[tuple[Alternative, ...], ...]
 """The requests of a claim, each with its alternatives."""
 
 
-class Unknown(NamedTuple):
+class ResultUnknown(NamedTuple):
     """An expression whose verdict on a device is not known yet."""
 
     owner: str
@@ -79,18 +79,18 @@ class Unknown(NamedTuple):
     device: DeviceContent
 
 
-class Budget:
+class SearchBudget:
     """How much work is left, in looks at devices, and what was lacking to decide."""
 
     def __init__(self, left: int) -> None:
         self.left = left
-        self.unknown: Unknown | None = None
+        self.unknown: ResultUnknown | None = None
         """The first verdict that was not known: what is found without it does not count."""
         self.unknowns = 0
         """How many were not known."""
 
 
-class Ask(NamedTuple):
+class ClaimRequest(NamedTuple):
     """A claim that is to be allocated."""
 
     claim: DeviceClaim
@@ -113,7 +113,9 @@ def demand_of(claim: DeviceClaim) -> Mapping[str, int]:
     return found
 
 
-def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass], owner: str = "") -> Ask | Refusal:
+def read(
+    claim: DeviceClaim, classes: Mapping[str, DeviceClass], owner: str = ""
+) -> ClaimRequest | DeviceRefusal:
     """Return a claim of a namespace with its classes, or why nothing can be allocated for it."""
     requests = []
     for request in claim.requests:
@@ -123,21 +125,21 @@ def read(claim: DeviceClaim, classes: Mapping[str, DeviceClass], owner: str = ""
             device_class = classes.get(asks.device_class_name)
             if device_class is None:
                 missing = f"device class {asks.device_class_name} does not exist"
-                return Refusal(f"request {name}: {missing}", fault=True)
+                return DeviceRefusal(f"request {name}: {missing}", fault=True)
             if asks.allocation_mode not in {"", EXACT_COUNT, ALL}:
                 mode = f"allocationMode {asks.allocation_mode} is not known here"
-                return Refusal(f"request {name}: {mode}", fault=True)
+                return DeviceRefusal(f"request {name}: {mode}", fault=True)
             selectors = (*device_class.spec.selectors, *asks.selectors)
             conditions = tuple(each.cel.expression if each.cel else "" for each in selectors)
             found.append(Alternative(name, request.name, asks, device_class, conditions, owner))
         if not found:
-            return Refusal(f"request {request.name}: unknown request type", fault=True)
+            return DeviceRefusal(f"request {request.name}: unknown request type", fault=True)
         requests.append(tuple(found))
     if any(
         (c.match_attribute is None) == (c.distinct_attribute is None) for c in claim.constraints
     ):
-        return Refusal("a constraint of a kind that is not known here", fault=True)
-    return Ask(claim, tuple(requests))
+        return DeviceRefusal("a constraint of a kind that is not known here", fault=True)
+    return ClaimRequest(claim, tuple(requests))
 
 
 class Judge:
@@ -158,18 +160,18 @@ class Judge:
         """Why no verdict that is lacking becomes known at present, "" while they do."""
         return self._evaluator.failure
 
-    def is_known(self, unknown: Unknown) -> bool:
+    def is_known(self, unknown: ResultUnknown) -> bool:
         """Tell whether a verdict that was lacking has become known."""
         return self._evaluator.verdict(*unknown) is not None
 
-    def admits(self, alternative: Alternative, offered: Offered, budget: Budget) -> bool:
+    def admits(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> bool:
         """Tell whether a device meets all conditions. Raises `SelectorFault`."""
         answer = self.answer(alternative, offered, budget)
         if isinstance(answer, SelectorFault):
             raise answer
         return answer
 
-    def answer(self, alternative: Alternative, offered: Offered, budget: Budget) -> Verdict:
+    def answer(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> Verdict:
         """Return whether a device meets all conditions, or why that cannot be said.
 
         While a verdict is not known the device does not, and the budget says so.
@@ -192,7 +194,9 @@ class Judge:
             self._size += 1
         return answer
 
-    def _ask(self, alternative: Alternative, offered: Offered, budget: Budget) -> Verdict | None:
+    def _ask(
+        self, alternative: Alternative, offered: Offered, budget: SearchBudget
+    ) -> Verdict | None:
         """Return the verdict of the conditions in their order, None while it is not known."""
         device = self._content(offered)
         if isinstance(device, SelectorFault):
@@ -208,7 +212,9 @@ class Judge:
                 # The conditions after it are asked about, too: they are found out together.
                 is_known = False
                 budget.unknowns += 1
-                budget.unknown = budget.unknown or Unknown(alternative.owner, expression, device)
+                budget.unknown = budget.unknown or ResultUnknown(
+                    alternative.owner, expression, device
+                )
             elif is_known and isinstance(verdict, SelectorFault):
                 return SelectorFault(f"{verdict} (selector {shown(expression)!r})")
             elif is_known and not verdict:

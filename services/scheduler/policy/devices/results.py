@@ -25,7 +25,7 @@ _SHARES: Final = UUID("6f1c52f4-3f0a-4f0e-9d53-6c1f7ab8f0d1")
 """Names are made unique in this space; any fixed value does."""
 
 
-class Choice(NamedTuple):
+class DeviceChoice(NamedTuple):
     """One device for one request."""
 
     claim: int
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     """The amounts that it takes of the device's capacities."""
 
 
-def result_of(claim: DeviceClaim, chosen: Sequence[Choice], node: str) -> AllocationResult:
+def result_of(claim: DeviceClaim, chosen: Sequence[DeviceChoice], node: str) -> AllocationResult:
     """Return what is chosen for one claim, with the parameters for the drivers.
 
     Shares of devices have an empty id: `with_share_ids` gives them theirs.

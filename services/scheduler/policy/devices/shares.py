@@ -18,7 +18,7 @@ Parts = Mapping[str, int]
 _UNIT: Final = 1000
 
 
-class Taken(NamedTuple):
+class AllocatedDevices(NamedTuple):
     """The devices, and parts of devices, that claims have."""
 
     devices: Collection[DeviceId]
@@ -30,7 +30,7 @@ class Taken(NamedTuple):
         return device in self.devices and device not in self.parts
 
 
-NOTHING: Final = Taken(frozenset(), {})
+NOTHING: Final = AllocatedDevices(frozenset(), {})
 
 
 def part_of(device: Device, requested: Mapping[str, Quantity]) -> Parts | None:

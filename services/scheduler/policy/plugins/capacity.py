@@ -34,8 +34,8 @@ from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
-    Account,
     Accounts,
+    QueueAccount,
     common_depth,
     compare,
     flat,
@@ -271,7 +271,7 @@ class Capacity:
                 return True
         return False
 
-    def _exceeds(self, account: Account) -> bool:
+    def _exceeds(self, account: QueueAccount) -> bool:
         """Tell whether a queue exceeds what it deserves, for all its jobs at once."""
         allocated = account.allocated
         known = self._exceeding.get(account.name)
@@ -298,9 +298,9 @@ class Capacity:
     def _may_take(
         self,
         preemptor: Task,
-        asking: Account,
+        asking: QueueAccount,
         task: Task,
-        account: Account,
+        account: QueueAccount,
         held: dict[str, IntArray],
     ) -> bool:
         """Tell whether one task may be taken, and if so, book it out of `held`."""
@@ -358,7 +358,7 @@ _BY_BRANCH = functools.cmp_to_key(compare)
 """Compares two queues of a tree as they stand when they are compared, not when they queued up."""
 
 
-def _apart(asking: Account, account: Account, levels: int) -> list[Account]:
+def _apart(asking: QueueAccount, account: QueueAccount, levels: int) -> list[QueueAccount]:
     """Return the accounts above a victim's that the preemptor does not have at the same level."""
     found = []
     for level in range(1, levels + 1):
@@ -368,7 +368,7 @@ def _apart(asking: Account, account: Account, levels: int) -> list[Account]:
     return found
 
 
-def _within_deserved(account: Account, request: IntArray) -> bool:
+def _within_deserved(account: QueueAccount, request: IntArray) -> bool:
     """Tell whether one requested resource stays within what the queue deserves (T07)."""
     then = account.allocated + request
     asked = (request > 0) & ((then >= EPSILON) | (account.deserved >= EPSILON))
@@ -387,12 +387,12 @@ def _names_some(request: IntArray, deserved: Any) -> bool:  # noqa: ANN401 - arr
     return bool(((request > 0) & (deserved >= EPSILON)).any())
 
 
-def _exceeds_deserved(left: IntArray, account: Account, request: IntArray) -> bool:
+def _exceeds_deserved(left: IntArray, account: QueueAccount, request: IntArray) -> bool:
     """Tell whether a queue holds more than it deserves of a resource that both name."""
     larger = (request > 0) & account.named & (left > account.deserved)
     larger[PODS_DIM] = False
     return bool(larger.any())
 
 
-def _keeps_guarantee(account: Account, left: IntArray) -> bool:
+def _keeps_guarantee(account: QueueAccount, left: IntArray) -> bool:
     return bool((account.guarantee - left < EPSILON).all())

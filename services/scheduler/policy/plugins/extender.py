@@ -55,7 +55,7 @@ _UNRESOLVABLE: Final = 3
 """Volcano's code UnschedulableAndUnresolvable."""
 
 
-class Unreachable(Exception):  # noqa: N818 - reads as the fact it states
+class ExtenderUnreachable(Exception):  # noqa: N818 - reads as the fact it states
     """The extender gave no usable answer in time."""
 
 
@@ -65,10 +65,10 @@ Post = Callable[[str, bytes, float], bytes]
 
 def nowhere(url: str, _body: bytes, _timeout_s: float) -> bytes:
     """Stand in where there is no network, as in a replayed cycle. Raises `Unreachable`."""
-    raise Unreachable(f"{url}: there is no network here")
+    raise ExtenderUnreachable(f"{url}: there is no network here")
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _ExtenderReply(msgspec.Struct, rename="camel"):
     """All that any verb answers; each reads its own fields."""
 
     error_message: str = ""
@@ -129,7 +129,7 @@ class Extender:
 
     # --- asking ------------------------------------------------------------------------------
 
-    def _ask(self, verb: str, form: Callable[[], Form]) -> _Answer | None:
+    def _ask(self, verb: str, form: Callable[[], Form]) -> _ExtenderReply | None:
         """Return the answer, None when there is none."""
         if self._down:
             return None
@@ -137,9 +137,9 @@ class Extender:
         try:
             answer = self._post(f"{self._url}/{self._verbs[verb]}", body, self._timeout_s)
             if verb.startswith("onSession"):
-                return _Answer()
-            return msgspec.json.decode(answer, type=_Answer)
-        except (Unreachable, msgspec.DecodeError):
+                return _ExtenderReply()
+            return msgspec.json.decode(answer, type=_ExtenderReply)
+        except (ExtenderUnreachable, msgspec.DecodeError):
             self._down = True
             return None
 

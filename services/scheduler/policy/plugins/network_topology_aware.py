@@ -148,7 +148,7 @@ class _Round:
             return np.minimum(sums, AMOUNT_MAX).astype(np.int64)
 
         asked = [
-            scores.Asked(
+            scores.RequestedResource(
                 weight,
                 int(request[dim]),
                 per_place(self._used(dim)),
@@ -215,7 +215,7 @@ class _Round:
             return sums.astype(np.int64)
 
         asked = [
-            scores.Asked(
+            scores.RequestedResource(
                 weight,
                 int(task_class.request[dim]),
                 summed(self._used(dim)),

@@ -24,7 +24,7 @@ from services.scheduler.policy.storage import (
     LIMIT_REASONS,
     RESTRICTION_REASONS,
     ZONE_REASONS,
-    Storage,
+    VolumePredicates,
 )
 from shared.api.selectors import Taint, TaintEffect
 
@@ -71,7 +71,7 @@ class Predicates:
         claims = DeviceClaims(cluster)
         hooks.cross_node_predicate(claims.predicate, reasons=CLAIM_REASONS)
         hooks.devices(claims.settle_on)
-        storage = Storage(cluster)
+        storage = VolumePredicates(cluster)
         if self._limits:
             hooks.cross_node_predicate(storage.limits, reasons=LIMIT_REASONS)
         if self._zones:

@@ -17,11 +17,11 @@ from pumice.plugins import (
     PERMIT,
     Arguments,
     Cluster,
-    Hold,
     Hooks,
     IntArray,
     Job,
     Opinion,
+    StartBlock,
     TaskClass,
 )
 from services.scheduler.policy.arguments import BadArgument, integer, seconds, text
@@ -122,10 +122,10 @@ class Reservation:
 
     # --- turns -------------------------------------------------------------------------------
 
-    def _turn(self, job: Job) -> Hold | None:
+    def _turn(self, job: Job) -> StartBlock | None:
         order = self._of(job)
         if order is Order.STRICT and (head := self._heads.get(job.queue)) is not None:
-            return Hold(
+            return StartBlock(
                 ORDER, f"waits behind {_named(head, job)}, which comes first in queue {job.queue}"
             )
         if order is Order.BACKFILL:
@@ -134,14 +134,14 @@ class Reservation:
             for entry in self._ahead_of(job):
                 due = entry.due(self._patience_s)
                 if self._cluster.now > due:
-                    return Hold(
+                    return StartBlock(
                         RESERVATION,
                         f"waits for {_named(entry.job, job)}, which should have started by "
                         f"{format_seconds(due)}: nothing goes ahead of it any more",
                     )
         return None
 
-    def _start(self, job: Job) -> Hold | None:
+    def _start(self, job: Job) -> StartBlock | None:
         if self._of(job) is not Order.BACKFILL:
             return None
         ahead, columns = self._ahead_of(job), self._moves.columns(job)
@@ -163,7 +163,7 @@ class Reservation:
                 return entry
         return None
 
-    def _held(self, job: Job, delayed: Reserved, ahead: Sequence[Reserved]) -> Hold:
+    def _held(self, job: Job, delayed: Reserved, ahead: Sequence[Reserved]) -> StartBlock:
         elsewhere = np.ones(len(self._cluster.node_names), dtype=np.bool_)
         for entry in ahead:
             if entry.booking is not None:
@@ -177,7 +177,7 @@ class Reservation:
         if end < UNKNOWN:
             ending = f"it would end at {format_seconds(end)}"
         message = f"waits for the reservation of {_named(delayed.job, job)}, {expected}; {ending}"
-        return Hold(RESERVATION, message, elsewhere if elsewhere.any() else None)
+        return StartBlock(RESERVATION, message, elsewhere if elsewhere.any() else None)
 
     def _waits(self, job: Job) -> None:
         order = self._of(job)

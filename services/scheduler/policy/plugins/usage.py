@@ -23,7 +23,7 @@ from pumice.plugins import (
     Reason,
     TaskClass,
 )
-from services.scheduler.engine.nodes.arrivals import Arrivals
+from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.arguments import BadArgument, integer, number
 from services.scheduler.policy.states.usage import UsageTable
@@ -121,7 +121,7 @@ class Usage:
         )
         self._estimate: FloatArray = np.zeros_like(self._load[:2])
         self._counted: dict[tuple[int, int], list[FloatArray]] = {}
-        for task in cluster.store(Arrivals).since(cluster.now - _INTERVAL_S):
+        for task in cluster.store(TaskArrivals).since(cluster.now - _INTERVAL_S):
             if (column := nodes.column(task.node)) >= 0:
                 self._count(column, task.task_class)
         hooks.predicate(self._predicate, reasons=_REASONS)

@@ -31,7 +31,7 @@ class Card(NamedTuple):
     """Whether the node's device plugin slices its cards by software; None: not said."""
 
 
-class Share(NamedTuple):
+class CardPart(NamedTuple):
     """A container's part of a card."""
 
     uuid: str
@@ -40,7 +40,7 @@ class Share(NamedTuple):
     cores: int
 
 
-Shares = Sequence[Sequence[Share]]
+Shares = Sequence[Sequence[CardPart]]
 """Parts of cards of each container that has some."""
 
 
@@ -52,7 +52,7 @@ class CardUsage(NamedTuple):
     cores: int = 0
     types: frozenset[str] = frozenset()
 
-    def plus(self, share: Share) -> "CardUsage":
+    def plus(self, share: CardPart) -> "CardUsage":
         """Return the usage with one more share."""
         types = self.types if share.type in self.types else self.types | {share.type}
         return CardUsage(
@@ -60,10 +60,10 @@ class CardUsage(NamedTuple):
         )
 
 
-class Choice(NamedTuple):
+class CardChoice(NamedTuple):
     """The cards for one pod."""
 
-    shares: tuple[tuple[Share, ...], ...]
+    shares: tuple[tuple[CardPart, ...], ...]
     """Per container that asks for some."""
     score: float
 
@@ -84,12 +84,12 @@ def fits(card: Card, used: CardUsage, *, memory: int, cores: int, most_cores: in
 _PERCENT: Final = 100
 
 
-def each(shares: Shares) -> Iterator[Share]:
+def each(shares: Shares) -> Iterator[CardPart]:
     """Yield the parts of all containers."""
     return (share for container in shares for share in container)
 
 
-def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
+def read_shares(text: str) -> tuple[tuple[CardPart, ...], ...]:
     """Return the shares that a pod's annotation names; none when it cannot be read."""
     containers = [
         tuple(share for part in container.split(":") if (share := _read(part)) is not None)
@@ -98,14 +98,14 @@ def read_shares(text: str) -> tuple[tuple[Share, ...], ...]:
     return tuple(containers) if any(containers) else ()
 
 
-def _read(text: str) -> Share | None:
+def _read(text: str) -> CardPart | None:
     fields = text.split(",")
     if len(fields) < _FIELDS or not (is_number(fields[2]) and is_number(fields[3])):
         return None
-    return Share(fields[0], fields[1], int(fields[2]), int(fields[3]))
+    return CardPart(fields[0], fields[1], int(fields[2]), int(fields[3]))
 
 
-def show(container: Sequence[Share]) -> str:
+def show(container: Sequence[CardPart]) -> str:
     """Return the shares of one container as device plugins read them."""
     return "".join(f"{s.uuid},{s.type},{s.memory},{s.cores}:" for s in container)
 

@@ -19,12 +19,19 @@ from services.scheduler.engine.tasks.classes import device_claims
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from services.scheduler.policy.devices.fits import FITS, Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
-from services.scheduler.policy.devices.requests import QUOTA, Ask, Judge, Refusal, demand_of, read
+from services.scheduler.policy.devices.requests import (
+    QUOTA,
+    ClaimRequest,
+    DeviceRefusal,
+    Judge,
+    demand_of,
+    read,
+)
 from services.scheduler.policy.devices.results import shared_parts, with_share_ids
 from services.scheduler.policy.devices.selectors import Evaluator, NoEvaluator
-from services.scheduler.policy.devices.shares import Parts, Taken, added, has_room
+from services.scheduler.policy.devices.shares import AllocatedDevices, Parts, added, has_room
 from services.scheduler.policy.states.claim_users import ClaimUsers
-from services.scheduler.policy.states.device_promises import Decided, Promises
+from services.scheduler.policy.states.device_promises import PromisedAllocation, Promises
 from shared.api import kinds
 from shared.api.core import Pod
 from shared.api.resource import (
@@ -52,13 +59,13 @@ class Devices(PolicyState):
         self.fits = Fits(self.inventory, Judge(evaluator or NoEvaluator()))
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
-        self._asks: dict[str, Ask | Refusal] = {}
+        self._asks: dict[str, ClaimRequest | DeviceRefusal] = {}
         self._shapes: dict[str, bytes] = {}
         """Claim → its spec encoded: claims of equal shape ask for the same."""
         self._demands: dict[str, Mapping[str, int]] = {}
         """Claim → what it asks for by the names of quotas."""
         self._on_nodes = ClaimUsers()
-        self._decided: dict[str, Decided] = {}
+        self._decided: dict[str, PromisedAllocation] = {}
         self._decided_for: dict[str, set[str]] = {}
         """Claim → uids of the tasks that are on nodes with what was decided, or were to be."""
         self._promises = Promises(self._on_nodes)
@@ -68,10 +75,10 @@ class Devices(PolicyState):
         """Device that is shared → claim → what it has of it."""
         self._sums: dict[DeviceId, Parts] = {}
         """Device that is shared → what all claims have of it together."""
-        self._taken = Taken(self._holders, self._sums)
+        self._taken = AllocatedDevices(self._holders, self._sums)
         self._given_up: set[str] = set()
         """Claims that hold devices and have no users but such as leave."""
-        self._in_future: Taken | None = None
+        self._in_future: AllocatedDevices | None = None
         self._attributes: NodeAttributes | None = None
 
     # --- facts -------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ class Devices(PolicyState):
             return
         self._decide(key, promised, pods)
 
-    def _decide(self, key: str, decided: Decided, tasks: set[str]) -> None:
+    def _decide(self, key: str, decided: PromisedAllocation, tasks: set[str]) -> None:
         self._decided[key] = decided
         self._decided_for[key] = tasks
         self._hold(key, decided.allocation, held=True)
@@ -213,7 +220,7 @@ class Devices(PolicyState):
         for task in self.users.values():
             keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
             asks = self.asks(keys)
-            if keys and task.status is TaskStatus.PENDING and not isinstance(asks, Refusal):
+            if keys and task.status is TaskStatus.PENDING and not isinstance(asks, DeviceRefusal):
                 self.fits.answer((*self.shape(keys), True), asks, attributes, self.taken())
 
     @override
@@ -228,7 +235,7 @@ class Devices(PolicyState):
         if attributes is None or not keys:
             return False
         asks = self.asks(key for key in keys if self.allocation(key) is None)
-        if isinstance(asks, Refusal):
+        if isinstance(asks, DeviceRefusal):
             return True
         if not asks:
             return False
@@ -245,29 +252,29 @@ class Devices(PolicyState):
         keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
         asks = self.asks(keys)
         column = self.fits.column(task.node, attributes)
-        if not keys or isinstance(asks, Refusal) or column < 0:
+        if not keys or isinstance(asks, DeviceRefusal) or column < 0:
             return
         found = self.fits.allocate(asks, attributes, column, self.taken())
-        if isinstance(found, Refusal) and task.status is TaskStatus.PIPELINED:
+        if isinstance(found, DeviceRefusal) and task.status is TaskStatus.PIPELINED:
             found = self.fits.allocate(asks, attributes, column, self.kept())
-        if not isinstance(found, Refusal):
+        if not isinstance(found, DeviceRefusal):
             for key, allocation in zip(keys, found, strict=True):
                 own = with_share_ids(allocation, self.claims[key].metadata.uid)
-                self._decide(key, Decided(task.node, own), {task.uid})
+                self._decide(key, PromisedAllocation(task.node, own), {task.uid})
 
-    def asks(self, keys: Iterable[str]) -> list[Ask] | Refusal:
+    def asks(self, keys: Iterable[str]) -> list[ClaimRequest] | DeviceRefusal:
         """Return what claims ask for, or what is wrong with one of them."""
         found = []
         for key in keys:
             claim = self.claims.get(key)
             if claim is None:
-                return Refusal(f"resource claim {key} is not known", fault=True)
+                return DeviceRefusal(f"resource claim {key} is not known", fault=True)
             ask = self._asks.get(key)
             if ask is None:
                 ask = self._asks[key] = read(
                     claim.spec.devices, self.classes, claim.metadata.namespace
                 )
-            if isinstance(ask, Refusal):
+            if isinstance(ask, DeviceRefusal):
                 return ask._replace(text=f"resource claim {key}: {ask.text}")
             found.append(ask)
         return found
@@ -313,16 +320,16 @@ class Devices(PolicyState):
 
     # --- devices that are taken --------------------------------------------------------------
 
-    def taken(self) -> Taken:
+    def taken(self) -> AllocatedDevices:
         """Return what claims have of devices."""
         return self._taken
 
-    def kept(self) -> Taken:
+    def kept(self) -> AllocatedDevices:
         """Return what tasks which wait cannot have either."""
         if not self._given_up:
             return self._taken
         if self._in_future is None:
-            self._in_future = Taken(
+            self._in_future = AllocatedDevices(
                 frozenset(
                     device for device, claims in self._holders.items() if claims - self._given_up
                 ),
@@ -410,14 +417,14 @@ class Devices(PolicyState):
         self._promises.review(self.users)
 
     @override
-    def dump(self) -> dict[str, Decided]:
+    def dump(self) -> dict[str, PromisedAllocation]:
         """Return what published binds allocate."""
         return dict(sorted(self._promises.by_claim.items()))
 
     @override
     def restore(self, kept: Any) -> None:
         """Take over what published binds allocate."""
-        self._promises.by_claim = msgspec.convert(kept, dict[str, Decided])
+        self._promises.by_claim = msgspec.convert(kept, dict[str, PromisedAllocation])
 
     # --- quotas ------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from shared.api.resource import AllocationResult, ResourceClaim
 from shared.contracts.messages import Bind
 
 
-class Decided(NamedTuple):
+class PromisedAllocation(NamedTuple):
     """An allocation that the status of its claim does not show yet."""
 
     node: str
@@ -31,7 +31,7 @@ class Promises:
 
     def __init__(self, users: ClaimUsers) -> None:
         self._users = users
-        self.by_claim: dict[str, Decided] = {}
+        self.by_claim: dict[str, PromisedAllocation] = {}
 
     def add(self, bind: Bind, claims: Mapping[str, ResourceClaim]) -> None:
         """Keep what a bind allocates, but for claims that are others now, or show theirs."""
@@ -43,14 +43,14 @@ class Promises:
             if use.allocated or outdated:
                 continue
             allocation = msgspec.json.decode(use.allocation, type=AllocationResult)
-            promised = Decided(bind.node, allocation, use.uid)
+            promised = PromisedAllocation(bind.node, allocation, use.uid)
             before = self.by_claim.get(use.claim)
             same = before is not None and before._replace(pods=()) == promised
             others = before.pods if before is not None and same else ()
             pods = tuple(dict.fromkeys((*others, bind.uid)))
             self.by_claim[use.claim] = promised._replace(pods=pods)
 
-    def kept(self, key: str, claim: ResourceClaim) -> tuple[Decided, set[str]] | None:
+    def kept(self, key: str, claim: ResourceClaim) -> tuple[PromisedAllocation, set[str]] | None:
         """Return what a claim is to get, and the pods on its node that it is for, if any are."""
         promised = self.by_claim.get(key)
         if promised is None or promised.claim_uid not in {"", claim.metadata.uid}:
@@ -58,7 +58,7 @@ class Promises:
         pods = self._pods_with(key, promised)
         return (promised, pods) if pods else None
 
-    def _pods_with(self, key: str, promised: Decided) -> set[str]:
+    def _pods_with(self, key: str, promised: PromisedAllocation) -> set[str]:
         """Return the tasks that are on the node to which their bind is to bring them."""
         nodes = self._users.nodes(key)
         return {uid for uid in promised.pods or nodes if nodes.get(uid) == promised.node}

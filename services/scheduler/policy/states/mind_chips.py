@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Struct, field
 
 from services.scheduler.engine.resources.amounts import POD_MAX
-from services.scheduler.policy.states.cards import Card, CardUsage, Choice, Share, Shares, each
+from services.scheduler.policy.states.cards import (
+    Card,
+    CardChoice,
+    CardPart,
+    CardUsage,
+    Shares,
+    each,
+)
 from shared.api.core import Node, Pod
 from shared.model.numbers import whole
 from shared.model.quantity import BadQuantity, units
@@ -112,7 +119,7 @@ class PluginWork(NamedTuple):
 
 def choose(
     cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
-) -> Choice | None:
+) -> CardChoice | None:
     """Return chips for one pod, None when they do not suffice.
 
     Of the chips with room that with the least of it is taken, and whole ones in their order. The
@@ -128,21 +135,21 @@ def choose(
             if work.templates - {template}:
                 return None
             part = _PARTS[template]
-            share = Share(card.uuid, template, part.cpus, part.cores)
+            share = CardPart(card.uuid, template, part.cpus, part.cores)
             bonus = _SCORE if template == want.template else 0.0
-            return Choice(((share,),), bonus + _fullness(cards, usage))
+            return CardChoice(((share,),), bonus + _fullness(cards, usage))
     return None
 
 
 def _whole(
     cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
-) -> Choice | None:
+) -> CardChoice | None:
     number = want.cores // cards[0].cores
     free = [card for card in cards if not usage[card.uuid].slots]
     if len(free) < number or work.templates - {""}:
         return None
-    shares = tuple(Share(card.uuid, "", card.memory, card.cores) for card in free[:number])
-    return Choice((shares,), _SCORE + _fullness(cards, usage))
+    shares = tuple(CardPart(card.uuid, "", card.memory, card.cores) for card in free[:number])
+    return CardChoice((shares,), _SCORE + _fullness(cards, usage))
 
 
 def _with_room(
@@ -201,9 +208,9 @@ def shown_chips(annotations: Mapping[str, str]) -> Shares:
     if dash:
         part = _PARTS.get(template)
         known = part is not None and whole(number) is not None
-        return ((Share(number, template, part.cpus, part.cores),),) if part and known else ()
+        return ((CardPart(number, template, part.cpus, part.cores),),) if part and known else ()
     ids = stated.split(",") if stated else list(_ids(annotations.get(_CHIPS, "").split(",")))
-    shares = tuple(Share(each, "", 0, 0) for each in ids if whole(each) is not None)
+    shares = tuple(CardPart(each, "", 0, 0) for each in ids if whole(each) is not None)
     return (shares,) if shares else ()
 
 
@@ -229,7 +236,7 @@ class DeviceList(Struct, frozen=True):
     devices: Mapping[str, str] = field(name="DeviceList", default_factory=dict)
 
 
-class NodeStatus(Struct, frozen=True):
+class MindNodeStatus(Struct, frozen=True):
     """A node's status in a ConfigMap of MindCluster."""
 
     status: str = field(name="NodeStatus", default="")

@@ -12,13 +12,13 @@ from typing_extensions import override
 
 from pumice import plugins
 from services.scheduler.engine.tasks.task import Fold, Task
-from services.scheduler.policy.states.cards import CardUsage, Choice, Shares, each
+from services.scheduler.policy.states.cards import CardChoice, CardUsage, Shares, each
 from services.scheduler.policy.states.mind_chips import (
     APART,
     REAL,
     ChipWant,
     DeviceList,
-    NodeStatus,
+    MindNodeStatus,
     PluginWork,
     chips_of,
     choose,
@@ -86,7 +86,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
                 _read(config_map.data.get(name, ""), _OF_DEVICES, DeviceList)
             )
         elif name == _STATUSES:
-            found = _read(config_map.data.get(name, ""), _OF_NODES, NodeStatus)
+            found = _read(config_map.data.get(name, ""), _OF_NODES, MindNodeStatus)
             self._apart[key] = frozenset(node for node, of in found if of.status == APART)
         self._register_again(before | self._nodes_in(key))
 
@@ -150,7 +150,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
     @override
     def choose(
         self, node: NodeCards, usage: Mapping[str, CardUsage], want: ChipWant, closed: set[str]
-    ) -> Choice | None:
+    ) -> CardChoice | None:
         return choose(node.cards, usage, want, self._plugin_work(node, usage))
 
     def _plugin_work(self, node: NodeCards, usage: Mapping[str, CardUsage]) -> PluginWork:

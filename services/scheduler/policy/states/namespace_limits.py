@@ -59,7 +59,7 @@ class Quotas(_ByNamespace[Quota]):
         self._keep(key, Quota(as_listed(obj.status.hard), as_listed(obj.status.used)))
 
 
-class Budget(NamedTuple):
+class DisruptionBudget(NamedTuple):
     """One PodDisruptionBudget."""
 
     selector: Selector | None
@@ -74,7 +74,7 @@ class Budget(NamedTuple):
         return selector is not None and bool(selector.requirements) and selector.matches(labels)
 
 
-class Budgets(_ByNamespace[Budget]):
+class Budgets(_ByNamespace[DisruptionBudget]):
     """All PodDisruptionBudgets: how many pods of a kind may be evicted now."""
 
     @override
@@ -84,7 +84,7 @@ class Budgets(_ByNamespace[Budget]):
 
     def put(self, key: str, obj: PodDisruptionBudget) -> None:
         """Take over a budget."""
-        budget = Budget(
+        budget = DisruptionBudget(
             selector=selector_of(obj.spec.selector, {}),
             allowed=obj.status.disruptions_allowed,
             counted=frozenset(obj.status.disrupted_pods),

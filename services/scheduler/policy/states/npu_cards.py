@@ -16,9 +16,9 @@ from msgspec import Meta, Struct
 from services.scheduler.policy.states.cards import (
     SCORE,
     Card,
+    CardChoice,
+    CardPart,
     CardUsage,
-    Choice,
-    Share,
     Shares,
     amount_of,
     fits,
@@ -31,7 +31,7 @@ from services.scheduler.policy.states.npu_chips import (
     HUAWEI,
     MEMORY_SUFFIX,
     Chip,
-    Table,
+    ChipTable,
 )
 from shared.api.core import Node, Pod, PodSpec
 from shared.model.quantity import BadQuantity, units
@@ -121,7 +121,7 @@ def _chips_in(names: Sequence[str]) -> set[str]:
 # --- choice --------------------------------------------------------------------------------------
 
 
-def refuses(table: Table, want: NpuWant) -> bool:
+def refuses(table: ChipTable, want: NpuWant) -> bool:
     """Tell whether no node can ever give a pod what it asks for.
 
     By templates a container gets several NPUs only whole, and none of more memory than one has.
@@ -142,15 +142,15 @@ def choose(
     cards: Sequence[Card],
     usage: Mapping[str, CardUsage],
     want: NpuWant,
-    table: Table,
+    table: ChipTable,
     policy: str,
-) -> Choice | None:
+) -> CardChoice | None:
     """Return cards for one pod, None when they do not suffice.
 
     No two containers of a pod share a card. A kind of which the node has registered no card, and
     one that the table does not have, is given by the number that the node offers.
     """
-    chosen: list[tuple[Share, ...]] = []
+    chosen: list[tuple[CardPart, ...]] = []
     score = 0.0
     for word in dict.fromkeys(request.chip for request in want.requests):
         requests = [request for request in want.requests if request.chip == word]
@@ -164,18 +164,18 @@ def choose(
             return None
         chosen += found.shares
         score += found.score
-    return Choice(tuple(chosen), score)
+    return CardChoice(tuple(chosen), score)
 
 
 class _CardRules(NamedTuple):
     """How NPUs of one kind are given to a pod."""
 
     chip: Chip
-    table: Table
+    table: ChipTable
     sliced: bool
     policy: str
 
-    def share(self, card: Card, used: CardUsage, request: NpuRequest) -> Share | None:
+    def share(self, card: Card, used: CardUsage, request: NpuRequest) -> CardPart | None:
         """Return a part of a card, None when the card has no room for it."""
         if self.sliced and not (self.table.sliced if card.sliced is None else card.sliced):
             return None
@@ -188,7 +188,7 @@ class _CardRules(NamedTuple):
         most = _WHOLE if self.sliced else card.cores
         if not fits(card, used, memory=memory, cores=request.cores, most_cores=most):
             return None
-        return Share(card.uuid, card.type, memory, request.cores)
+        return CardPart(card.uuid, card.type, memory, request.cores)
 
     def points(self, card: Card, used: CardUsage) -> float:
         """Return the points of a card as it is before it is given."""
@@ -202,10 +202,10 @@ def _of_one_kind(
     usage: Mapping[str, CardUsage],
     requests: Sequence[NpuRequest],
     rules: _CardRules,
-) -> Choice | None:
+) -> CardChoice | None:
     order = sorted(cards, key=lambda card: -rules.points(card, usage[card.uuid]))
     wired = requests[0].chip.startswith(_WIRED) and all(c.network is not None for c in cards)
-    chosen: list[tuple[Share, ...]] = []
+    chosen: list[tuple[CardPart, ...]] = []
     given: list[Card] = []
     score = 0.0
     for request in requests:
@@ -217,10 +217,10 @@ def _of_one_kind(
         score += rules.points(taken[0][0], usage[taken[0][0].uuid])
         given += [card for card, _ in taken]
         chosen.append(tuple(share for _, share in taken))
-    return Choice(tuple(chosen), score + (_togetherness(given) if wired else 0.0))
+    return CardChoice(tuple(chosen), score + (_togetherness(given) if wired else 0.0))
 
 
-def _by_network(free: Sequence[tuple[Card, Share]]) -> list[tuple[Card, Share]]:
+def _by_network(free: Sequence[tuple[Card, CardPart]]) -> list[tuple[Card, CardPart]]:
     """Return cards with those first whose network has the most of them."""
     networks = [card.network for card, _ in free]
     first = {network: networks.index(network) for network in networks}
@@ -236,7 +236,7 @@ def _togetherness(cards: Sequence[Card]) -> float:
 # --- annotations ---------------------------------------------------------------------------------
 
 
-class _Wiring(Struct):
+class _CardTopology(Struct):
     network: Any = msgspec.field(name="NetworkID", default=None)
 
 
@@ -245,7 +245,7 @@ class _Registered(Struct):
     count: _Int32 = 0
     devmem: _Int32 = 0
     devcore: _Int32 = 0
-    custominfo: _Wiring | None = None
+    custominfo: _CardTopology | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(list[_Registered])
@@ -310,7 +310,7 @@ class _Slice(Struct, omit_defaults=True):
 
 
 def annotations_of(
-    shares: Shares, node: str, now_s: float, table: Table, *, sliced: bool
+    shares: Shares, node: str, now_s: float, table: ChipTable, *, sliced: bool
 ) -> Mapping[str, str]:
     """Return what the device plugin of a node reads of a pod that is bound to it."""
     seconds = str(int(now_s))
@@ -331,7 +331,7 @@ def annotations_of(
     return annotations
 
 
-def _slice(share: Share, table: Table, *, sliced: bool) -> _Slice:
+def _slice(share: CardPart, table: ChipTable, *, sliced: bool) -> _Slice:
     if sliced:
         return _Slice(share.uuid, memory=share.memory, core=share.cores)
     chip = table.chip(share.type)

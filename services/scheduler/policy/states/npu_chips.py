@@ -52,7 +52,7 @@ class Chip(Struct, frozen=True, rename="camel"):
         return (self.memory_allocatable, "") if memory <= self.memory_capacity else None
 
 
-class Table(Struct, frozen=True):
+class ChipTable(Struct, frozen=True):
     """The chips of a cluster by their words."""
 
     chips: tuple[Chip, ...]
@@ -75,7 +75,7 @@ def _chip(word: str, allocatable: int, *templates: tuple[str, int], capacity: in
 
 
 _QUARTERS: Final = (("vir05_1c_16g", 16384), ("vir10_3c_32g", 32768))
-KNOWN: Final = Table(
+KNOWN: Final = ChipTable(
     (
         _chip("Ascend310P", 21527, ("vir01", 3072), ("vir02", 6144), ("vir04", 12288),
               capacity=24576),
@@ -92,7 +92,7 @@ KNOWN: Final = Table(
 """Words, memory and templates that HAMi's ascend-device-plugin registers and cuts by."""
 
 
-def read_table(stated: Any) -> Table:  # noqa: ANN401 - free YAML
+def read_table(stated: Any) -> ChipTable:  # noqa: ANN401 - free YAML
     """Return the table that is stated, `KNOWN` without one. Raises `BadArgument`."""
     if stated is None or stated == "":
         return KNOWN
@@ -102,7 +102,7 @@ def read_table(stated: Any) -> Table:  # noqa: ANN401 - free YAML
     except msgspec.ValidationError as error:
         raise BadArgument(f"{ARGUMENT}: {error}") from error
     _check(found.configs)
-    return Table(found.configs, found.hami_vnpu_core)
+    return ChipTable(found.configs, found.hami_vnpu_core)
 
 
 def _check(chips: Sequence[Chip]) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from services.scheduler.policy.states.cards import CardUsage, Choice, Shares
+from services.scheduler.policy.states.cards import CardChoice, CardUsage, Shares
 from services.scheduler.policy.states.npu_cards import (
     NpuWant,
     cards_of,
@@ -13,7 +13,7 @@ from services.scheduler.policy.states.npu_cards import (
     is_part,
     shown_shares,
 )
-from services.scheduler.policy.states.npu_chips import KNOWN, Table
+from services.scheduler.policy.states.npu_chips import KNOWN, ChipTable
 from services.scheduler.policy.states.shared_cards import NodeCards, SharedCards
 from shared.api.core import Node, Pod
 
@@ -28,7 +28,7 @@ class Npus(SharedCards[NpuWant]):
         self._policy = ""
         self._table = KNOWN
 
-    def choose_by(self, *, policy: str, table: Table) -> None:
+    def choose_by(self, *, policy: str, table: ChipTable) -> None:
         """Say how cards are chosen, and into which parts they are cut."""
         self.set_choice_policy((policy, table))
         self._policy, self._table = policy, table
@@ -54,5 +54,5 @@ class Npus(SharedCards[NpuWant]):
     @override
     def choose(
         self, node: NodeCards, usage: Mapping[str, CardUsage], want: NpuWant, closed: set[str]
-    ) -> Choice | None:
+    ) -> CardChoice | None:
         return choose(node.cards, usage, want, self._table, self._policy)

@@ -19,8 +19,8 @@ from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from services.scheduler.policy.states.cards import (
     Card,
+    CardChoice,
     CardUsage,
-    Choice,
     Shares,
     each,
     read_shares,
@@ -41,7 +41,7 @@ State = tuple[tuple[tuple[Any, ...], CardUsage], ...]
 """Traits and use of each card of a node, their names apart: all that decides for most pods."""
 
 
-class Held:
+class CardShares:
     """Shares of one pod, and the rules that keep others off its cards."""
 
     __slots__ = ("group", "rules", "shares")
@@ -65,7 +65,7 @@ class NodeCards:
         """Whether its cards are in MIG mode: then none is given, since a share of HAMi-core would
         mean nothing to the node's device plugin."""
         self.handshake = ""
-        self.pods: dict[str, Held] = {}
+        self.pods: dict[str, CardShares] = {}
         self.version = 0
         self._state: tuple[int, State] = (-1, ())
 
@@ -186,7 +186,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
     @abstractmethod
     def choose(
         self, node: NodeCards, usage: Mapping[str, CardUsage], want: Want, closed: set[str]
-    ) -> Choice | None:
+    ) -> CardChoice | None:
         """Return cards for one pod, None when they do not suffice."""
 
     def rules_of(self, task: Task) -> frozenset[int]:  # noqa: ARG002 - few kinds have any
@@ -239,7 +239,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
             return
         rules, want = self.rules_of(task), self.want(task.task_class)
         shares = self.assigned(task, lambda: self._first_choice(node, want, rules))
-        node.pods[task.uid] = Held(shares, rules, self.group_of(want))
+        node.pods[task.uid] = CardShares(shares, rules, self.group_of(want))
 
     @override
     def counts(self, uid: str, node: str) -> bool:

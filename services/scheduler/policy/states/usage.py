@@ -15,7 +15,7 @@ from pumice.plugins import FloatArray
 from services.scheduler.engine.tasks.task import PolicyState
 
 
-class Usage(NamedTuple):
+class NodeUsage(NamedTuple):
     """The average load of a node over the source's period."""
 
     cpu_percent: float
@@ -30,9 +30,9 @@ class UsageTable(PolicyState):
     name: ClassVar[str] = "usage"
 
     def __init__(self) -> None:
-        self._by_node: dict[str, Usage] = {}
+        self._by_node: dict[str, NodeUsage] = {}
 
-    def put(self, node: str, usage: Usage) -> None:
+    def put(self, node: str, usage: NodeUsage) -> None:
         """Take over a sample."""
         self._by_node[node] = usage
 
@@ -40,19 +40,19 @@ class UsageTable(PolicyState):
         """Forget a node."""
         self._by_node.pop(node, None)
 
-    def replace(self, samples: Mapping[str, Usage]) -> None:
+    def replace(self, samples: Mapping[str, NodeUsage]) -> None:
         """Take over what a source says of all nodes; it knows no others."""
         self._by_node = dict(samples)
 
     @override
-    def dump(self) -> dict[str, Usage]:
+    def dump(self) -> dict[str, NodeUsage]:
         """Return all samples by node; a copy."""
         return dict(self._by_node)
 
     @override
     def restore(self, kept: Any) -> None:
         """Take over samples."""
-        self._by_node = convert(kept, dict[str, Usage])
+        self._by_node = convert(kept, dict[str, NodeUsage])
 
     def table(self, names: Sequence[str]) -> FloatArray:
         """Return CPU and memory percent and sample times: three rows, a column per name.

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from services.scheduler.policy.states.cards import (
     SCORE,
     Card,
+    CardChoice,
+    CardPart,
     CardUsage,
-    Choice,
-    Share,
     amount_of,
     fits,
     is_number,
@@ -120,7 +120,7 @@ def choose(
     want: Want,
     closed: Iterable[str],
     policy: str,
-) -> Choice | None:
+) -> CardChoice | None:
     """Return cards for one pod, None when they do not suffice.
 
     `closed` cards are not given. With `binpack` the fullest cards come first, with `spread` the
@@ -132,7 +132,7 @@ def choose(
     score = 0.0
     chosen = []
     for request in want.requests:
-        shares: list[Share] = []
+        shares: list[CardPart] = []
         for at in _order(cards, used, policy):
             if len(shares) == request.number:
                 break
@@ -145,7 +145,7 @@ def choose(
         if len(shares) < request.number:
             return None
         chosen.append(tuple(shares))
-    return Choice(tuple(chosen), score)
+    return CardChoice(tuple(chosen), score)
 
 
 def _order(cards: Sequence[Card], used: Mapping[str, CardUsage], policy: str) -> list[int]:
@@ -157,11 +157,11 @@ def _order(cards: Sequence[Card], used: Mapping[str, CardUsage], policy: str) ->
     return list(reversed(places))
 
 
-def _share(card: Card, used: CardUsage, request: VGpuRequest) -> Share | None:
+def _share(card: Card, used: CardUsage, request: VGpuRequest) -> CardPart | None:
     memory = request.memory or card.memory * request.percent // _WHOLE
     if not fits(card, used, memory=memory, cores=request.cores, most_cores=_WHOLE):
         return None
-    return Share(card.uuid, MAKER, memory, request.cores)
+    return CardPart(card.uuid, MAKER, memory, request.cores)
 
 
 def _points(card: Card, used: CardUsage, policy: str) -> float:

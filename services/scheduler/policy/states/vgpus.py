@@ -10,8 +10,8 @@ from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.states.cards import (
+    CardChoice,
     CardUsage,
-    Choice,
     Shares,
     read_shares,
     show_shares,
@@ -82,7 +82,7 @@ class VGpus(SharedCards[Want]):
     @override
     def choose(
         self, node: NodeCards, usage: Mapping[str, CardUsage], want: Want, closed: set[str]
-    ) -> Choice | None:
+    ) -> CardChoice | None:
         return choose(node.cards, usage, want, closed, self._policy)
 
     @override
