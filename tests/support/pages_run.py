@@ -33,7 +33,6 @@ RUN_BY: Final[dict[tuple[str, str], str]] = {
     ("deployment.md", "Three NATS servers"): ON_KUBERNETES,
     ("deployment.md", "Uninstall"): ON_KUBERNETES,
     ("upgrading.md", "In which order"): UPGRADING,
-    ("upgrading.md", "From 2026-11-22"): UPGRADING,
     ("deployment.md", "Helm"): HELM,
     ("shards.md", "Two schedulers"): HELM,
     ("deployment.md", "Compose: the development stack"): "make compose-check",
