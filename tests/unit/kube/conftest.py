@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.kube.client import Kube
+from tests.support.certificates import Authority
 from tests.support.scripted_api import ScriptedApi, client_of
 
 
@@ -19,3 +20,8 @@ async def api() -> AsyncIterator[ScriptedApi]:
 async def kube(api: ScriptedApi, tmp_path: Path) -> AsyncIterator[Kube]:
     async with client_of(api, tmp_path, request_timeout_s=0.5) as kube:
         yield kube
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "ca")

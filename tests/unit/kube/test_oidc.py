@@ -16,11 +16,6 @@ from tests.unit.kube.test_credentials import ask, tokens
 LATER = 4102444800
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ca")
-
-
 def id_token(expires_at: int) -> str:
     """An OIDC token without a signature."""
 
