@@ -3,7 +3,6 @@
 Pure. `tree` asks it for the flags of one command. The messages are those that Volcano's users see.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -15,7 +14,6 @@ class CommandFailure(Exception):  # noqa: N818 - it is shown behind "Failed to"
 Value = str | int | bool
 
 _DIGITS: Final = {"0x": 16, "0b": 2, "0o": 8}
-_DURATION: Final = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 _ESCAPES: Final = {"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
@@ -184,7 +182,9 @@ def _number(text: str) -> int:
 
 
 def _duration(text: str) -> str:
-    if not _DURATION.fullmatch(text):
+    from shared.model import durations
+
+    if durations.parse(text) is None:
         raise FlagError("parse error")
     return text
 

@@ -7,12 +7,15 @@ interprets them decides what an unknown word means. The words known today are th
 """
 
 import enum
+import re
 from collections.abc import Collection, Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
 from shared.api.base import View, doc
+
+_INTEGER: Final = re.compile(r"[+-]?\d+")
 
 
 class SelectorOperator(enum.StrEnum):
@@ -204,5 +207,16 @@ def holds(operator: str, value: str | None, values: Collection[str]) -> bool:
             return value is not None
         case SelectorOperator.DOES_NOT_EXIST:
             return value is None
+        case SelectorOperator.GT | SelectorOperator.LT:
+            return _is_beyond(operator, value, values)
         case _:
             return False
+
+
+def _is_beyond(operator: str, value: str | None, values: Collection[str]) -> bool:
+    """Compare whole numbers; False for a value or a bound that is none."""
+    texts = (value or "", *values)
+    if len(values) != 1 or not all(_INTEGER.fullmatch(text) for text in texts):
+        return False
+    own, bound = map(int, texts)
+    return own > bound if operator == SelectorOperator.GT else own < bound

@@ -4,9 +4,11 @@ import re
 from typing import Final
 
 _UNIT_S: Final = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
 }  # fmt: skip
-_TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+"""Of the two spellings of a microsecond one is the sign, one the Greek letter."""
+_TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 _DURATION: Final = re.compile(rf"([+-]?)((?:{_TERM.pattern})+|0)")
 _MOST_S: Final = (1 << 63) / 1e9
 """Go counts nanoseconds in 64 bits: 292 years."""
@@ -20,6 +22,11 @@ def parse(text: str) -> float | None:
         return None
     total_s = sum(float(number) * _UNIT_S[unit] for number, unit in _TERM.findall(match[2]))
     return -total_s if match[1] == "-" else total_s
+
+
+def setting(text: str) -> float | None:
+    """Return the seconds of a duration, or of a plain number, None when the text is neither."""
+    return float(text) if _NUMBER.fullmatch(text) else parse(text)
 
 
 def seconds(text: str) -> float:

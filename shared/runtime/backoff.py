@@ -5,10 +5,8 @@ list/watch, by reconnects and by the binder's retries.
 """
 
 import random
-from typing import Final
 
-_LARGEST_EXPONENT: Final = 64
-"""After so many attempts every delay has reached its cap; the power would only overflow."""
+from shared.model.backoff import delay_s
 
 
 class Backoff:
@@ -36,9 +34,9 @@ class Backoff:
 
     def delay_s(self, attempt: int) -> float:
         """Return the delay after the `attempt`-th failure (from 0); counts no attempt."""
-        rung = self._first_s * 2.0 ** min(attempt, _LARGEST_EXPONENT)
+        own_s = delay_s(attempt, first_s=self._first_s, cap_s=self._cap_s)
         swing = 1 + self._jitter * (2 * self._rng.random() - 1)
-        return min(min(rung, self._cap_s) * swing, self._cap_s)
+        return min(own_s * swing, self._cap_s)
 
     def next_s(self) -> float:
         """Return the next delay, and count an attempt."""

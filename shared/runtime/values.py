@@ -1,6 +1,5 @@
 """The value types of settings: durations as people write them, and secrets that stay secret."""
 
-import re
 from typing import NewType
 
 from typing_extensions import override
@@ -17,9 +16,7 @@ def seconds(text: str) -> Seconds:
 
     Raises `Rejected` for anything else, negative durations included.
     """
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return Seconds(float(text))
-    found = durations.parse(text)
+    found = durations.setting(text)
     if found is None or text[0] in "+-":
         raise Rejected(f"{text!r} is not a duration (write it like 200ms, 1s or 5m)")
     return Seconds(found)

@@ -4,9 +4,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from pumice.local.apiserver.answers import Object, RequestFailure, bad_request
 from pumice.local.apiserver.catalogue import ApiResource
-from shared.api.selectors import holds
+from shared.api.selectors import (
+    BadSelector,
+    LabelSelector,
+    LabelSelectorRequirement,
+    holds,
+    matches,
+)
+from shared.api.selectors import SelectorOperator as Operator
 
 Match = Callable[[Object], bool]
 
@@ -38,41 +47,33 @@ def labels(selector: str) -> Callable[[Mapping[str, str]], bool] | None:
     """Return the test that a label selector means, None for all. Raises Failure (400)."""
     if not selector.strip():
         return None
-    tests = []
+    needs = []
     at = 0
     while at < len(selector):
         found = _REQUIREMENT.match(selector, at)
         if found is None or found.end() == at:
             raise bad_request(f"unable to parse requirement: {selector[at:]!r}")
-        tests.append(_label_test(found))
+        needs.append(_requirement(found))
         at = found.end()
-    return lambda owned: all(test(owned) for test in tests)
+    return lambda owned: all(
+        holds(need.operator, owned.get(need.key), need.values) for need in needs
+    )
 
 
-def _label_test(found: re.Match[str]) -> Callable[[Mapping[str, str]], bool]:
+def _requirement(found: re.Match[str]) -> LabelSelectorRequirement:
+    operator, values = Operator.EXISTS, tuple[str, ...]()
     if found["absent"]:
-        absent = found["absentkey"]
-        return lambda owned: absent not in owned
-    key = found["key"]
+        return LabelSelectorRequirement(key=found["absentkey"], operator=Operator.DOES_NOT_EXIST)
     if found["op"]:
-        value, negated = found["value"], found["op"] == "!="
-        return lambda owned: (owned.get(key) == value) is not negated
-    if found["order"]:
-        bound, above = int(found["bound"]), found["order"] == ">"
-        return lambda owned: _is_beyond(owned.get(key, ""), bound, above=above)
-    if found["set"]:
-        values = {value.strip() for value in found["values"].split(",")}
-        if found["set"] == "in":
-            return lambda owned: owned.get(key) in values
-        return lambda owned: owned.get(key) not in values
-    return lambda owned: key in owned
-
-
-def _is_beyond(value: str, bound: int, *, above: bool) -> bool:
-    """Compare a label as a whole number; False for one that is no number."""
-    if not re.fullmatch(r"-?\d+", value):
-        return False
-    return int(value) > bound if above else int(value) < bound
+        operator = Operator.NOT_IN if found["op"] == "!=" else Operator.IN
+        values = (found["value"],)
+    elif found["order"]:
+        operator = Operator.GT if found["order"] == ">" else Operator.LT
+        values = (found["bound"],)
+    elif found["set"]:
+        operator = Operator.IN if found["set"] == "in" else Operator.NOT_IN
+        values = tuple(value.strip() for value in found["values"].split(","))
+    return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
 
 
 def fields(selector: str, resource: ApiResource) -> Match | None:
@@ -118,15 +119,13 @@ def of_spec(selector: Mapping[str, Any] | None) -> Callable[[Mapping[str, str]],
     """Return the test of a LabelSelector object; None matches nothing."""
     if selector is None:
         return lambda _: False
-    pairs = dict(selector.get("matchLabels") or {})
-    expressions = list(selector.get("matchExpressions") or ())
+    given = {name: value for name, value in selector.items() if value is not None}
+    wanted = msgspec.convert(given, LabelSelector)
 
     def match(owned: Mapping[str, str]) -> bool:
-        if any(owned.get(key) != value for key, value in pairs.items()):
+        try:
+            return matches(wanted, owned)
+        except BadSelector:
             return False
-        return all(
-            holds(entry["operator"], owned.get(entry["key"]), entry.get("values") or ())
-            for entry in expressions
-        )
 
     return match

@@ -20,6 +20,7 @@ from shared.contracts.messages import (
     Retry,
     Victim,
 )
+from shared.model.backoff import delay_s
 
 
 class ResponseKind(enum.Enum):
@@ -79,7 +80,7 @@ class RetryDelays(msgspec.Struct, frozen=True, kw_only=True):
 
         A wait that the server asks for is followed even beyond the cap, up to a minute.
         """
-        own_s = min(self.first_s * self.factor ** min(attempt - 1, 32), self.cap_s)
+        own_s = delay_s(attempt - 1, first_s=self.first_s, cap_s=self.cap_s, factor=self.factor)
         return own_s if asked_s is None else min(max(own_s, asked_s), 60.0)
 
     def ends(self, attempt: int) -> bool:

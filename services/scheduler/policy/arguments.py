@@ -115,7 +115,7 @@ def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:
 def seconds(arguments: Arguments, key: str, default: float) -> float:
     """Return a duration, `90s`, `5m` or a plain number of seconds; not negative."""
     text = str(_given(arguments, key, default))
-    found = float(text) if text.replace(".", "", 1).isdecimal() else durations.parse(text)
+    found = durations.setting(text)
     if found is None or found < 0:
         raise BadArgument(f"{key}: {text!r} is no duration such as 300s or 5m")
     return found

@@ -7,7 +7,8 @@ from shared.model import durations
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("", 0.0), ("30s", 30.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("200ms", 0.2), ("0", 0.0)],
+    [("", 0.0), ("30s", 30.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("200ms", 0.2), ("0", 0.0)]
+    + [(f"2{micro}s", 2e-6) for micro in ("u", "\u00b5", "\u03bc")],
 )
 def test_a_duration_reads_as_go_reads_it(text: str, seconds: float) -> None:
     assert durations.seconds(text) == pytest.approx(seconds)
@@ -31,3 +32,10 @@ def test_a_duration_is_written_as_go_writes_it(whole: int, text: str) -> None:
 )
 def test_a_signed_duration_reads_as_go_reads_it(text: str, seconds: float | None) -> None:
     assert durations.parse(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90.0), (".5", 0.5), ("2m", 120.0), ("-2m", -120.0), ("x", None)]
+)
+def test_a_setting_may_be_a_plain_number_of_seconds(text: str, seconds: float | None) -> None:
+    assert durations.setting(text) == seconds

@@ -19,11 +19,10 @@ from msgspec.structs import replace
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.tasks.task import Task
 from shared.contracts.messages import Outcome, Result
+from shared.model.backoff import delay_s
 
 FIRST_S: Final = 1.0
 LONGEST_S: Final = 300.0
-_DOUBLED: Final = 16
-"""After so many doublings the interval is the longest one in any case."""
 
 
 class PodBackoff(Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ class PodBackoff(Struct, frozen=True, kw_only=True):
     @property
     def interval_s(self) -> float:
         """Return for how long it is held back, in seconds."""
-        return min(FIRST_S * 2.0 ** min(self.times - 1, _DOUBLED), LONGEST_S)
+        return delay_s(self.times - 1, first_s=FIRST_S, cap_s=LONGEST_S)
 
     @property
     def text(self) -> str:
