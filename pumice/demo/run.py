@@ -5,10 +5,12 @@ only a demo that failed leaves its logs, and says where.
 """
 
 import asyncio
+import os
 import platform
 import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from textwrap import wrap
@@ -40,16 +42,36 @@ _GROUND: Final = {
     "real": "a real kube-apiserver with etcd and KWOK, and a real nats-server",
 }
 _OTHER: Final = {
-    "embedded": "the same on the real parts: pumice demo --api real",
-    "real": "the same without them, at once: pumice demo",
+    "embedded": "the same on the real parts: {} demo --api real",
+    "real": "the same without them, at once: {} demo",
 }
 _NEXT: Final = (
-    "",
-    "go on:",
-    "  pumice up                 keeps such a cluster for work (kubectl works on it)",
-    "  pumice events --follow    tells what happens on it",
-    "  examples/                 has the jobs of this demo",
+    ("{} up", "keeps such a cluster for work (kubectl works on it)"),
+    ("{} events --follow", "tells what happens on it"),
+    ("examples/", "has the jobs of this demo"),
 )
+
+
+def next_steps(api: str, program: str) -> Sequence[str]:
+    """Return what to do after the demo on an API server; `program` is how to call pumice."""
+    commands = [(command.format(program), words) for command, words in _NEXT]
+    width = max(len(command) for command, _ in commands)
+    ground, other = _GROUND[api], _OTHER[api].format(program)
+    return (
+        "",
+        "go on:",
+        *(f"  {command:<{width}}  {words}" for command, words in commands),
+        "",
+        f"this ran on {ground}; {other}",
+    )
+
+
+def program_name(called: str) -> str:
+    """Return how a person calls this program again: `pumice` on PATH, else as it was called."""
+    if shutil.which("pumice"):
+        return "pumice"
+    path = Path(called)
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else called
 
 
 class DemoRun:
@@ -128,10 +150,9 @@ class DemoRun:
             "",
             f"ran on {self._ran_on(*self._versions)}",
             f"with Pumice {metadata.version('pumice')} on Python {platform.python_version()}: "
-            "cache, scheduler, binder, controller and admission, each a process of its own",
-            *_NEXT,
-            "",
-            f"this ran on {_GROUND[self._options.api]}; {_OTHER[self._options.api]}",
+            "cache, scheduler, binder, controller, admission and visibility, each a process of its "
+            "own",
+            *next_steps(self._options.api, program_name(sys.argv[0])),
         )
 
     def _write(self, *lines: Text | str) -> None:
