@@ -274,7 +274,8 @@ def _is_later(at: float, why: GangUnschedulable, admitted: float | None) -> bool
 
 def _phases(life: Life, objects: Objects) -> Iterator[Span]:
     for at, data in life.phases:
-        why = ": ".join(word for word in (data.reason, data.message) if word)
+        is_said = data.message.startswith(data.reason)
+        why = data.message if is_said else f"{data.reason}: {data.message}".removesuffix(": ")
         yield Span(name=f"phase {data.phase}", start=at, end=at, detail=why)
     if not life.phases and objects.phase and objects.phase_s is not None:
         at = objects.phase_s

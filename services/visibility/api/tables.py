@@ -152,7 +152,9 @@ def _latest(job: PendingJob, now: float) -> str:
 def _amounts(field: str) -> Callable[[QueueTree, float], str]:
     def cell(queue: QueueTree, _: float) -> str:
         pairs = ((found.resource, getattr(found, field)) for found in queue.resources)
-        return ",".join(f"{name}={amount}" for name, amount in pairs if amount not in ("", "0"))
+        return ",".join(
+            f"{name}={decimal(amount)}" for name, amount in pairs if amount not in ("", "0")
+        )
 
     return cell
 
@@ -165,7 +167,7 @@ def _overused(queue: QueueTree, _: float) -> str:
 
 
 def _listed(amounts: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+    return ",".join(f"{name}={decimal(amount)}" for name, amount in sorted(amounts.items()))
 
 
 def _state(node: NodeUse, _: float) -> str:

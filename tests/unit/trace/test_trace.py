@@ -292,3 +292,15 @@ def test_a_job_that_was_deleted_goes_on_in_no_part():
     root = cut_off(trace(JOB, WHOLE[:-1], Objects()))
     assert (root.detail, times(root)) == ("deleted while Running, queue q", (0.05, 0.6))
     assert all(span.end is not None for span in root.spans)
+
+
+def test_the_reason_of_a_phase_is_told_once():
+    message = "TaskCompleted of pod train-0"
+    events = [
+        phase(0, "Completing", reason="TaskCompleted", message=message),
+        phase(1, "Aborted", reason="CommandIssued"),
+        phase(2, "Failed", reason="MaxRetryReached", message="3 is used up"),
+    ]
+    root = trace(JOB, events)
+    told = [span.detail for span in root.spans if span.name.startswith("phase")]
+    assert told == [message, "CommandIssued", "MaxRetryReached: 3 is used up"]

@@ -4,6 +4,8 @@ import pytest
 
 from pumice.testing import Cluster
 from services.visibility.answers.survey import DecisionPolicy, survey
+from services.visibility.api.resources import RESOURCES
+from services.visibility.api.tables import table
 from shared.api.visibility import QueueResource, QueueTree
 
 TIERS = """
@@ -131,3 +133,15 @@ def test_without_a_plugin_that_shares_what_is_held_is_still_told() -> None:
     found = cpu(trees(running(world, "mine", "a", "2"))["a"])
 
     assert (found.allocated, found.deserved, found.overused) == ("2", "1", True)
+
+
+def test_the_table_of_kubectl_tells_what_a_queue_holds_in_decimals() -> None:
+    world = cluster().queue("a", weight=1)
+    running(world, "one", "a", "2500m")
+    (resource,) = (each for each in RESOURCES if each.plural == "queuetrees")
+
+    rows = table(resource, list(trees(world).values()), now=0.0)["rows"]
+
+    (cells,) = (row["cells"] for row in rows if row["cells"][0] == "a")
+    assert "cpu=2.5" in str(cells)
+    assert "m," not in str(cells)
