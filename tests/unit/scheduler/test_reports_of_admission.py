@@ -146,3 +146,23 @@ def test_jobs_that_want_one_full_node_do_not_keep_a_higher_one_from_an_empty_nod
     world.step()
     job("high", "high", "n2", 59)
     assert binds_of(world.step()) == {"high-0": "n2"}
+
+
+@pytest.mark.parametrize("first", ["limits-only", "says-nothing"])
+def test_a_gang_that_a_minimum_without_limits_let_in_is_not_torn(first: str):
+    """Reported as kueue#15020: as in Volcano, minResources count no limit without a request (J28).
+
+    The API server makes requests of limits, and of a LimitRange, once there are pods: these count.
+    """
+    world = Cluster().node("n1", cpu="16").queue("four", capability={"cpu": "4"})
+    pods = {"limits-only": (1, "3"), "says-nothing": (2, "1")}
+    for name in sorted(pods, key=lambda name: name != first):
+        number, cpu = pods[name]
+        world.group(name, phase="Pending", queue="four", min_member=number, minResources={})
+        for index in range(number):
+            world.pod(f"{name}-{index}", name, cpu=cpu)
+    bound = binds_of(world.step()) | binds_of(world.step())
+    running = {name.rpartition("-")[0] for name in bound}
+    assert len(running) == 1
+    (one,) = running
+    assert len(bound) == pods[one][0]
