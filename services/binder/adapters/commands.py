@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from services.binder.adapters.execute import IntentExecutor
-from services.binder.adapters.outcomes import IntentFinished, Outcomes
+from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
 from shared.bus.publisher import is_fenced
@@ -101,7 +101,7 @@ class Commands:
         leaders: Collection[str],
         executor: IntentExecutor,
         outcomes: Outcomes,
-        finished: IntentFinished,
+        finished: Finished,
         installation: InstallationLeadership,
         slots: IntentSlots,
         acks: AckExtender,

@@ -19,9 +19,10 @@ leaves the stream by its own time to live.
 import asyncio
 import heapq
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, redeliver_later
+from services.binder.adapters.outcomes import Finished
 from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
@@ -42,14 +43,6 @@ from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "status"
-
-
-class PodsEnded(Protocol):
-    """Knows pods of which nothing is wanted any more."""
-
-    def pod(self, uid: str) -> bool:
-        """Return whether a pod is known to be bound or gone."""
-        ...
 
 
 class DeferredWrites:
@@ -90,7 +83,7 @@ class DesiredStatuses:
         stream: str,
         bus: NatsBus,
         statuses: Statuses,
-        ended: PodsEnded,
+        ended: Finished,
         installation: InstallationLeadership,
         acks: AckExtender,
         slots: asyncio.Semaphore,

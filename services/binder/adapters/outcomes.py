@@ -10,7 +10,7 @@ process as soon as they are, those of other binders from their outcomes.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -127,14 +127,6 @@ def shorter(outcome: Outcome) -> Iterator[Outcome]:
     yield msgspec.structs.replace(outcome, items=bare)
     yield msgspec.structs.replace(outcome, items=bare[:_ITEMS_MAX], job="")
     yield msgspec.structs.replace(outcome, items=(), job="")
-
-
-class IntentFinished(Protocol):
-    """Knows which intents have ended."""
-
-    async def has(self, intent: str) -> bool:
-        """Return whether an outcome of `intent` is out."""
-        ...
 
 
 class _Item(msgspec.Struct, frozen=True, gc=False):
