@@ -38,25 +38,31 @@ LAWS_S = 3600
 REAL_API_SERVER = Path("contract", "apiserver")
 """A contract that is held with the real API server, and so has the marks of its tests."""
 PACKAGE = "__init__.py"
+WITH_OWN_SERVERS = {"test_three_nats_servers.py"}
+"""Files of restart tests that have a control plane of their own."""
 
 
 class ByControlPlane(xdist.scheduler.LoadFileScheduling):
-    """Gives a worker whole files, and whole folders where they have a control plane of their own.
+    """Gives a worker at once what shares a control plane, which is six programs.
 
-    Such a folder is a package. Its control plane (six programs) is started once and ends with its
-    last test; were its files spread, each worker would start one and keep it to the end.
+    That is a file; a folder that is a package, whose control plane ends with its last test; and of
+    the restart tests, which have one per worker, each test but those with servers of their own.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return unit_of(super()._split_scope(nodeid))
+        return unit_of(nodeid)
 
 
-def unit_of(file: str) -> str:
-    """Return what a worker is given at once: the folder of a test file, or the file."""
-    here = Path(__file__).parent
-    folder = here.parent.joinpath(file).parent
-    alone = folder.parent == here / "integration" and (folder / PACKAGE).exists()
-    return folder.relative_to(here.parent).as_posix() if alone else file
+def unit_of(nodeid: str) -> str:
+    """Return what a worker is given at once: a folder, a file or a test."""
+    file = nodeid.partition("::")[0]
+    tests = Path(__file__).parent
+    folder = tests.parent.joinpath(file).parent
+    if folder.parent == tests / "integration" and (folder / PACKAGE).exists():
+        return folder.relative_to(tests.parent).as_posix()
+    if folder == tests / "restart" and Path(file).name not in WITH_OWN_SERVERS:
+        return nodeid
+    return file
 
 
 def pytest_xdist_make_scheduler(

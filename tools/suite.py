@@ -44,12 +44,12 @@ STAGES = {
     ],
     "fast": [[*PYTEST, "-n", "3", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", *LAWFUL]],
-    "contract": [[*PYTEST, "-n", "4", "-m", "nats and not kubectl and not helm", "tests/contract"]],
+    "contract": [[*PYTEST, "-n", "6", "-m", "nats and not kubectl and not helm", "tests/contract"]],
     "integration": [
         [
             *PYTEST,
             "-n",
-            "3",
+            "4",
             "--dist",
             "loadfile",
             "-m",
@@ -62,9 +62,9 @@ STAGES = {
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
     "web": [[*PYTEST, "-m", "web", "tests/web"]],
 }
-"""Tests on a real API server wait for it much of the time: three at once fill two cores, and four
-of those that wait for leases and timeouts (contract, restart). A folder, or with restarts a file,
-that has a control plane of its own goes to one worker (`tests/conftest.py`)."""
+"""Tests on real servers wait for them most of the time: four at once fill two cores, and six of
+those that wait for leases and timeouts (contract). What shares a control plane goes to one worker
+(`tests/conftest.py`)."""
 NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
 BESIDE = ("lint", "laws")
 """Stages that no deadline hurries: they run beside the others, one after the other."""

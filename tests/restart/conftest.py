@@ -1,4 +1,4 @@
-"""One control plane per file (these tests break it), services and a judge per test."""
+"""One control plane per worker, which these tests break and mend; services and a judge per test."""
 
 import asyncio
 import secrets
@@ -20,7 +20,7 @@ NODES = 20
 NODE_CPU = "16"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
     """etcd, kube-apiserver, controllers, KWOK, NATS: to be killed at will, with 20 nodes."""
     async with real_plane(tmp_path_factory.mktemp("restart")) as running:

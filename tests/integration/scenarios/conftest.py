@@ -44,13 +44,14 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         yield built
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def playing(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Playing]:
-    """All selected scenarios of a file, playing at the same time."""
-    chosen = {
-        item.callspec.params["name"]: item.callspec.params["scenario"]
+    """All selected scenarios, playing at the same time: those that take minutes first."""
+    chosen = [
+        item
         for item in request.session.items
-        if item.path == request.path and hasattr(item, "callspec")
-    }
-    async with Playing(stage, chosen) as at_play:
+        if item.path.parent == Path(__file__).parent and hasattr(item, "callspec")
+    ]
+    chosen.sort(key=lambda item: item.path.stem != "test_minutes")
+    async with Playing(stage, [item.callspec.params["scenario"] for item in chosen]) as at_play:
         yield at_play

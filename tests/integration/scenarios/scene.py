@@ -327,7 +327,7 @@ class Scene:
         def told() -> str:
             return f"{what if isinstance(what, str) else what()}\n{self._told()}"
 
-        return await until(probe, deadline_s=DEADLINE_S, describe=told, every_s=0.1)
+        return await until(probe, deadline_s=DEADLINE_S, describe=told, every_s=0.2)
 
     def _told(self) -> str:
         return "\n".join(

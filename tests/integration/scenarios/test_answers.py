@@ -134,6 +134,5 @@ async def a_timeline_tells_the_life_of_a_job_and_that_it_is_gone(scene: Scene) -
 
 
 @scenarios.mark()
-async def test_an_answer(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_an_answer(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

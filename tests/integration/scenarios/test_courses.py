@@ -298,6 +298,5 @@ async def a_job_without_room_says_so_on_its_group(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_course(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_course(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -313,6 +313,5 @@ async def a_new_version_of_a_deployment_has_a_group_of_its_own(scene: Scene) -> 
 
 
 @scenarios.mark()
-async def test_crowds(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_crowds(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

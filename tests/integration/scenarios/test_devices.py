@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scenarios.playing import Playing, Scenarios
+from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene
 from tests.support.devices import device, device_class, request, slice_of, spec_of
 from tests.support.hostile_expressions import doubled_by_binding, replaced
@@ -178,6 +178,5 @@ async def a_gang_starts_when_a_driver_has_prepared_its_devices(scene: Scene) -> 
 
 
 @scenarios.mark()
-async def test_devices(playing: Playing, name: str, scenario: object) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_devices(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -263,6 +263,5 @@ async def obeyed(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_door(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_door(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

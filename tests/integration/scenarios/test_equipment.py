@@ -360,6 +360,5 @@ async def a_priority_class_goes_with_the_pods(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_equipment(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_equipment(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

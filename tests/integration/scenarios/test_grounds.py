@@ -269,6 +269,5 @@ async def a_deleted_flow_takes_its_jobs_along(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_grounds(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_grounds(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -344,6 +344,5 @@ async def a_job_says_what_it_went_through(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_life(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_life(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

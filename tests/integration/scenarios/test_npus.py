@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.integration.scenarios.playing import Playing, Scenarios
+from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -96,6 +96,5 @@ async def parts_that_no_npu_is_cut_into_are_refused_by_name(scene: Scene) -> Non
 
 
 @scenarios.mark()
-async def test_npus(playing: Playing, name: str, scenario: object) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_npus(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -264,6 +264,5 @@ async def a_pod_of_no_resource_group_stays_as_it_is(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_offered(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_offered(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -282,6 +282,5 @@ for _name, (_selectors, _words) in BAD_SELECTORS.items():
 
 
 @scenarios.mark()
-async def test_offered(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_offered(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -130,6 +130,5 @@ scenarios.add("a partition begins again by the job", partition(False))
 
 
 @scenarios.mark()
-async def test_order(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_order(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

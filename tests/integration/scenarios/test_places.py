@@ -370,6 +370,5 @@ async def a_gated_pod_waits_for_its_gate(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_place(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_place(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -201,6 +201,5 @@ async def containers_that_crash_too_often_fail_their_task(scene: Scene) -> None:
 
 
 @scenarios.mark()
-async def test_policy(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_policy(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -6,7 +6,7 @@ its node. The API server's own controller binds the claim to it.
 
 import pytest
 
-from tests.integration.scenarios.playing import Playing, Scenarios
+from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -159,6 +159,5 @@ async def a_pod_waits_until_the_volume_of_a_former_pod_is_detached(scene: Scene)
 
 
 @scenarios.mark()
-async def test_room_for_volumes(playing: Playing, name: str, scenario: object) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_room_for_volumes(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

@@ -171,6 +171,5 @@ async def a_volume_is_taken_as_named_and_another_made_and_named(scene: Scene) ->
 
 
 @scenarios.mark()
-async def test_size(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_size(playing: Playing, scenario: Scenario) -> None:
+    await playing.end_of(scenario)

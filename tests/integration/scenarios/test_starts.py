@@ -4,36 +4,21 @@ On a system of its own: where the jobs of a hundred other stories come within se
 expects more of them, and tells of the next seconds alone.
 """
 
-from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from services.scheduler.config import DEFAULT_TEXT
 from shared.api.time import parse
 from tests.integration.scenarios.answering import answer, full_queue
-from tests.integration.scenarios.playing import (
-    Playing,
-    Scenario,
-    Scenarios,
-    Stage,
-    whole_system,
-)
+from tests.integration.scenarios.playing import whole_system
 from tests.integration.scenarios.scene import Scene, task
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-scenarios = Scenarios()
 STATED_S = 240
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    async with whole_system(tmp_path_factory.mktemp("starts"), DEFAULT_TEXT) as built:
-        yield built
-
-
-@scenarios
 async def a_start_goes_by_what_the_holder_has_stated(scene: Scene) -> None:
     queue = await full_queue(scene, **{"pumice.dev/expected-duration": f"{STATED_S}s"})
     (begun, *_) = [pod["status"]["startTime"] for pod in (await scene.pods(2)).values()]
@@ -45,7 +30,6 @@ async def a_start_goes_by_what_the_holder_has_stated(scene: Scene) -> None:
     assert 0.75 * STATED_S < waits_s < 1.5 * STATED_S
 
 
-@scenarios.mark()
-async def test_a_start(playing: Playing, name: str, scenario: Scenario) -> None:
-    del scenario
-    await playing.end_of(name)
+async def test_a_start_goes_by_what_the_holder_has_stated(tmp_path: Path) -> None:
+    async with whole_system(tmp_path, DEFAULT_TEXT) as stage:
+        await stage.play(a_start_goes_by_what_the_holder_has_stated)

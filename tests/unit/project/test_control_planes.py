@@ -32,3 +32,10 @@ def test_what_is_made_for_a_package_is_made_in_one() -> None:
 def test_the_files_of_such_a_folder_go_to_one_worker() -> None:
     assert unit_of("tests/integration/borders/test_a.py") == "tests/integration/borders"
     assert unit_of("tests/integration/binder/test_a.py") == "tests/integration/binder/test_a.py"
+
+
+def test_a_restart_test_goes_alone_unless_its_file_has_servers_of_its_own() -> None:
+    alone = "tests/restart/test_leaders.py::test_a[cache]"
+    assert unit_of(alone) == alone
+    file = "tests/restart/test_three_nats_servers.py"
+    assert unit_of(f"{file}::test_a") == file
