@@ -30,6 +30,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PYTEST = [str(BIN / "pytest"), "-q"]
+SHARED = ["--dist", "loadfile", "-n"]
+"""Tests that share servers go to one of so many workers (`tests/conftest.py`)."""
 SERVERLESS = ["tests/conformance", "tests/unit"]
 """Folders whose tests are fast unless marked: the others need seconds to be read and left out."""
 LAWFUL = ["tests/property", "tests/sim", "tests/unit/controller"]
@@ -44,27 +46,19 @@ STAGES = {
     ],
     "fast": [[*PYTEST, "-n", "3", "-m", "not nats and not kube and not laws", *SERVERLESS]],
     "laws": [[*PYTEST, "-n", "2", "-m", "laws", *LAWFUL]],
-    "contract": [[*PYTEST, "-n", "6", "-m", "nats and not kubectl and not helm", "tests/contract"]],
-    "integration": [
-        [
-            *PYTEST,
-            "-n",
-            "4",
-            "--dist",
-            "loadfile",
-            "-m",
-            "kube and not kubectl and not helm",
-            *ON_API_SERVERS,
-        ]
+    "contract": [
+        [*PYTEST, *SHARED, "6", "-m", "nats and not kubectl and not helm", "tests/contract"]
     ],
-    "restart": [[*PYTEST, "-n", "4", "--dist", "loadfile", "-m", "restart", "tests/restart"]],
+    "integration": [
+        [*PYTEST, *SHARED, "4", "-m", "kube and not kubectl and not helm", *ON_API_SERVERS]
+    ],
+    "restart": [[*PYTEST, *SHARED, "4", "-m", "restart", "tests/restart"]],
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
     "web": [[*PYTEST, "-m", "web", "tests/web"]],
 }
 """Tests on real servers wait for them most of the time: four at once fill two cores, and six of
-those that wait for leases and timeouts (contract). What shares a control plane goes to one worker
-(`tests/conftest.py`)."""
+those that wait for leases and timeouts (contract)."""
 NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
 BESIDE = ("lint", "laws")
 """Stages that no deadline hurries: they run beside the others, one after the other."""

@@ -48,15 +48,18 @@ def install(python: str, asked: str, wheels: Path, folder: Path) -> Path:
     """
     environment, empty = folder / "environment", folder / "empty"
     empty.mkdir(parents=True)
-    run(python, "-m", "venv", environment, cwd=empty)
+    run(python, "-m", "venv", "--without-pip", environment, cwd=empty)
     own = environment / "bin"
-    run(
-        *(own / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-        *("--find-links", wheels, f"pumice{asked} @ {wheel_of('pumice', wheels).as_uri()}"),
-        cwd=empty,
-    )
-    run(own / "python", "-m", "pip", "check", cwd=empty)
+    pumice = f"pumice{asked} @ {wheel_of('pumice', wheels).as_uri()}"
+    pip(own, "install", "--quiet", "--find-links", wheels, pumice, cwd=empty)
+    pip(own, "check", cwd=empty)
     return own
+
+
+def pip(programs: Path, *words: object, cwd: Path) -> str:
+    """Run our pip on another environment; returns its output."""
+    ours = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    return run(*ours, "--python", programs / "python", *words, cwd=cwd)
 
 
 def check(python: str, wheels: Path, folder: Path) -> str:
