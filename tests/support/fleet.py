@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 
@@ -23,6 +24,13 @@ from tests.support.wait import until
 SERVICES = ("cache", "scheduler", "binder", "controller")
 NEVER = "600s"
 """`--lease-takeover` of a standby that must notice by other means that the leader is gone."""
+
+
+class Place(NamedTuple):
+    """Where services find their API server and NATS, if no control plane has both."""
+
+    kubeconfig: Path
+    nats: NatsServer
 
 
 class Service:
@@ -101,7 +109,7 @@ class Fleet:
 
     def __init__(
         self,
-        plane: ControlPlane,
+        plane: ControlPlane | Place,
         directory: Path,
         *,
         beside: bool = False,
@@ -222,7 +230,7 @@ def largest_mib(nats: int, replicas: Iterable[tuple[str, int]]) -> dict[str, int
 
 @asynccontextmanager
 async def fleet(
-    plane: ControlPlane,
+    plane: ControlPlane | Place,
     directory: Path,
     *,
     beside: bool = False,

@@ -6,7 +6,7 @@ Started once for the whole folder, since nothing in here may break them: that is
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,18 +14,11 @@ import pytest_asyncio
 from pumice.local.nats import NatsServer
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.fleet import Fleet, Service, fleet
+from tests.support.fleet import Fleet, Place, Service, fleet
 from tests.support.stack import real_plane, running_nats
 from tests.support.wait import until
 
 NODES, NODE_CPU = 3, 8
-
-
-class Place(NamedTuple):
-    """What a fleet needs to know of a control plane."""
-
-    kubeconfig: Path
-    nats: NatsServer
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -147,7 +140,7 @@ async def borders(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Asy
     namespace = f"borders-{secrets.token_hex(3)}"
     async with (
         connect(place.kubeconfig) as api,
-        fleet(place, tmp_path_factory.mktemp("borders")) as processes,  # type: ignore[arg-type]
+        fleet(place, tmp_path_factory.mktemp("borders")) as processes,
     ):
         await api.create("namespaces", {"metadata": {"name": namespace}})
         nodes = await world.add_nodes(api, NODES, prefix=namespace, cpu=str(NODE_CPU))

@@ -12,9 +12,9 @@ from shared.contracts import codec
 from shared.contracts.messages import BindGang
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from tests.integration.borders.conftest import Borders, Place
+from tests.integration.borders.conftest import Borders
 from tests.support.bus import admin_bus
-from tests.support.fleet import fleet
+from tests.support.fleet import Place, fleet
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]
@@ -118,7 +118,7 @@ async def test_a_scheduler_starts_although_a_command_cannot_be_read(
         await bus.ensure_streams([STREAMS.command])
         await bus.publisher(STREAMS.command.name).publish(SUBJECTS.command(0), b"garbage")
     own = Place(place.kubeconfig, nats_server)
-    async with fleet(own, tmp_path, beside=True) as services:  # type: ignore[arg-type]
+    async with fleet(own, tmp_path, beside=True) as services:
         scheduler = (await services.start_all("cache", "scheduler"))["scheduler"]
 
         async def leads() -> bool:

@@ -15,8 +15,8 @@ import yaml
 from pumice.local import parts
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
-from tests.integration.borders.conftest import Borders, Place
-from tests.support.fleet import SERVICES, Fleet, Service, fleet
+from tests.integration.borders.conftest import Borders
+from tests.support.fleet import SERVICES, Fleet, Place, Service, fleet
 from tests.support.proxy import kubeconfig_through, proxy
 from tests.support.wait import until
 
@@ -179,7 +179,7 @@ async def test_services_wait_for_nats_and_the_api_server_and_name_them(
         config = kubeconfig_through(api_server, place.kubeconfig, tmp_path / "kubeconfig")
         own = Place(config, nats)
         try:
-            async with fleet(own, tmp_path, beside=True) as services:  # type: ignore[arg-type]
+            async with fleet(own, tmp_path, beside=True) as services:
                 waiting = {name: await services.start(name, wait=False) for name in SERVICES}
                 for service in waiting.values():
                     await says(services, service, f"cannot reach NATS at {nats.url}")
@@ -232,7 +232,7 @@ async def test_nobody_hammers_a_server_that_breaks_every_connection(
         )
         nats.port = door.port
         own = Place(tmp_path / "kubeconfig", nats)
-        async with fleet(own, tmp_path, beside=True) as services:  # type: ignore[arg-type]
+        async with fleet(own, tmp_path, beside=True) as services:
             await services.start("binder", wait=False)
             await until(lambda: len(door.times) > most, deadline_s=30, describe=services.logs)
             await until(lambda: len(api_door.times) > 1, deadline_s=30, describe=services.logs)
@@ -247,7 +247,7 @@ async def test_a_wrong_password_is_named_and_the_right_one_is_taken_when_it_come
     right = nats_server.passwords["scheduler"]
     nats_server.passwords["scheduler"] = "wrong"
     own = Place(place.kubeconfig, nats_server)
-    async with fleet(own, tmp_path, beside=True) as services:  # type: ignore[arg-type]
+    async with fleet(own, tmp_path, beside=True) as services:
         await services.start("cache")
         scheduler = await services.start("scheduler", wait=False)
         refusal = f"NATS at {nats_server.url} refuses our user or password"

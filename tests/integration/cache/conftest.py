@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +14,7 @@ from shared.contracts.messages import Fact, Marker
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.bus import admin_bus
-from tests.support.fleet import Fleet, fleet
+from tests.support.fleet import Fleet, Place, fleet
 from tests.support.wait import until
 
 KINDS = len(rows(["volcano"]))
@@ -65,8 +64,7 @@ class State:
 
 @pytest.fixture
 async def caches(kubeconfig: Path, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Fleet]:
-    plane = SimpleNamespace(kubeconfig=kubeconfig, nats=nats_server)
-    async with fleet(plane, tmp_path) as services:
+    async with fleet(Place(kubeconfig, nats_server), tmp_path) as services:
         yield services
 
 
