@@ -51,7 +51,7 @@ _RIGHTS: Final = (
 """Resource and words of a refusal, and what helps; the first that fits."""
 
 
-class AnswerError(Exception):
+class QueryError(Exception):
     """No answer: one line for a person, and the exit code."""
 
     def __init__(self, message: str, *, code: int = FAILED) -> None:
@@ -84,7 +84,7 @@ class Watched(msgspec.Struct, frozen=True):
     """Whether the answer is another object, of which the watch tells the most part."""
 
 
-class Asker:
+class QueryClient:
     """A connection to one API server, for one namespace or all of them."""
 
     def __init__(self, transport: Transport, *, namespace: str) -> None:
@@ -93,7 +93,7 @@ class Asker:
         """Empty for all namespaces."""
 
     @classmethod
-    async def open(cls, place: Place, environ: Mapping[str, str] = os.environ) -> "Asker":
+    async def open(cls, place: Place, environ: Mapping[str, str] = os.environ) -> "QueryClient":
         """Find cluster and credentials; sends nothing. Raises AnswerError."""
         if place.namespace:
             _segment(place.namespace, "namespace")
@@ -107,7 +107,7 @@ class Asker:
             )
         except PumiceError as error:
             code = WRONG_USAGE if isinstance(error, Rejected) else FAILED
-            raise AnswerError(str(error), code=code) from error
+            raise QueryError(str(error), code=code) from error
         usual = source.namespace if isinstance(source, KubeconfigSource) else own_namespace("")
         namespace = "" if place.everywhere else place.namespace or usual or "default"
         return cls(transport, namespace=namespace)
@@ -130,20 +130,20 @@ class Asker:
             lives = f"`pumice timeline {namespace}/{name}` tells its life"
             if plural == _WAITING and (phase := await self._phase(namespace, name)):
                 words = f"{namespace}/{name} does not wait, its phase is {phase}; {lives}"
-                raise AnswerError(words) from unknown
+                raise QueryError(words) from unknown
             if plural != _LIVES and (words := await self._past(namespace, name)):
-                raise AnswerError(f"{namespace}/{name} {words}; {lives}") from unknown
+                raise QueryError(f"{namespace}/{name} {words}; {lives}") from unknown
             if plural == _WAITING and (group := await self._group_of_pod(namespace, name)):
                 return await self.of_job(plural, f"{namespace}/{group}")
             hint = await self._near(namespace, name)
-            raise AnswerError(f"nothing is known of {namespace}/{name}{hint}") from unknown
+            raise QueryError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
     async def get(self, path: str, *, query: Query = ()) -> bytes:
         """Return what stands at a path of the group. Raises AnswerError."""
         try:
             return await self._ask("GET", path, query=query)
         except _Unknown as unknown:
-            raise AnswerError(str(unknown)) from unknown
+            raise QueryError(str(unknown)) from unknown
 
     async def line(self, queue: str) -> bytes:
         """Return the jobs that wait in a queue. Raises AnswerError, with a hint at a queue."""
@@ -153,7 +153,7 @@ class Asker:
             trees = msgspec.json.decode(await self.get("/queuetrees"), type=Items[_Item]).items
             near = difflib.get_close_matches(queue, [tree.metadata.name for tree in trees], n=1)
             hint = f"did you mean {near[0]}?" if near else "see `pumice queue tree`"
-            raise AnswerError(f"there is no queue {queue}; {hint}") from unknown
+            raise QueryError(f"there is no queue {queue}; {hint}") from unknown
 
     def waiting(self, job: str = "", *, is_hint: bool = False) -> Watched:
         """Return what tells of the jobs that wait in the namespace, in all, or of one of them."""
@@ -180,7 +180,7 @@ class Asker:
             path = f"/api/v1/namespaces/{quote(self.namespace)}"
             await self._transport.exchange(Request(method="GET", path=path))
         except Gone as error:
-            raise AnswerError(f"there is no namespace {self.namespace}") from error
+            raise QueryError(f"there is no namespace {self.namespace}") from error
         except PumiceError:
             return
 
@@ -204,7 +204,7 @@ class Asker:
         except (Expired, Unreachable):
             return None
         except PumiceError as error:
-            raise AnswerError(self._words(error)) from error
+            raise QueryError(self._words(error)) from error
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
         """Ask a question that is an object. Raises AnswerError, for an unknown field as well."""
@@ -212,7 +212,7 @@ class Asker:
         try:
             return await self._ask("POST", path, query=_STRICT, body=body)
         except _Unknown as unknown:
-            raise AnswerError(str(unknown)) from unknown
+            raise QueryError(str(unknown)) from unknown
 
     async def is_served(self, plural: str) -> bool:
         """Tell whether the group has a resource: an older service has fewer. Raises AnswerError."""
@@ -223,7 +223,7 @@ class Asker:
         """Return namespace and name of a job as a person names it. Raises AnswerError."""
         namespace, slash, name = job.rpartition("/")
         if not _is_name(name) or (slash and not _is_name(namespace)):
-            raise AnswerError(f"{job!r} is no NAME or NAMESPACE/NAME of a job", code=WRONG_USAGE)
+            raise QueryError(f"{job!r} is no NAME or NAMESPACE/NAME of a job", code=WRONG_USAGE)
         return namespace or self.namespace or "default", name
 
     async def _ask(
@@ -237,9 +237,9 @@ class Asker:
         except Gone as error:
             if isinstance(error, Refusal) and GROUP in error.status.message:
                 raise _Unknown(error.status.message) from error
-            raise AnswerError(f"{self._transport.host}: {_INSTALL}", code=NOT_INSTALLED) from error
+            raise QueryError(f"{self._transport.host}: {_INSTALL}", code=NOT_INSTALLED) from error
         except PumiceError as error:
-            raise AnswerError(self._words(error)) from error
+            raise QueryError(self._words(error)) from error
 
     def _words(self, error: PumiceError) -> str:
         """Return a refusal as one line that says what to do."""
@@ -282,7 +282,7 @@ class Asker:
         """Return an answer about one object, None where there is none for this user."""
         try:
             raw = await self.get(f"{collection(plural, namespace)}/{quote(name)}")
-        except AnswerError:
+        except QueryError:
             return None
         return msgspec.json.decode(raw, type=kind)
 
@@ -290,7 +290,7 @@ class Asker:
         """Return a hint at a job of a similar name, "" without one."""
         try:
             raw = await self.get(collection("pendingjobs", namespace))
-        except AnswerError:
+        except QueryError:
             return ""
         names = [item.metadata.name for item in msgspec.json.decode(raw, type=Items[_Item]).items]
         near = difflib.get_close_matches(name, names, n=1)
@@ -305,7 +305,7 @@ def collection(plural: str, namespace: str = "") -> str:
 def _segment(name: str, kind: str) -> str:
     """Return a name as a part of a path. Raises AnswerError for one that would be other parts."""
     if not _is_name(name):
-        raise AnswerError(f"{name!r} is no name of a {kind}", code=WRONG_USAGE)
+        raise QueryError(f"{name!r} is no name of a {kind}", code=WRONG_USAGE)
     return quote(name)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.answers.asking import AnswerError, Asker, Watched
+from pumice.answers.asking import QueryClient, QueryError, Watched
 from shared.api.visibility import Change
 from shared.kube.errors import Unreachable
 from shared.kube.listwatch import Lines
@@ -33,7 +33,7 @@ _PAUSE_S: Final = 1.0
 class RefreshTimes:
     """When to ask for one answer again: at a change of `watched`, or by the clock."""
 
-    def __init__(self, asker: Asker, watched: Watched) -> None:
+    def __init__(self, asker: QueryClient, watched: Watched) -> None:
         self._asker = asker
         self._watched: Watched | None = watched
         self._stream: Stream | None = None
@@ -70,7 +70,7 @@ class RefreshTimes:
         self._lines = Lines()
         try:
             self._stream = await self._asker.watch(watched, version)
-        except AnswerError as error:
+        except QueryError as error:
             self._watched = None
             _note(f"no watch: {error}")
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from pumice.answers import text
-from pumice.answers.asking import NO, Asker, Items, Watched
+from pumice.answers.asking import NO, Items, QueryClient, Watched
 from pumice.answers.output import Tell, add_output, add_place, show
 from shared.api.visibility import Explanation, PendingJob, Timeline
 
@@ -68,9 +68,9 @@ async def answer(
     if not args.job:
         wide, everywhere = args.output == "wide", args.all_namespaces
         tell_line = line(everywhere=everywhere, wide=wide, table=table)
-        return await show(args, Asker.pending, tell_line, watched=Asker.waiting)
+        return await show(args, QueryClient.pending, tell_line, watched=QueryClient.waiting)
 
-    def follow(asker: Asker) -> Watched:
+    def follow(asker: QueryClient) -> Watched:
         return asker.waiting(args.job, is_hint=is_hint)
 
     return await show(args, lambda asker: asker.of_job(plural, args.job), tell, watched=follow)

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.answers.asking import AnswerError, Asker, Place, Watched
+from pumice.answers.asking import Place, QueryClient, QueryError, Watched
 from pumice.cli.program import is_plugin
 from shared.api.visibility import GROUP
 
 FORMS: Final = ("text", "wide", "json", "yaml", "name")
 
-Ask = Callable[[Asker], Awaitable[bytes]]
+Ask = Callable[[QueryClient], Awaitable[bytes]]
 """Returns the API server's JSON."""
-Watching = Callable[[Asker], Watched]
+Watching = Callable[[QueryClient], Watched]
 """Returns what to watch for the moment at which an answer may be another one."""
 Tell = Callable[[bytes, float], tuple[str, int]]
 """Returns an answer as text, and the exit code that goes with it."""
@@ -76,20 +76,20 @@ async def show(
     return await connected(args, lambda asker: _show(args, asker, ask, tell))
 
 
-async def connected(args: argparse.Namespace, act: Callable[[Asker], Awaitable[int]]) -> int:
+async def connected(args: argparse.Namespace, act: Callable[[QueryClient], Awaitable[int]]) -> int:
     """Act with a connection to the place that the flags name; a refusal is a line on stderr."""
     try:
-        asker = await Asker.open(place_of(args))
+        asker = await QueryClient.open(place_of(args))
         try:
             return await act(asker)
         finally:
             await asker.close()
-    except AnswerError as error:
+    except QueryError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.code
 
 
-async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell) -> int:
+async def _show(args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell) -> int:
     raw = await ask(asker)
     words, code = _words(args, raw, tell)
     sys.stdout.write(words)
@@ -97,7 +97,7 @@ async def _show(args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell) ->
 
 
 async def _follow(
-    args: argparse.Namespace, asker: Asker, ask: Ask, tell: Tell, watched: Watched
+    args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell, watched: Watched
 ) -> int:
     """Print an answer, and each that is another one, until it is interrupted."""
     from pumice.answers.following import RefreshTimes  # one answer takes none of it

@@ -143,17 +143,17 @@ async def names(args: argparse.Namespace, kind: str) -> list[str]:
 
     A job's name has its namespace before it if `args.prefix`.
     """
-    from pumice.answers.asking import AnswerError, Asker
+    from pumice.answers.asking import QueryClient, QueryError
     from pumice.answers.output import place_of
 
     try:
         async with asyncio.timeout(_ANSWER_S):
-            asker = await Asker.open(place_of(args))
+            asker = await QueryClient.open(place_of(args))
             try:
                 raws = [await asker.get(path) for path in _paths(asker.namespace, kind)]
             finally:
                 await asker.close()
-    except AnswerError:
+    except QueryError:
         return []
     keys = ("namespace", "name") if args.prefix and kind in {"job", _LIVES} else ("name",)
     keys = ("namespace",) if kind == _NAMESPACE else keys

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.answers.asking import AnswerError, Asker, Items, collection
+from pumice.answers.asking import Items, QueryClient, QueryError, collection
 from pumice.answers.output import add_form, add_place, connected, in_form
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
@@ -50,7 +50,7 @@ async def run(args: argparse.Namespace) -> int:
     return await connected(args, lambda asker: show(args, asker))
 
 
-async def _list(args: argparse.Namespace, asker: Asker) -> int:
+async def _list(args: argparse.Namespace, asker: QueryClient) -> int:
     """Print the objects of one picture. Raises AnswerError if none can be had."""
     raws, troubles = await _first(args, asker, await _served(asker))
     for trouble in troubles:
@@ -65,7 +65,7 @@ async def _list(args: argparse.Namespace, asker: Asker) -> int:
     return 0
 
 
-async def _show(args: argparse.Namespace, asker: Asker) -> int:
+async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
     """Print pictures. Raises AnswerError if the first one cannot be had."""
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
@@ -99,12 +99,12 @@ async def _show(args: argparse.Namespace, asker: Asker) -> int:
             found |= _decoded(raws)  # what cannot be had now stays as it was, above the reason
 
 
-async def _served(asker: Asker) -> list[Part]:
+async def _served(asker: QueryClient) -> list[Part]:
     """Return the parts that the cluster serves. Raises AnswerError."""
     return [part for part in _PARTS if await _is_served(asker, part[1])]
 
 
-async def _is_served(asker: Asker, plural: str) -> bool:
+async def _is_served(asker: QueryClient, plural: str) -> bool:
     return plural in _NEVER_MISSED or await asker.is_served(plural)
 
 
@@ -115,17 +115,17 @@ def _decoded(raws: dict[str, bytes]) -> dict[str, Any]:
 
 
 async def _first(
-    args: argparse.Namespace, asker: Asker, served: list[Part]
+    args: argparse.Namespace, asker: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the first parts as `_parts` does. Raises AnswerError if there is none."""
     raws, troubles = await _parts(args, asker, served)
     if not raws:
-        raise AnswerError("; ".join(troubles))
+        raise QueryError("; ".join(troubles))
     return raws, troubles
 
 
 async def _parts(
-    args: argparse.Namespace, asker: Asker, served: list[Part]
+    args: argparse.Namespace, asker: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the parts that can be had, as the API server's JSON, and why the others cannot."""
     found: dict[str, bytes] = {}
@@ -133,17 +133,19 @@ async def _parts(
     for name, plural, _, namespaced in served:
         try:
             found[name] = await _ask(args, asker, plural, namespaced=namespaced)
-        except AnswerError as error:
+        except QueryError as error:
             troubles[str(error)] = None
     return found, list(troubles)
 
 
-async def _ask(args: argparse.Namespace, asker: Asker, plural: str, *, namespaced: bool) -> bytes:
+async def _ask(
+    args: argparse.Namespace, asker: QueryClient, plural: str, *, namespaced: bool
+) -> bytes:
     """Return a list: of the namespace that is named, else of all, or else of the user's own one."""
     only = args.namespace if namespaced and not args.all_namespaces else ""
     try:
         return await asker.get(collection(plural, only))
-    except AnswerError:
+    except QueryError:
         if only or not namespaced or args.all_namespaces:
             raise
         return await asker.get(collection(plural, asker.namespace or "default"))

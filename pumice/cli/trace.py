@@ -56,16 +56,16 @@ async def run(
 ) -> int:
     """Print the tree; return the exit code. Raises LocalError with one line for a person."""
     namespace, name = named(args, environ)
-    objects, trouble = await _objects(args, namespace, name)
+    objects, failure = await _objects(args, namespace, name)
     events = await _events(args, environ, namespace)
     key = f"{namespace}/{name}"
     root = trace(key, events, objects)
     if root is None:
-        raise LocalError(_unknown(key, events, trouble))
-    if not trouble and objects is NOTHING and root.end is None:
+        raise LocalError(_unknown(key, events, failure))
+    if not failure and objects is NOTHING and root.end is None:
         root = cut_off(root)  # no event says that a Job was deleted
-    if trouble:
-        sys.stderr.write(f"from events alone: {trouble}\n")
+    if failure:
+        sys.stderr.write(f"from events alone: {failure}\n")
     now_s = time.time()  # noqa: TID251 - how long an unfinished part has lasted for a person
     words = as_json(root) if args.output == "json" else as_text(root, now_s, pods_most=args.pods)
     out.write(f"{words}\n")
@@ -136,9 +136,9 @@ async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple
         return NOTHING, str(error)
 
 
-def _unknown(key: str, events: list[CloudEvent], trouble: str) -> str:
+def _unknown(key: str, events: list[CloudEvent], failure: str) -> str:
     """Return the refusal for a job that neither an event nor an object names, with a hint."""
-    asked = f"the API server could not be asked ({trouble})" if trouble else "there is no such Job"
+    asked = f"the API server could not be asked ({failure})" if failure else "there is no such Job"
     known = sorted({job for job in map(_job, events) if job})
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "see `kubectl get vcjob -A` for those there are"

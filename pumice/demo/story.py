@@ -40,12 +40,12 @@ class WatchFeed:
     """The watches of one API server; `run` them in a task and read `ready`."""
 
     def __init__(
-        self, kube: Kube, *, take: Callable[[WatchChange], None], trouble: Callable[[str], None]
+        self, kube: Kube, *, take: Callable[[WatchChange], None], failure: Callable[[str], None]
     ) -> None:
         """`take` gets each change, `trouble` a line when something cannot be seen."""
         self._kube = kube
         self._take = take
-        self._trouble = trouble
+        self._trouble = failure
         self._listed: set[str] = set()
         self.ready = asyncio.Event()
         """Set when all kinds have been listed once."""
@@ -168,7 +168,7 @@ class Demo:
         self._began_s = began_s
         self._versions = versions
         self._deaths = deaths
-        self._feed = WatchFeed(kube, take=self._take, trouble=self._note)
+        self._feed = WatchFeed(kube, take=self._take, failure=self._note)
         self._moments: list[Moment] = []
         self._log: deque[Sentence] = deque(maxlen=_LOG_KEPT)
         self._own_sentences: list[Sentence] = []

@@ -69,32 +69,32 @@ class Admin:
         """Send one request and read its answer whole; aiohttp's errors pass through."""
         async with self._session.request(
             method, path, data=body, params=params, headers={"Content-Type": content_type}
-        ) as answer:
-            text = await answer.text()
+        ) as reply:
+            text = await reply.text()
             body_read = json.loads(text) if text.startswith("{") else text
-            return AdminReply(status=answer.status, body=body_read)
+            return AdminReply(status=reply.status, body=body_read)
 
     async def probe(self) -> str:
         """Return "" when the API server reports ready, else the checks that fail."""
         try:
-            answer = await self.request("GET", "/readyz")
+            reply = await self.request("GET", "/readyz")
         except aiohttp.ClientError as exc:
             return str(exc)
-        return "" if answer.ok else f"/readyz answers {answer.status}: {answer.words()}"
+        return "" if reply.ok else f"/readyz answers {reply.status}: {reply.words()}"
 
     async def accounts_ready(self, namespace: str = "default") -> str:
         """Return "" when pods can be created in a namespace: its account has been made."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         try:
-            answer = await self.request("GET", path)
+            reply = await self.request("GET", path)
         except aiohttp.ClientError as exc:
             return str(exc)
-        return "" if answer.ok else f"the account of namespace {namespace} is not made yet"
+        return "" if reply.ok else f"the account of namespace {namespace} is not made yet"
 
     async def queue_open(self, name: str = "default") -> str:
         """Return "" when jobs can go to a queue, else why not yet."""
-        answer = await self.request("GET", f"{QUEUES}/{name}")
-        state = (answer.body.get("status") or {}).get("state") if answer.ok else "not there"
+        reply = await self.request("GET", f"{QUEUES}/{name}")
+        state = (reply.body.get("status") or {}).get("state") if reply.ok else "not there"
         return "" if state == "Open" else f"the queue {name} is {state or 'new'}"
 
     async def apply_crds(self, manifests: Iterable[dict[str, Any]]) -> list[str]:
@@ -127,16 +127,16 @@ class Admin:
         return names
 
     async def _apply(self, path: str, manifest: dict[str, Any]) -> None:
-        answer = await self.request(
+        reply = await self.request(
             "PATCH",
             path,
             body=msgspec.json.encode(manifest),
             content_type="application/apply-patch+yaml",
             params=_MANAGER,
         )
-        if not answer.ok:
+        if not reply.ok:
             name = f"{manifest['kind']} {manifest['metadata']['name']}"
-            raise LocalError(f"the API server refuses the {name}: {answer.words()}")
+            raise LocalError(f"the API server refuses the {name}: {reply.words()}")
 
     async def _established(self, name: str) -> None:
         async with asyncio.timeout(_REQUEST_S):
@@ -173,11 +173,11 @@ class Admin:
             nonlocal created
             async with slots:
                 body = msgspec.json.encode(manifest)
-                answer = await self.request("POST", collection, body=body)
-            if not answer.ok and answer.status != HTTPStatus.CONFLICT:
+                reply = await self.request("POST", collection, body=body)
+            if not reply.ok and reply.status != HTTPStatus.CONFLICT:
                 name = manifest["metadata"]["name"]
-                raise LocalError(f"the API server refuses {name}: {answer.words()}")
-            created += answer.ok
+                raise LocalError(f"the API server refuses {name}: {reply.words()}")
+            created += reply.ok
 
         with unwrapped():
             async with TaskGroup() as tasks:
@@ -187,8 +187,8 @@ class Admin:
 
     async def ready_nodes(self) -> set[str]:
         """Return the names of the nodes that are Ready."""
-        answer = await self.request("GET", "/api/v1/nodes", params={"resourceVersion": "0"})
-        return {node["metadata"]["name"] for node in answer.body["items"] if _is_ready(node)}
+        reply = await self.request("GET", "/api/v1/nodes", params={"resourceVersion": "0"})
+        return {node["metadata"]["name"] for node in reply.body["items"] if _is_ready(node)}
 
 
 def connect(url: str, pki: Pki) -> AbstractAsyncContextManager[Admin]:

@@ -137,19 +137,19 @@ class NatsServer:
         A stream that met a full disk refuses all messages, without a word to those who send them,
         until the server is started anew. Two looks in a row must say so: it may be starting.
         """
-        trouble = await self._unhealthy()
-        self._failed_checks = self._failed_checks + 1 if trouble else 0
+        error = await self._unhealthy()
+        self._failed_checks = self._failed_checks + 1 if error else 0
         if self._failed_checks < _UNHEALTHY_CHECKS:
             return False
         free = shutil.disk_usage(self.directory).free
         if free >= ROOM:
-            report(f"nats-server has stopped writing, as after a full disk: {trouble}")
+            report(f"nats-server has stopped writing, as after a full disk: {error}")
             self._failed_checks = 0
             return True
         if self._failed_checks == _UNHEALTHY_CHECKS:
             report(
                 f"nats-server cannot write to its disk, {self.directory} has {free >> 20} MiB "
-                f"left: {trouble}; it is started again when there are {ROOM >> 20} MiB"
+                f"left: {error}; it is started again when there are {ROOM >> 20} MiB"
             )
         return False
 

@@ -48,7 +48,7 @@ LAST: Final = (math.inf,)
 """The key in the place of one that an order function failed to give."""
 
 
-class BadAnswer(TypeError):  # noqa: N818 - reads as the fact it states
+class BadResult(TypeError):  # noqa: N818 - reads as the fact it states
     """An answer that the engine cannot use; the message describes a usable one."""
 
 
@@ -92,7 +92,7 @@ class Guard:
         `BadAnswer` when `fn` is no function.
         """
         if not callable(fn):
-            raise BadAnswer(f"{point}: expected a function, got {fn!r}")
+            raise BadResult(f"{point}: expected a function, got {fn!r}")
 
         def guarded(*asked: Any) -> _T:  # noqa: ANN401 - whatever the point passes
             found = self.attempt(point, lambda: (checked(fn(*asked), *asked),))
@@ -107,7 +107,7 @@ class Guard:
     def reasons(self, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
         """Return the announced reasons, and last the one for a failure."""
         if len(reasons) > _MOST_REASONS or not all(isinstance(r, Reason) for r in reasons):
-            raise BadAnswer(f"expected at most {_MOST_REASONS} Reasons, got {reasons!r}")
+            raise BadResult(f"expected at most {_MOST_REASONS} Reasons, got {reasons!r}")
         return (*reasons, Reason(self.blame, resolvable=False))
 
 
@@ -142,7 +142,7 @@ def guarded_predicate(guard: Guard, point: str, given: Predicate) -> Predicate:
     fn = guard.around(
         point,
         given.fn,
-        lambda answer, _, rows: codes(answer, len(rows), failed - 1),
+        lambda result, _, rows: codes(result, len(rows), failed - 1),
         lambda _, rows: np.full(len(rows), failed, dtype=np.uint8),
     )
     return given._replace(fn=fn, reasons=known, static=given.static and guard.is_steady(point))
@@ -153,7 +153,7 @@ def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
     fn = guard.around(
         point,
         given.fn,
-        lambda answer, _, rows: ranks(answer, len(rows)),
+        lambda result, _, rows: ranks(result, len(rows)),
         lambda _, rows: np.zeros(len(rows), dtype=np.int64),
     )
     return given._replace(fn=fn)
@@ -169,10 +169,10 @@ def guarded_cross_node_predicate(
     def nowhere() -> CodeArray:
         return np.full(guard.nodes, failed, dtype=np.uint8)
 
-    def checked(answer: object, _: object) -> CrossNodeVerdict | None:
-        if answer is None:
+    def checked(result: object, _: object) -> CrossNodeVerdict | None:
+        if result is None:
             return None
-        verdict = _of(CrossNodeVerdict, answer, "a CrossNodeVerdict or None")
+        verdict = _of(CrossNodeVerdict, result, "a CrossNodeVerdict or None")
         ask = guard.around(
             point, verdict.codes, lambda found: codes(found, guard.nodes, failed - 1), nowhere
         )
@@ -185,14 +185,14 @@ def guarded_cross_node_predicate(
 def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -> CrossNodeScorer:
     """Guard a score over all nodes and the functions in its answer; a failure scores 0."""
 
-    def checked(answer: object, _: object) -> CrossNodeScore | None:
-        if answer is None:
+    def checked(result: object, _: object) -> CrossNodeScore | None:
+        if result is None:
             return None
-        if not callable(answer):
-            raise BadAnswer(f"expected a function or None, got {answer!r}")
+        if not callable(result):
+            raise BadResult(f"expected a function or None, got {result!r}")
         return guard.around(
             point,
-            answer,
+            result,
             lambda found, mask: scores(found, len(mask)),
             lambda mask: np.zeros(len(mask)),
         )
@@ -216,72 +216,72 @@ def guarded_victim_rule(guard: Guard, point: str, given: _R) -> _R:
 # --- checks of answers: each function returns the answer with its exact type -------------------
 
 
-def _of(kind: type[_T], answer: object, what: str) -> _T:
-    if not isinstance(answer, kind):
-        raise BadAnswer(f"expected {what}, got {answer!r}")
-    return answer
+def _of(kind: type[_T], result: object, what: str) -> _T:
+    if not isinstance(result, kind):
+        raise BadResult(f"expected {what}, got {result!r}")
+    return result
 
 
 def nothing(_answer: object, *_asked: object) -> None:
     """Return None, whatever was answered."""
 
 
-def flag(answer: object, *_: object) -> bool:
+def flag(result: object, *_: object) -> bool:
     """Return a yes or no."""
-    if not isinstance(answer, bool | np.bool_):
-        raise BadAnswer(f"expected True or False, got {answer!r}")
-    return bool(answer)
+    if not isinstance(result, bool | np.bool_):
+        raise BadResult(f"expected True or False, got {result!r}")
+    return bool(result)
 
 
-def count(answer: object, *_: object, most: int | None = None) -> int:
+def count(result: object, *_: object, most: int | None = None) -> int:
     """Return a number of tasks."""
-    if isinstance(answer, bool) or not isinstance(answer, int | np.integer):
-        raise BadAnswer(f"expected a number of tasks, got {answer!r}")
-    if answer < 0 or (most is not None and answer > most):
-        raise BadAnswer(f"expected a number of tasks from 0 to {most}, got {answer}")
-    return int(answer)
+    if isinstance(result, bool) or not isinstance(result, int | np.integer):
+        raise BadResult(f"expected a number of tasks, got {result!r}")
+    if result < 0 or (most is not None and result > most):
+        raise BadResult(f"expected a number of tasks from 0 to {most}, got {result}")
+    return int(result)
 
 
-def allowance(answer: object, _queue: object, _task_class: object, most: int) -> int:
+def allowance(result: object, _queue: object, _task_class: object, most: int) -> int:
     """Return how many of `most` tasks are allowed."""
-    return count(answer, most=most)
+    return count(result, most=most)
 
 
-def key(answer: object, *_: object) -> tuple[float, ...]:
+def key(result: object, *_: object) -> tuple[float, ...]:
     """Return an order key: a number, or a tuple of numbers, so that any two compare."""
-    parts = answer if isinstance(answer, tuple) else (answer,)
+    parts = result if isinstance(result, tuple) else (result,)
     for part in parts:
         if not isinstance(part, bool | int | float | np.number) or math.isnan(part):
-            raise BadAnswer(f"expected a number or a tuple of numbers as order key, got {answer!r}")
+            raise BadResult(f"expected a number or a tuple of numbers as order key, got {result!r}")
     return tuple(parts)
 
 
-def vote(answer: object, *_: object) -> Vote:
+def vote(result: object, *_: object) -> Vote:
     """Return a ternary vote."""
-    return _of(Vote, answer, "a Vote")
+    return _of(Vote, result, "a Vote")
 
 
-def opinion(answer: object, *_: object) -> Opinion:
+def opinion(result: object, *_: object) -> Opinion:
     """Return a vote with its reason."""
-    return _of(Opinion, answer, "an Opinion")
+    return _of(Opinion, result, "an Opinion")
 
 
-def invalid(answer: object, *_: object) -> Invalid | None:
+def invalid(result: object, *_: object) -> Invalid | None:
     """Return an objection to a job, or None."""
-    return None if answer is None else _of(Invalid, answer, "an Invalid or None")
+    return None if result is None else _of(Invalid, result, "an Invalid or None")
 
 
-def condition(answer: object, *_: object) -> Condition | None:
+def condition(result: object, *_: object) -> Condition | None:
     """Return a condition, or None."""
-    return None if answer is None else _of(Condition, answer, "a Condition or None")
+    return None if result is None else _of(Condition, result, "a Condition or None")
 
 
-def hold(answer: object, *_: object) -> StartBlock | None:
+def hold(result: object, *_: object) -> StartBlock | None:
     """Return why a job may not start, or None; without nodes where it is tried once more."""
     return (
         None
-        if answer is None
-        else _of(StartBlock, answer, "a StartBlock or None")._replace(elsewhere=None)
+        if result is None
+        else _of(StartBlock, result, "a StartBlock or None")._replace(elsewhere=None)
     )
 
 
@@ -290,95 +290,95 @@ def held(guard: Guard, _job: object) -> StartBlock:
     return StartBlock("plugin", guard.blame)
 
 
-def text(answer: object, *_: object) -> str:
+def text(result: object, *_: object) -> str:
     """Return a text."""
-    return _of(str, answer, "a str")
+    return _of(str, result, "a str")
 
 
-def words(answer: object, *_: object) -> str | None:
+def words(result: object, *_: object) -> str | None:
     """Return a text, or None."""
-    return None if answer is None else text(answer)
+    return None if result is None else text(result)
 
 
-def texts(answer: object, *_: object) -> Mapping[str, str]:
+def texts(result: object, *_: object) -> Mapping[str, str]:
     """Return a mapping of texts to texts."""
-    if not isinstance(answer, Mapping):
-        raise BadAnswer(f"expected a mapping, got {answer!r}")
-    return {text(name): text(value) for name, value in answer.items()}
+    if not isinstance(result, Mapping):
+        raise BadResult(f"expected a mapping, got {result!r}")
+    return {text(name): text(value) for name, value in result.items()}
 
 
-def tasks(answer: object, candidates: Sequence[Task]) -> list[Task]:
+def tasks(result: object, candidates: Sequence[Task]) -> list[Task]:
     """Return tasks, all of them among the candidates."""
-    if not isinstance(answer, Sequence):
-        raise BadAnswer(f"expected a sequence of tasks, got {answer!r}")
+    if not isinstance(result, Sequence):
+        raise BadResult(f"expected a sequence of tasks, got {result!r}")
     known = {task.uid for task in candidates}
-    for task in answer:
+    for task in result:
         if getattr(task, "uid", None) not in known:
-            raise BadAnswer(f"expected tasks out of those that were given, got {task!r}")
-    return list(answer)
+            raise BadResult(f"expected tasks out of those that were given, got {task!r}")
+    return list(result)
 
 
-def victims(answer: object, _: object, candidates: Sequence[Task]) -> list[Task] | None:
+def victims(result: object, _: object, candidates: Sequence[Task]) -> list[Task] | None:
     """Return tasks out of the candidates, or None."""
-    return None if answer is None else tasks(answer, candidates)
+    return None if result is None else tasks(result, candidates)
 
 
-def levels(answer: object, *_: object) -> list[list[str]]:
+def levels(result: object, *_: object) -> list[list[str]]:
     """Return names of HyperNodes, level by level."""
-    if not isinstance(answer, list) or not all(isinstance(level, list) for level in answer):
-        raise BadAnswer(f"expected a list of lists of names, got {answer!r}")
-    return [[text(name) for name in level] for level in answer]
+    if not isinstance(result, list) or not all(isinstance(level, list) for level in result):
+        raise BadResult(f"expected a list of lists of names, got {result!r}")
+    return [[text(name) for name in level] for level in result]
 
 
-def numbers(answer: object, _: object, names: Sequence[str]) -> list[float]:
+def numbers(result: object, _: object, names: Sequence[str]) -> list[float]:
     """Return finite numbers, one per name that was asked about."""
-    return [float(number) for number in scores(answer, len(names))]
+    return [float(number) for number in scores(result, len(names))]
 
 
-def number(answer: object, *_: object) -> float:
+def number(result: object, *_: object) -> float:
     """Return one finite number."""
-    return float(scores([answer], 1)[0])
+    return float(scores([result], 1)[0])
 
 
-def any_amounts(answer: object, *_: object) -> FloatArray:
+def any_amounts(result: object, *_: object) -> FloatArray:
     """Return amounts, one per resource at most, some of them infinite."""
-    array = np.asarray(answer, dtype=np.float64)
+    array = np.asarray(result, dtype=np.float64)
     if array.ndim != 1 or np.isnan(array).any():
-        raise BadAnswer(f"expected an amounts array, got {answer!r}")
+        raise BadResult(f"expected an amounts array, got {result!r}")
     return array
 
 
-def figures(answer: object, *_: object) -> list[QueueFigures]:
+def figures(result: object, *_: object) -> list[QueueFigures]:
     """Return figures of queues."""
-    return _all_of(QueueFigures, answer, "QueueFigures")
+    return _all_of(QueueFigures, result, "QueueFigures")
 
 
-def claim_uses(answer: object, *_: object) -> list[ClaimUse]:
+def claim_uses(result: object, *_: object) -> list[ClaimUse]:
     """Return the uses of claims."""
-    return _all_of(ClaimUse, answer, "ClaimUses")
+    return _all_of(ClaimUse, result, "ClaimUses")
 
 
-def device_uses(answer: object, *_: object) -> list[DeviceUse]:
+def device_uses(result: object, *_: object) -> list[DeviceUse]:
     """Return the uses of device claims."""
-    return _all_of(DeviceUse, answer, "DeviceUses")
+    return _all_of(DeviceUse, result, "DeviceUses")
 
 
-def _all_of(kind: type[_T], answer: object, what: str) -> list[_T]:
-    if not isinstance(answer, Iterable):
-        raise BadAnswer(f"expected {what}, got {answer!r}")
-    return [_of(kind, one, what) for one in answer]
+def _all_of(kind: type[_T], result: object, what: str) -> list[_T]:
+    if not isinstance(result, Iterable):
+        raise BadResult(f"expected {what}, got {result!r}")
+    return [_of(kind, one, what) for one in result]
 
 
-def scores_of_rows(answer: object, _: object, rows: Sequence[object]) -> FloatArray:
+def scores_of_rows(result: object, _: object, rows: Sequence[object]) -> FloatArray:
     """Return finite scores, one per row."""
-    return scores(answer, len(rows))
+    return scores(result, len(rows))
 
 
 def scores_of_columns(
-    answer: object, _target: object, _task_class: object, columns: IntArray
+    result: object, _target: object, _task_class: object, columns: IntArray
 ) -> FloatArray | None:
     """Return finite scores, one per column, or None."""
-    return None if answer is None else scores(answer, len(columns))
+    return None if result is None else scores(result, len(columns))
 
 
 def zero_per_row(_guard: object, _task_class: object, rows: Sequence[object]) -> FloatArray:
@@ -386,33 +386,33 @@ def zero_per_row(_guard: object, _task_class: object, rows: Sequence[object]) ->
     return np.zeros(len(rows))
 
 
-def scores(answer: object, length: int) -> FloatArray:
+def scores(result: object, length: int) -> FloatArray:
     """Return finite scores of this number."""
-    array = np.asarray(answer, dtype=np.float64)
+    array = np.asarray(result, dtype=np.float64)
     _of_length(array, length)
     if not np.isfinite(array).all():
-        raise BadAnswer("expected finite scores, got some that are infinite or no number")
+        raise BadResult("expected finite scores, got some that are infinite or no number")
     return array
 
 
-def ranks(answer: object, length: int) -> IntArray:
+def ranks(result: object, length: int) -> IntArray:
     """Return whole numbers of at least 0, one per row."""
-    array = np.asarray(answer)
+    array = np.asarray(result)
     _of_length(array, length)
     _whole(array)
     if length and array.min() < 0:
-        raise BadAnswer(f"expected ranks of at least 0, got {array.min()}")
+        raise BadResult(f"expected ranks of at least 0, got {array.min()}")
     return array.astype(np.int64)
 
 
-def codes(answer: object, length: int, reasons: int) -> CodeArray:
+def codes(result: object, length: int, reasons: int) -> CodeArray:
     """Return reason codes, one per row: 0, or the number of a reason that was announced."""
-    array = np.asarray(answer)
+    array = np.asarray(result)
     _of_length(array, length)
     if array.dtype != np.bool_:
         _whole(array)
     if length and (array.min() < 0 or array.max() > reasons):
-        raise BadAnswer(
+        raise BadResult(
             f"expected codes from 0 to {reasons}, the number of reasons, "
             f"got {array.min()} to {array.max()}"
         )
@@ -421,9 +421,9 @@ def codes(answer: object, length: int, reasons: int) -> CodeArray:
 
 def _of_length(array: np.ndarray, length: int) -> None:
     if array.shape != (length,):
-        raise BadAnswer(f"expected an array of shape ({length},), got {array.shape}")
+        raise BadResult(f"expected an array of shape ({length},), got {array.shape}")
 
 
 def _whole(array: np.ndarray) -> None:
     if not np.issubdtype(array.dtype, np.integer):
-        raise BadAnswer(f"expected an array of integers, got one of {array.dtype}")
+        raise BadResult(f"expected an array of integers, got one of {array.dtype}")

@@ -22,7 +22,7 @@ from services.binder.settings import BinderSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.puller import Puller
-from shared.bus.service import BusParts, bus_of
+from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import (
     ConsumerSpec,
@@ -107,7 +107,7 @@ class _BinderBuilder:
             log=context.log,
         )
         self._quarantine.on_quarantined(self._recorder.quarantined)
-        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
+        self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._event_publisher = self._on_bus.event_publisher()
 
     def parts(self) -> Sequence[Part]:

@@ -23,7 +23,7 @@ from services.cache.settings import CacheSettings, lease_times
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
-from shared.bus.service import BusParts, bus_of
+from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import CONTROL, SCHEDULING
 from shared.contracts.streams import Streams, streams
 from shared.contracts.subjects import Subjects
@@ -78,7 +78,7 @@ class _CacheBuilder:
             context.log.warning(
                 "jobs_travel_unsealed", hint="give cache and controller a state key"
             )
-        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
+        self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._rows = rows(settings.scheduler_name, mindcluster=settings.mindcluster_npus)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)

@@ -7,7 +7,7 @@ from pumice.events.tls import TlsClient
 from services.controller.adapters.feed import AdmissionFeed, InformerFeed
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import OwnedPartitions, PartitionOwnership
-from services.controller.adapters.reconciler import Manager, Reconciler
+from services.controller.adapters.reconciler import ControllerContext, Reconciler
 from services.controller.adapters.recorder import (
     ControllerEvents,
     ControllerRecorder,
@@ -22,7 +22,7 @@ from services.controller.settings import ControllerSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
-from shared.bus.service import BusParts, bus_of
+from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import CONTROL
 from shared.contracts.streams import JOB_PARTITIONS, Streams, streams
 from shared.contracts.subjects import Subjects
@@ -92,7 +92,7 @@ class _ControllerBuilder:
         self._context = context
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
-        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
+        self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._metrics = ControllerMetrics(context.metrics)
         self._quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
         chosen = selected(settings.controllers)
@@ -171,9 +171,9 @@ class _ControllerBuilder:
             log=context.log,
         )
 
-    def _make_manager(self, kube: Kube) -> Manager:
+    def _make_manager(self, kube: Kube) -> ControllerContext:
         context, settings = self._context, self._settings
-        return Manager(
+        return ControllerContext(
             settings=settings,
             namespace=own_namespace(settings.namespace),
             kube=kube,
@@ -196,7 +196,7 @@ class _ControllerBuilder:
             log=context.log,
         )
 
-    def _make(self, row: Controller, manager: Manager) -> Reconciler:
+    def _make(self, row: Controller, manager: ControllerContext) -> Reconciler:
         context = self._context
         kind, stage = row.quarantined_as
         queue: WorkQueue[str] = WorkQueue(

@@ -28,7 +28,7 @@ from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
-from shared.bus.service import BusParts, bus_of
+from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
@@ -65,7 +65,7 @@ class _SchedulerBuilder:
         self._bus = bus
         self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
-        self._on_bus = BusParts(context, bus, streams=self._streams, settings=settings)
+        self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._sharding = Sharding(
             mode=ShardMode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
         )

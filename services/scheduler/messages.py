@@ -177,7 +177,7 @@ def _admission(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> Gan
     minimum, dimensions = job.min_resources, cluster_state.dimensions
     return replace(
         event,
-        resource_version=job.seen.rv,
+        resource_version=job.last_seen.rv,
         created=job.created,
         min_member=job.min_available,
         min_resources={} if minimum is None else dimensions.listed(minimum),
@@ -208,13 +208,16 @@ def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> in
     job = cluster_state.jobs.get(group.key)
     if not group.owner_job or job is None:
         return 0
-    if group.phase == group.was == _RUNNING and set(group.conditions) == job.seen.stamps.keys():
+    if (
+        group.phase == group.was == _RUNNING
+        and set(group.conditions) == job.last_seen.stamps.keys()
+    ):
         return RUNNING_DEFERRAL_S
-    if job.seen.stamps:
+    if job.last_seen.stamps:
         return 0
     if group.phase == _INQUEUE and group.was in _NOT_ADMITTED:
         return ADMISSION_DEFERRAL_S
-    if job.seen.status.phase in _NOT_ADMITTED:
+    if job.last_seen.status.phase in _NOT_ADMITTED:
         return 0  # its admission has not been written yet, and is late enough
     if group.phase != _RUNNING or group.was == "Unknown":
         return 0
@@ -226,7 +229,7 @@ def _of_group(
     group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
 ) -> m.DesiredPodGroup:
     job = cluster_state.jobs.get(group.key)
-    seen = job.seen if job is not None and job.uid == group.uid else LastSeen()
+    last_seen = job.last_seen if job is not None and job.uid == group.uid else LastSeen()
     return m.DesiredPodGroup(
         key=group.key,
         uid=group.uid,
@@ -234,9 +237,9 @@ def _of_group(
         running=group.running,
         succeeded=group.succeeded,
         failed=group.failed,
-        conditions=tuple(_stamped(c, seen.stamps.get(c)) for c in group.conditions),
+        conditions=tuple(_stamped(c, last_seen.stamps.get(c)) for c in group.conditions),
         cycle=cycle,
-        rv=seen.rv,
+        rv=last_seen.rv,
     )
 
 
@@ -261,15 +264,15 @@ def _of_gate(lifted: GateLifted, cluster_state: ClusterState, cycle: int) -> m.D
 
 def _of_queue(queue: QueueAllocated, cluster_state: ClusterState, cycle: int) -> m.DesiredQueue:
     known = cluster_state.jobs.queues.get(queue.name)
-    seen = known is not None and known.uid == queue.uid
-    shown = known.shown_allocated if known is not None and seen else {}
+    last_seen = known is not None and known.uid == queue.uid
+    shown = known.shown_allocated if known is not None and last_seen else {}
     return m.DesiredQueue(
         key=queue.name,
         uid=queue.uid,
         allocated=dict(queue.allocated),
         pending=queue.pending,
         cycle=cycle,
-        rv=known.rv if known is not None and seen else "",
+        rv=known.rv if known is not None and last_seen else "",
         released=tuple(sorted(shown.keys() - queue.allocated.keys())),
     )
 

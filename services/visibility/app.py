@@ -13,7 +13,7 @@ from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.visibility.adapters.answering import Answering
+from services.visibility.adapters.answering import QueryService
 from services.visibility.adapters.authentication import (
     Authentication,
     Source,
@@ -34,13 +34,13 @@ from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.pending import Decisions
 from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.api.users import RequestHeaders
-from services.visibility.interface import Answers, LiveAnswers
+from services.visibility.interface import LiveQueries, Queries
 from services.visibility.metrics import VisibilityMetrics
 from services.visibility.settings import VisibilitySettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
-from shared.bus.service import BusParts, bus_of
+from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
@@ -79,10 +79,10 @@ async def build(
 
 def answering(
     settings: VisibilitySettings, context: Context, bus: NatsBus
-) -> tuple[Answers, LiveAnswers, Sequence[Part]]:
+) -> tuple[Queries, LiveQueries, Sequence[Part]]:
     """Return the answers, those of the live page, and the parts that keep them up to date."""
     needed = streams(settings.cluster)
-    on_bus = BusParts(context, bus, streams=needed, settings=settings)
+    on_bus = BusComponents(context, bus, streams=needed, settings=settings)
     answers, owner, following = following_parts(settings, context, bus, on_bus)
     parts: list[Part] = [
         bus,
@@ -104,8 +104,8 @@ def answering(
 
 
 def following_parts(
-    settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
-) -> tuple[Answering, MirrorOwner, Sequence[Part]]:
+    settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusComponents
+) -> tuple[QueryService, MirrorOwner, Sequence[Part]]:
     """Return answers from a mirror, its owner, and what follows the bus for it."""
     return _Following(settings, context, bus, on_bus).parts()
 
@@ -114,7 +114,7 @@ class _Following:
     """Makes the parts that follow the bus; lives only during `build`."""
 
     def __init__(
-        self, settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusParts
+        self, settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusComponents
     ) -> None:
         self._settings = settings
         self._context = context
@@ -154,7 +154,7 @@ class _Following:
             evaluator=self._expressions.evaluator,
         )
 
-    def parts(self) -> tuple[Answering, MirrorOwner, Sequence[Part]]:
+    def parts(self) -> tuple[QueryService, MirrorOwner, Sequence[Part]]:
         """Return answers, the mirror's owner, and everything that has to run."""
         clock, log, events = self._context.clock, self._context.log, self._streams.events
         state, outcomes = self._state(), self._outcomes()
@@ -180,7 +180,7 @@ class _Following:
             clock=clock,
         )
         decisions = Decisions(clock.monotonic)
-        answers = Answering(
+        answers = QueryService(
             owner,
             self._policy,
             history=EventHistory(self._bus, stream=events.name, subjects=self._subjects),
@@ -236,8 +236,8 @@ async def serving(
     settings: VisibilitySettings,
     context: Context,
     kube: Kube,
-    answers: Answers,
-    live: LiveAnswers,
+    answers: Queries,
+    live: LiveQueries,
 ) -> Sequence[Part]:
     """Return the parts of the aggregated API; it listens when they are returned."""
     clock, log = context.clock, context.log

@@ -21,7 +21,7 @@ from shared.api.visibility import (
 from shared.api.whatifs import WhatIfSpec
 
 
-class Answers(Protocol):
+class Queries(Protocol):
     """All answers; each shows everything, and the caller hides what its user may not see.
 
     A method raises `Retryable` while the cluster state is not synced, and `Rejected` for a question
@@ -47,7 +47,7 @@ class Answers(Protocol):
         """Return waits and use of the cluster over the last hours, in steps."""
 
 
-class LiveAnswers(Protocol):
+class LiveQueries(Protocol):
     """Answers that only the live page needs; they raise and show as those of `Answers` do."""
 
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:

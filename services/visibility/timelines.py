@@ -55,7 +55,7 @@ def _known(job: Job, *, is_job: bool) -> Known:
     conditions = {condition.type: condition for condition in job.conditions}
     wait = conditions.get(PodGroupConditionType.UNSCHEDULABLE.value)
     waits = wait is not None and wait.status == "True" and not job.is_ready
-    stamp = job.seen.stamps.get(wait) if wait is not None and waits else None
+    stamp = job.last_seen.stamps.get(wait) if wait is not None and waits else None
     return Known(
         is_job=is_job,
         group=job.key,

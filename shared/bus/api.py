@@ -63,7 +63,7 @@ class _State(msgspec.Struct, frozen=True):
     last_seq: int = 0
 
 
-class StreamAnswer(msgspec.Struct, frozen=True):
+class StreamReply(msgspec.Struct, frozen=True):
     """Answer about a stream."""
 
     created: str
@@ -87,7 +87,7 @@ class StreamAnswer(msgspec.Struct, frozen=True):
         )
 
 
-class ConsumerAnswer(msgspec.Struct, frozen=True):
+class ConsumerReply(msgspec.Struct, frozen=True):
     """Answer about a consumer."""
 
     name: str
@@ -176,26 +176,26 @@ class Api:
         """Raise StreamMissing or NoAnswer unless JetStream works."""
         await self._must("INFO", None, dict[str, Any], about="JetStream")
 
-    async def stream(self, name: str) -> StreamAnswer:
+    async def stream(self, name: str) -> StreamReply:
         """Return a stream's configuration and state."""
-        return await self._must(f"STREAM.INFO.{name}", None, StreamAnswer, about=f"stream {name}")
+        return await self._must(f"STREAM.INFO.{name}", None, StreamReply, about=f"stream {name}")
 
-    async def make_consumer(self, stream: str, name: str, config: dict[str, Any]) -> ConsumerAnswer:
+    async def make_consumer(self, stream: str, name: str, config: dict[str, Any]) -> ConsumerReply:
         """Create a consumer, or update it to `config`."""
         body = {"stream_name": stream, "config": {**config, "name": name}, "action": ""}
         return await self._must(
             f"CONSUMER.CREATE.{stream}.{name}",
             body,
-            ConsumerAnswer,
+            ConsumerReply,
             about=f"consumer {name} of {stream}",
         )
 
-    async def consumer(self, stream: str, name: str) -> ConsumerAnswer:
+    async def consumer(self, stream: str, name: str) -> ConsumerReply:
         """Return a consumer's state."""
         return await self._must(
             f"CONSUMER.INFO.{stream}.{name}",
             None,
-            ConsumerAnswer,
+            ConsumerReply,
             about=f"consumer {name} of {stream}",
         )
 

@@ -20,7 +20,7 @@ import msgspec
 import nats.errors
 
 from shared.bus.client import Client, Dial
-from shared.bus.errors import NoAnswer
+from shared.bus.errors import NoReply
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import PumiceError, Rejected
 from shared.runtime.logs import Logger
@@ -120,13 +120,13 @@ class BusSession:
     ) -> None:
         """Send one message. Raises NoAnswer when the session is broken."""
         if not self.alive:
-            raise NoAnswer("no connection to NATS")
+            raise NoReply("no connection to NATS")
         if subject.startswith(_API):
             self._on_request(".".join(subject.split(".")[2:4]))
         try:
             await self.client.publish(subject, payload, reply=reply, headers=headers)
         except (nats.errors.Error, OSError) as exc:
-            raise NoAnswer(f"cannot send to {subject}: {_words(exc)}") from exc
+            raise NoReply(f"cannot send to {subject}: {_words(exc)}") from exc
 
 
 class BusConnection:
@@ -179,14 +179,14 @@ class BusConnection:
                     await self._came_up.wait()
                 return session
         except TimeoutError as exc:
-            raise NoAnswer(f"no connection to NATS at {self._shown}: {self._last_error}") from exc
+            raise NoReply(f"no connection to NATS at {self._shown}: {self._last_error}") from exc
 
     async def away(self, for_s: float) -> None:
         """Return when there has been no usable session for `for_s`."""
         while True:
             try:
                 session = await self.session(for_s)
-            except NoAnswer:
+            except NoReply:
                 return
             await session.down.wait()
 
@@ -308,7 +308,7 @@ def _check_version(client: Client) -> None:
     if (version.major, version.minor) < OLDEST_SERVER:
         needed = ".".join(str(part) for part in OLDEST_SERVER)
         found = f"{version.major}.{version.minor}"
-        raise NoAnswer(f"server is version {found}, but fencing needs {needed} or newer")
+        raise NoReply(f"server is version {found}, but fencing needs {needed} or newer")
 
 
 def _redacted(url: str) -> str:

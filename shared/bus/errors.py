@@ -38,7 +38,7 @@ class StreamMissing(Retryable):
     """No stream takes this subject, or the stream does not exist (yet, or any more)."""
 
 
-class NoAnswer(Retryable):
+class NoReply(Retryable):
     """Nothing came back in time, or the connection broke: whether it was done is unknown."""
 
 

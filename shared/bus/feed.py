@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.client import Subscription
 from shared.bus.connection import BusSession
-from shared.bus.errors import NoAnswer
+from shared.bus.errors import NoReply
 
 HEARTBEAT_S: Final = 1.0
 SILENCE_S: Final = 2.5
@@ -92,7 +92,7 @@ class Feed:
             await self._session.send(
                 self._next, msgspec.json.encode(body), reply=self._inbox, headers=None
             )
-        except NoAnswer as exc:
+        except NoReply as exc:
             raise FeedLost(str(exc)) from exc
         self._open = batch
 

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from shared.bus.api import Api
-from shared.bus.errors import NoAnswer, SequenceInFlight, WrongSequence
+from shared.bus.errors import NoReply, SequenceInFlight, WrongSequence
 from shared.bus.sender import Outgoing, StreamSender
 from shared.bus.values import Ack
 from shared.runtime.clock import Clock
@@ -53,16 +53,16 @@ class _Queued(msgspec.Struct, eq=False):
     message: Outgoing
     deadline: float
     """When to give up if it has not been sent, monotonic."""
-    answer: Future[Ack]
+    reply: Future[Ack]
 
     def settle(self, ack: Ack) -> None:
-        if not self.answer.done():
-            self.answer.set_result(ack)
+        if not self.reply.done():
+            self.reply.set_result(ack)
 
     def fail(self, error: PumiceError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # a caller may leave it alone
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            self.reply.exception()  # a caller may leave it alone
 
 
 class FencedPublishes:
@@ -101,10 +101,10 @@ class FencedPublishes:
             self._clock.monotonic() + message.timeout_s,
             asyncio.get_running_loop().create_future(),
         )
-        queued.answer.add_done_callback(lambda _: room.give(message.size))
+        queued.reply.add_done_callback(lambda _: room.give(message.size))
         self._queue.append(queued)
         self._filled.set()
-        return queued.answer
+        return queued.reply
 
     async def run(self) -> None:
         """Publish what is submitted, for ever."""
@@ -126,10 +126,10 @@ class FencedPublishes:
             ):
                 break
             self._queue.popleft()
-            if queued.answer.done():
+            if queued.reply.done():
                 continue  # its caller was cancelled
             if queued.deadline <= now:
-                queued.fail(NoAnswer(f"{queued.message.subject}: those before have no answer"))
+                queued.fail(NoReply(f"{queued.message.subject}: those before have no answer"))
                 continue
             group.append(queued)
             size += queued.message.size
@@ -150,14 +150,14 @@ class FencedPublishes:
             self._sender.stale = False
             self._asked_at = now
             try:
-                answer = await self._api.stream(self._sender.stream)
+                reply = await self._api.stream(self._sender.stream)
             except PumiceError:
                 self._sender.stale = True
                 return PublishMode.ONE_BY_ONE
-            if answer.config.get("allow_atomic"):
+            if reply.config.get("allow_atomic"):
                 self._mode = PublishMode.IN_BATCHES
             else:
-                self._mode = PublishMode.ONE_BY_ONE if answer.replicas > 1 else PublishMode.AT_ONCE
+                self._mode = PublishMode.ONE_BY_ONE if reply.replicas > 1 else PublishMode.AT_ONCE
         return self._mode
 
     async def _as_batch(self, group: Sequence[_Queued]) -> Sequence[_Queued]:
@@ -176,7 +176,7 @@ class FencedPublishes:
                     return _failed(group, error)
             except WrongSequence as error:
                 return _failed(group, error)
-            except NoAnswer as error:
+            except NoReply as error:
                 _failed([queued for queued in group if not queued.message.repeatable], error)
                 return [queued for queued in group if queued.message.repeatable]
             except PumiceError:

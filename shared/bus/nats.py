@@ -20,7 +20,7 @@ from pumice.events.tls import TlsClient, trusting
 from shared.bus.api import Api
 from shared.bus.client import Dial
 from shared.bus.connection import BusConnection, BusCredentials, BusOptions, BusSession, StatusHook
-from shared.bus.errors import NoAnswer, StreamMissing
+from shared.bus.errors import NoReply, StreamMissing
 from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
 from shared.bus.listener import Listener
@@ -352,7 +352,7 @@ class NatsBus:
             await (await self._replies.ask(subject, b"", timeout_s=NO_RESPONDERS_S))
         except StreamMissing:
             return False
-        except NoAnswer:
+        except NoReply:
             if self._connection.current is None:
                 raise
         return True
@@ -375,7 +375,7 @@ class NatsBus:
         try:
             await self._api.jetstream()
         except StreamMissing as exc:
-            raise NoAnswer("JetStream is off or not up yet (nats-server -js)") from exc
+            raise NoReply("JetStream is off or not up yet (nats-server -js)") from exc
         if self._quorum is not None:
             await self._quorum.check()
         self._declared.check_soon()

@@ -81,9 +81,9 @@ class FollowerPace:
         self._sent = 0
         self._read = 0
 
-    def is_behind(self, question: int) -> bool:
+    def is_behind(self, request: int) -> bool:
         """Tell whether messages from before a question may be unread."""
-        return self._mode is _Mode.BATCHES and self._read < question
+        return self._mode is _Mode.BATCHES and self._read < request
 
     def detach(self) -> None:
         """Note that nothing is read for now: there is no connection, or it begins anew.
@@ -100,15 +100,15 @@ class FollowerPace:
         """
         if empty:
             self._read = self._sent
-        is_read = self._mode is _Mode.LIVE or (empty and self._read == self._pace.questions)
+        is_read = self._mode is _Mode.LIVE or (empty and self._read == self._pace.requests)
         if is_read and self._pace.is_live:
             self._change(_Mode.LIVE)
             return True
         is_more = self._mode is _Mode.BATCHES and not empty
         self._change(_Mode.BATCHES)
-        if not is_more and self._read == self._pace.questions:
+        if not is_more and self._read == self._pace.requests:
             await self._pace.next_batch()
-        self._sent = self._pace.questions
+        self._sent = self._pace.requests
         return False
 
     def _change(self, mode: _Mode) -> None:
@@ -130,7 +130,7 @@ class Pace:
         self._live_until = float("-inf")
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
-        self.questions: int = 0
+        self.requests: int = 0
         self.paused: int = 0
         """Followers that read nothing because nobody asks."""
 
@@ -157,16 +157,16 @@ class Pace:
         No question waits for a detached follower, nor for any longer than `CATCH_UP_S`, after a
         pause `RESUME_S`. One that reads live has all messages but for those that are on their way.
         """
-        self.questions += 1
+        self.requests += 1
         self.read_live()
         await self.settled()
 
     async def settled(self) -> None:
         """Return when the followers have read what the latest question asked for."""
-        question = self.questions
+        request = self.requests
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESUME_S if self.resumes else CATCH_UP_S):
-                while any(each.is_behind(question) for each in self._followers):
+                while any(each.is_behind(request) for each in self._followers):
                     self._progress.clear()
                     await self._progress.wait()
 

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 
 from shared.bus.api import Api
 from shared.bus.connection import BusConnection, BusSession
-from shared.bus.errors import NoAnswer
+from shared.bus.errors import NoReply
 from shared.bus.feed import NANO, Feed, FeedLost, position
 from shared.bus.values import Backlog, Message, Reset, Started
 from shared.contracts.streams import ConsumerSpec
@@ -171,7 +171,7 @@ class Puller:
         finally:
             later = _nak(LEAVE_S)
             for msg in (*unread, *feed.leftover()):
-                with contextlib.suppress(NoAnswer):
+                with contextlib.suppress(NoReply):
                     await session.send(msg.reply, later, headers=None)
 
 

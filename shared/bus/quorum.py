@@ -16,7 +16,7 @@ import msgspec
 
 from shared.bus.api import STREAM_NOT_FOUND, Api, ApiError
 from shared.bus.connection import BusConnection, BusSession
-from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing
+from shared.bus.errors import NoReply, NotPermitted, StreamMissing
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 
@@ -38,7 +38,7 @@ class _Copy(msgspec.Struct, frozen=True):
     offline: bool = False
 
     @property
-    def is_heard(self) -> bool:
+    def is_current(self) -> bool:
         return not self.offline and self.active < SILENT_S * _NANO
 
 
@@ -60,15 +60,15 @@ class _Stream(msgspec.Struct, frozen=True):
         return self.config.num_replicas > 1
 
     @property
-    def trouble(self) -> str:
+    def fault(self) -> str:
         """Return why the stream cannot be written from here, "" if it can be."""
         if not self.is_copied:
             return ""
         if not self.cluster.leader:
             return "its copies have no leader"
-        heard = 1 + sum(copy.is_heard for copy in self.cluster.replicas or ())
-        if 2 * heard <= self.config.num_replicas:
-            return f"its leader hears of {heard} of {self.config.num_replicas} copies"
+        current = 1 + sum(copy.is_current for copy in self.cluster.replicas or ())
+        if 2 * current <= self.config.num_replicas:
+            return f"its leader hears of {current} of {self.config.num_replicas} copies"
         return ""
 
 
@@ -84,9 +84,9 @@ class QuorumCheck:
 
     async def check(self) -> None:
         """Raise NoAnswer when the server of the new connection has lost the others."""
-        trouble = await self._trouble()
-        if trouble:
-            raise NoAnswer(f"the server has lost the others: {trouble}")
+        fault = await self._trouble()
+        if fault:
+            raise NoReply(f"the server has lost the others: {fault}")
 
     async def run(self) -> None:
         """Watch one session after the other, for ever."""
@@ -100,13 +100,13 @@ class QuorumCheck:
         """Return when the session has ended."""
         good_at = self._clock.monotonic()
         while session.alive:
-            trouble = await self._trouble()
+            fault = await self._trouble()
             now = self._clock.monotonic()
-            if not trouble:
+            if not fault:
                 good_at = now
             elif now - good_at >= GIVE_UP_S:
-                self._connection.drop(session, f"the server has lost the others: {trouble}")
-            await self._clock.sleep(RETRY_S if trouble else CHECK_EVERY_S)
+                self._connection.drop(session, f"the server has lost the others: {fault}")
+            await self._clock.sleep(RETRY_S if fault else CHECK_EVERY_S)
 
     async def _trouble(self) -> str:
         """Return why copied streams cannot be written through this server, "" if they can."""
@@ -123,4 +123,4 @@ class QuorumCheck:
             missing = found.err_code == STREAM_NOT_FOUND
             return "" if missing else f"{about}: {found.description}"
         self._is_copied = found.is_copied
-        return f"{about}: {found.trouble}" if found.trouble else ""
+        return f"{about}: {found.fault}" if found.fault else ""

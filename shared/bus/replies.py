@@ -14,7 +14,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from shared.bus.connection import BusSession
-from shared.bus.errors import NoAnswer, NotPermitted, StreamMissing, TooLarge
+from shared.bus.errors import NoReply, NotPermitted, StreamMissing, TooLarge
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 
@@ -121,8 +121,8 @@ class Replies:
         await session.client.subscribe(f"{self._prefix}*", cb=self._on_message)
         self._session = session
         session.watch(self._on_down)
-        for token, question in list(self._questions.items()):
-            await self._ask(token, question)
+        for token, request in list(self._questions.items()):
+            await self._ask(token, request)
 
     async def ask(
         self,
@@ -142,12 +142,12 @@ class Replies:
         session = self._session
         usable = session is not None and session.alive
         if not usable and not repeatable:
-            raise NoAnswer(f"no connection to NATS for {subject}")
+            raise NoReply(f"no connection to NATS for {subject}")
         _refuse_oversized(session, subject, payload, headers)
         now = self._clock.monotonic()
         self._next += 1
         token = f"{self._next:x}"
-        question = PendingRequest(
+        request = PendingRequest(
             subject=subject,
             payload=payload,
             headers=headers,
@@ -157,10 +157,10 @@ class Replies:
             repeatable=repeatable,
             parts=[] if many else None,
         )
-        self._questions[token] = question
+        self._questions[token] = request
         self._asked.set()
-        await self._ask(token, question)
-        return question.answer
+        await self._ask(token, request)
+        return request.answer
 
     async def tell(
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None
@@ -168,7 +168,7 @@ class Replies:
         """Send a message that has no answer of its own. Raises TooLarge and NoAnswer."""
         session = self._session
         if session is None:
-            raise NoAnswer(f"no connection to NATS for {subject}")
+            raise NoReply(f"no connection to NATS for {subject}")
         _refuse_oversized(session, subject, payload, headers)
         await session.send(subject, payload, headers=headers)
 
@@ -187,76 +187,76 @@ class Replies:
             await self._clock.sleep(SWEEP_S)
             now = self._clock.monotonic()
             due = [(t, q) for t, q in self._questions.items() if q.ask_again_at <= now]
-            for token, question in due:
-                if question.deadline <= now:
-                    self._end(token, NoAnswer(_unanswered(question.subject)))
+            for token, request in due:
+                if request.deadline <= now:
+                    self._end(token, NoReply(_unanswered(request.subject)))
                 else:
-                    question.ask_again_at = min(now + ATTEMPT_S, question.deadline)
-                    await self._ask_again(token, question)
+                    request.ask_again_at = min(now + ATTEMPT_S, request.deadline)
+                    await self._request_again(token, request)
 
     def refused(self, error: str) -> None:
         """Fail the questions that a permissions error of the server (in lower case) is about."""
         if "permissions violation for publish to" not in error:
             return
         subject = error.partition('"')[2].partition('"')[0]
-        for token, question in list(self._questions.items()):
-            if question.subject.lower() == subject:
-                self._end(token, NotPermitted(f"this user may not publish to {question.subject}"))
+        for token, request in list(self._questions.items()):
+            if request.subject.lower() == subject:
+                self._end(token, NotPermitted(f"this user may not publish to {request.subject}"))
 
-    async def _ask_again(self, token: str, question: PendingRequest) -> None:
+    async def _request_again(self, token: str, request: PendingRequest) -> None:
         session = self._session
         if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
             return  # the server takes nothing: more of the same would only pile up here
-        await self._ask(token, question)
+        await self._ask(token, request)
 
-    async def _ask(self, token: str, question: PendingRequest) -> None:
+    async def _ask(self, token: str, request: PendingRequest) -> None:
         session = self._session
-        if question.answer.done():
+        if request.answer.done():
             self._questions.pop(token, None)  # the task that asked was cancelled
             return
         if session is None or not session.alive:
             return
-        if question.parts is not None:
-            question.parts.clear()
+        if request.parts is not None:
+            request.parts.clear()
         try:
             await session.send(
-                question.subject,
-                question.payload,
+                request.subject,
+                request.payload,
                 reply=self._prefix + token,
-                headers=question.headers,
+                headers=request.headers,
             )
-        except NoAnswer as exc:
-            if not question.repeatable:
+        except NoReply as exc:
+            if not request.repeatable:
                 self._end(token, exc)
 
     async def _on_message(self, msg: Msg) -> None:
         token = msg.subject[len(self._prefix) :]
-        question = self._questions.get(token)
-        if question is None:
+        request = self._questions.get(token)
+        if request is None:
             return
         headers = msg.headers
         status = headers.get("Status") if headers else None
         if status == "503":
-            self._end(token, StreamMissing(f"no stream takes {question.subject}"))
+            self._end(token, StreamMissing(f"no stream takes {request.subject}"))
             return
-        if question.parts is not None and status is None:
-            question.parts.append(Reply(msg.data, headers))
+        if request.parts is not None and status is None:
+            request.parts.append(Reply(msg.data, headers))
             return
         del self._questions[token]
-        if not question.answer.done():
-            question.answer.set_result(Reply(msg.data, headers, tuple(question.parts or ())))
+        if not request.answer.done():
+            request.answer.set_result(Reply(msg.data, headers, tuple(request.parts or ())))
 
     def _on_down(self) -> None:
         self._session = None
-        for token, question in list(self._questions.items()):
-            if not question.repeatable:
-                self._end(token, NoAnswer(f"connection lost while waiting for {question.subject}"))
+        for token, request in list(self._questions.items()):
+            if not request.repeatable:
+                self._end(token, NoReply(f"connection lost while waiting for {request.subject}"))
 
     def _end(self, token: str, error: PumiceError) -> None:
-        question = self._questions.pop(token, None)
-        if question is not None and not question.answer.done():
-            question.answer.set_exception(error)
-            question.answer.exception()  # marked as retrieved: the asker may have ended
+        request = self._questions.pop(token, None)
+        if request is not None and not request.answer.done():
+            request.answer.set_exception(error)
+            request.answer.exception()  # marked as retrieved: the asker may have ended
 
 
 def _refuse_oversized(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.bus.api import ATOMIC_DISABLED, ApiError, failure
-from shared.bus.errors import NoAnswer, SequenceInFlight, StreamMissing
+from shared.bus.errors import NoReply, SequenceInFlight, StreamMissing
 from shared.bus.replies import InFlightLimit, Replies, Reply
 from shared.bus.values import Ack
 from shared.runtime.errors import Retryable
@@ -93,19 +93,19 @@ class StreamSender:
         except BaseException:
             room.give(message.size)
             raise
-        pending.answer.add_done_callback(lambda _: room.give(message.size))
+        pending.received.add_done_callback(lambda _: room.give(message.size))
         return pending
 
     async def send(self, message: Outgoing, *, timeout_s: float) -> "PendingReply":
         """Send a message whose room was taken. Raises TooLarge and NoAnswer."""
-        answer = await self._replies.ask(
+        received = await self._replies.ask(
             message.subject,
             message.payload,
             headers=message.headers or None,
             timeout_s=timeout_s,
             repeatable=message.repeatable,
         )
-        return PendingReply(self, message.subject, answer)
+        return PendingReply(self, message.subject, received)
 
     async def send_batch(self, name: str, messages: Sequence[Outgoing]) -> list[Ack]:
         """Publish all messages or none; return an acknowledgement for each.
@@ -117,23 +117,23 @@ class StreamSender:
             headers = {**message.headers, _BATCH: name, _PLACE: str(place)}
             await self._replies.tell(message.subject, message.payload, headers=headers)
         headers = {**last.headers, _BATCH: name, _PLACE: str(len(messages)), _COMMIT: "1"}
-        answer = await self._replies.ask(
+        received = await self._replies.ask(
             last.subject, last.payload, headers=headers, timeout_s=ONCE_S
         )
-        ack = await self._read(last.subject, answer)
+        ack = await self._read(last.subject, received)
         if ack.count != len(messages):
-            raise NoAnswer(f"{last.subject}: {ack.count} of {len(messages)} messages were stored")
+            raise NoReply(f"{last.subject}: {ack.count} of {len(messages)} messages were stored")
         first = ack.seq - ack.count + 1
         return [Ack(sequence=first + place) for place in range(ack.count)]
 
-    async def acknowledged(self, subject: str, answer: "Future[Reply]") -> Ack:
+    async def acknowledged(self, subject: str, received: "Future[Reply]") -> Ack:
         """Wait for the answer to one message, and read it."""
-        ack = await self._read(subject, answer)
+        ack = await self._read(subject, received)
         return Ack(sequence=ack.seq, duplicate=ack.duplicate)
 
-    async def _read(self, subject: str, answer: "Future[Reply]") -> _PubAck:
+    async def _read(self, subject: str, received: "Future[Reply]") -> _PubAck:
         try:
-            reply = await answer
+            reply = await received
         except StreamMissing:
             self.stale = True
             self._on_missing()
@@ -153,12 +153,12 @@ class StreamSender:
 class PendingReply:
     """An answer to come; may be left alone by a caller that is cancelled."""
 
-    __slots__ = ("_sender", "_subject", "answer")
+    __slots__ = ("_sender", "_subject", "received")
 
-    def __init__(self, sender: StreamSender, subject: str, answer: "Future[Reply]") -> None:
+    def __init__(self, sender: StreamSender, subject: str, received: "Future[Reply]") -> None:
         self._sender = sender
         self._subject = subject
-        self.answer = answer
+        self.received = received
 
     def __await__(self) -> Generator[Any, None, Ack]:
-        return self._sender.acknowledged(self._subject, self.answer).__await__()
+        return self._sender.acknowledged(self._subject, self.received).__await__()

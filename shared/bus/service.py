@@ -77,7 +77,7 @@ def timing_of(settings: CommonSettings) -> LeaseTiming:
     return LeaseTiming(renew_s=renew, stop_s=stop, takeover_s=takeover)
 
 
-class BusParts:
+class BusComponents:
     """Makes the parts of one service that sit on the bus."""
 
     def __init__(

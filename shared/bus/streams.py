@@ -17,8 +17,8 @@ from shared.bus.api import (
     STREAM_NOT_FOUND,
     Api,
     ApiError,
-    ConsumerAnswer,
-    StreamAnswer,
+    ConsumerReply,
+    StreamReply,
     failure,
 )
 from shared.contracts.streams import ConsumerSpec, StreamSpec
@@ -91,7 +91,7 @@ def consumer_config_of(spec: ConsumerSpec) -> dict[str, Any]:
 async def unfit(api: Api, spec: StreamSpec) -> str:
     """Return why a stream does not serve as declared, or ""."""
     about = f"stream {spec.name}"
-    found = await api.call(f"STREAM.INFO.{spec.name}", None, StreamAnswer, about=about)
+    found = await api.call(f"STREAM.INFO.{spec.name}", None, StreamReply, about=about)
     if isinstance(found, ApiError):
         if found.err_code == STREAM_NOT_FOUND:
             return f"{about} is missing, the declarer makes it"
@@ -109,10 +109,10 @@ async def ensure_consumer(api: Api, spec: ConsumerSpec) -> bool:
     desired = consumer_config_of(spec)
     about = f"consumer {spec.durable} of {spec.stream}"
     operation = f"CONSUMER.INFO.{spec.stream}.{spec.durable}"
-    found = await api.call(operation, None, ConsumerAnswer, about=about)
+    found = await api.call(operation, None, ConsumerReply, about=about)
     if isinstance(found, ApiError) and found.err_code != CONSUMER_NOT_FOUND:
         raise failure(found, about=about)
-    if isinstance(found, ConsumerAnswer) and all(
+    if isinstance(found, ConsumerReply) and all(
         found.config.get(key) == value for key, value in desired.items()
     ):
         return False
@@ -127,11 +127,11 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
     """
     desired = config_of(spec)
     about = f"stream {spec.name}"
-    found = await api.call(f"STREAM.INFO.{spec.name}", None, StreamAnswer, about=about)
+    found = await api.call(f"STREAM.INFO.{spec.name}", None, StreamReply, about=about)
     if isinstance(found, ApiError):
         if found.err_code != STREAM_NOT_FOUND:
             raise failure(found, about=about)
-        made = await api.call(f"STREAM.CREATE.{spec.name}", desired, StreamAnswer, about=about)
+        made = await api.call(f"STREAM.CREATE.{spec.name}", desired, StreamReply, about=about)
         if not isinstance(made, ApiError):
             return True
         if made.err_code != NAME_IN_USE:
@@ -140,7 +140,7 @@ async def ensure(api: Api, spec: StreamSpec) -> bool:
     return await _update(api, spec, desired, found)
 
 
-async def _update(api: Api, spec: StreamSpec, desired: dict[str, Any], found: StreamAnswer) -> bool:
+async def _update(api: Api, spec: StreamSpec, desired: dict[str, Any], found: StreamReply) -> bool:
     if found.replicas > spec.replicas:  # an operator may keep more copies
         desired = config_of(msgspec.structs.replace(spec, replicas=found.replicas))
     desired["max_consumers"] = found.config.get("max_consumers", -1)  # fixed when it was made
@@ -157,7 +157,7 @@ async def _update(api: Api, spec: StreamSpec, desired: dict[str, Any], found: St
             )
     config = {**found.config, **{key: desired[key] for key in differing}}
     updated = await api.call(
-        f"STREAM.UPDATE.{spec.name}", config, StreamAnswer, about=f"stream {spec.name}"
+        f"STREAM.UPDATE.{spec.name}", config, StreamReply, about=f"stream {spec.name}"
     )
     if isinstance(updated, ApiError):
         raise failure(updated, about=f"stream {spec.name}")

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from shared.bus.errors import NoAnswer, NotPermitted
+from shared.bus.errors import NoReply, NotPermitted
 from shared.bus.nats import NatsBus
 from shared.bus.storage_gate import StorageGate
 from shared.bus.values import Message
@@ -165,7 +165,7 @@ class Members:
         """Announce this process; return False when that was not answered."""
         try:
             await self._announce(TTL_S, self._accepts)
-        except NoAnswer as exc:
+        except NoReply as exc:
             self._log.debug("members_delayed", reason=str(exc))
             return False
         if self._storage is not None:

@@ -30,7 +30,7 @@ from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.settings import WRONG_SETTINGS, service_links
-from shared.runtime.spans import NO_SPANS, Spans, are_asked_for
+from shared.runtime.spans import NO_SPANS, Spans, are_enabled
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.workqueue import WorkQueueMetrics
 
@@ -214,7 +214,7 @@ def _spans(
     service: str, instance: str, cluster: str, *, clock: Clock, log: Logger
 ) -> tuple[Spans, list[Part]]:
     """Return where spans go, and the parts that send them: none without a collector."""
-    if not are_asked_for(os.environ):
+    if not are_enabled(os.environ):
         return NO_SPANS, []
     try:
         from shared.runtime.otlp import OtlpSpans

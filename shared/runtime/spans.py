@@ -47,7 +47,7 @@ class NoSpans(Spans):
 NO_SPANS: Final = NoSpans()
 
 
-def are_asked_for(environ: Mapping[str, str]) -> bool:
+def are_enabled(environ: Mapping[str, str]) -> bool:
     """Tell whether the environment names a collector, and does not switch spans off."""
     off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     off = off or environ.get("OTEL_TRACES_EXPORTER", "otlp") == "none"

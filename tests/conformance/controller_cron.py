@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from services.controller.cronjob.asks import (
-    Answer,
-    Ask,
     CreateJob,
     DeleteJob,
     Failed,
     NameTaken,
     ReadJob,
-    RecordEvent,
+    RecordCronJobEvent,
+    Step,
+    StepResult,
     SyncResult,
     WriteCronJobStatus,
 )
@@ -59,9 +59,9 @@ class _RecordedApi:
         self.events: list[str] = []
         self.status: dict[str, Any] | None = None
 
-    def answer(self, ask: Ask) -> Answer:
+    def answer(self, ask: Step) -> StepResult:
         match ask:
-            case RecordEvent():
+            case RecordCronJobEvent():
                 kind = "Warning" if ask.warning else "Normal"
                 self.events.append(f"{kind} {ask.reason} {ask.message}")
             case ReadJob():
@@ -74,12 +74,12 @@ class _RecordedApi:
                 self.status = _plain(ask.status)
         return None
 
-    def _read(self) -> Answer:
+    def _read(self) -> StepResult:
         if self._get_error:
             return None if "not found" in self._get_error else Failed(reason=self._get_error)
         return None if self._job is None else _decode(kinds.JOB, self._job)
 
-    def _make(self, job: Job) -> Answer:
+    def _make(self, job: Job) -> StepResult:
         if "already exists" in self._create_error:
             return NameTaken()
         if self._create_error:
@@ -90,7 +90,7 @@ class _RecordedApi:
         self.created.append(_without_empty(msgspec.json.decode(kinds.encode(kinds.JOB, made))))
         return made
 
-    def _remove(self, job: Job) -> Answer:
+    def _remove(self, job: Job) -> StepResult:
         if self._get_error:
             return Failed(reason=self._get_error)
         self.deleted.append(job.metadata.name)

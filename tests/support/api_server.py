@@ -34,7 +34,7 @@ class ApiServer(core.ApiServer):
         super().__init__(**options)
         self._webhooks = webhooks
         for crd in crds:
-            self.world.add(CRDS, "", crd["metadata"]["name"], spec=self._spec_of(crd), status={})
+            self.api.add(CRDS, "", crd["metadata"]["name"], spec=self._spec_of(crd), status={})
         self.tick()
 
     def handle(self, request: ApiRequest) -> ApiReply | Watch:
@@ -49,7 +49,7 @@ class ApiServer(core.ApiServer):
 
     def compact(self) -> None:
         """Forget past changes: a watch that starts in the past gets 410."""
-        self.world.store.compact()
+        self.api.store.compact()
 
     def break_watches(self, failure: RequestFailure) -> None:
         """End all watches with an error event, as a server does in mid-stream."""
@@ -60,7 +60,7 @@ class ApiServer(core.ApiServer):
 
     def _spec_of(self, crd: Object) -> Object:
         whole = msgspec.json.decode(msgspec.json.encode(crd))
-        self.world.form(self.world.kind(CRDS)).tidy(whole)
+        self.api.form(self.api.kind(CRDS)).tidy(whole)
         spec: Object = whole["spec"]
         spec.setdefault("conversion", {"strategy": "None"})
         return spec

@@ -9,7 +9,12 @@ from pumice.testing import Cluster
 from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.policy.devices.allocation import allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool
-from services.scheduler.policy.devices.requests import ClaimRequest, DeviceRefusal, Judge, read
+from services.scheduler.policy.devices.requests import (
+    ClaimRequest,
+    DeviceMatcher,
+    DeviceRefusal,
+    read,
+)
 from services.scheduler.policy.devices.shares import AllocatedDevices, Parts
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceClass, ResourceSlice
@@ -121,7 +126,7 @@ class Offer:
         named = classes or [device_class()]
         self.classes = {each["metadata"]["name"]: convert(each, DeviceClass) for each in named}
         self.labels = labels or {}
-        self.judge = Judge(waiting_evaluator())
+        self.judge = DeviceMatcher(waiting_evaluator())
 
     def ask(
         self,
@@ -142,7 +147,7 @@ class Offer:
             self.pools(node),
             node=node,
             taken=AllocatedDevices({DeviceId(*each.split("/")) for each in taken}, parts or {}),
-            judge=self.judge,
+            matcher=self.judge,
         )
 
     def pools(self, node: str) -> tuple[OfferedPool, ...]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from services.controller.cronjob.asks import Answer, Ask, Asking, SyncResult
+from services.controller.cronjob.asks import Asking, Step, StepResult, SyncResult
 
 
-def played(look: Asking[SyncResult], answer: Callable[[Ask], Answer]) -> SyncResult:
+def played(look: Asking[SyncResult], answer: Callable[[Step], StepResult]) -> SyncResult:
     """Return what a look comes to when `answer` says what the API server makes of each ask."""
-    said: Answer = None
+    said: StepResult = None
     while True:
         try:
             ask = look.send(said)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from services.visibility.interface import Answers, LiveAnswers
+from services.visibility.interface import LiveQueries, Queries
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
 from shared.api.visibility import (
@@ -183,7 +183,7 @@ class World:
         self.waiting = in_line([*self.waiting, *come])
 
 
-class WorldAnswers(Answers, LiveAnswers):
+class WorldAnswers(Queries, LiveQueries):
     """The answers about such a world."""
 
     def __init__(self, world: World) -> None:

@@ -23,7 +23,11 @@ from pumice.local.apiserver.answers import ApiReply
 from pumice.local.apiserver.answers import ApiRequest as CoreRequest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import PartitionOwnership
-from services.controller.adapters.reconciler import Manager, Reconciler, SingletonReconciler
+from services.controller.adapters.reconciler import (
+    ControllerContext,
+    Reconciler,
+    SingletonReconciler,
+)
 from services.controller.adapters.recorder import ControllerEvents, ControllerRecorder
 from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
@@ -253,7 +257,7 @@ class Process:
             topology_hosts=("*",),
             sharding_configmap_namespace=NAMESPACE,
         )
-        self.manager = Manager(
+        self.manager = ControllerContext(
             settings=settings,
             namespace="",
             kube=kube,

@@ -16,7 +16,7 @@ from pumice.local.apiserver import selecting
 from pumice.local.apiserver.answers import Object, RequestFailure
 from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.patching import json_patch
-from pumice.local.apiserver.world import NAMESPACES, World
+from pumice.local.apiserver.world import NAMESPACES, ApiState
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -59,10 +59,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-def mutate(world: World, attempt: Attempt, obj: Object) -> Steps:
+def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
     """Ask the mutating webhooks; returns the object as they want it. Raises Failure."""
-    for hook in _asked(world, MUTATING, attempt, obj):
-        response = yield from _ask(world, hook, attempt, obj)
+    for hook in _asked(api, MUTATING, attempt, obj):
+        response = yield from _ask(api, hook, attempt, obj)
         patch = response.get("patch") if response else None
         if patch:
             try:
@@ -73,25 +73,25 @@ def mutate(world: World, attempt: Attempt, obj: Object) -> Steps:
     return obj
 
 
-def validate(world: World, attempt: Attempt, obj: Object | None) -> Steps:
+def validate(api: ApiState, attempt: Attempt, obj: Object | None) -> Steps:
     """Ask the validating webhooks. Raises Failure when one says no."""
-    for hook in _asked(world, VALIDATING, attempt, obj):
-        yield from _ask(world, hook, attempt, obj)
+    for hook in _asked(api, VALIDATING, attempt, obj):
+        yield from _ask(api, hook, attempt, obj)
     return obj or {}
 
 
 def _asked(
-    world: World, configurations: str, attempt: Attempt, obj: Object | None
+    api: ApiState, configurations: str, attempt: Attempt, obj: Object | None
 ) -> Iterator[Object]:
     if attempt.resource.group == _EXEMPT:
         return
-    for configuration in world.objects(configurations):
+    for configuration in api.objects(configurations):
         for hook in configuration.get("webhooks") or ():
-            if _is_asked(world, hook, attempt, obj):
+            if _is_asked(api, hook, attempt, obj):
                 yield hook
 
 
-def _is_asked(world: World, hook: Mapping[str, Any], attempt: Attempt, obj: Object | None) -> bool:
+def _is_asked(api: ApiState, hook: Mapping[str, Any], attempt: Attempt, obj: Object | None) -> bool:
     if not any(_covers(rule, attempt) for rule in hook.get("rules") or ()):
         return False
     objects = [o for o in (obj, attempt.old) if o is not None]
@@ -99,7 +99,7 @@ def _is_asked(world: World, hook: Mapping[str, Any], attempt: Attempt, obj: Obje
     if not any(chosen(o["metadata"].get("labels") or {}) for o in objects):
         return False
     if attempt.namespace:
-        namespace = world.find(NAMESPACES, "", attempt.namespace) or {"metadata": {}}
+        namespace = api.find(NAMESPACES, "", attempt.namespace) or {"metadata": {}}
         labels = namespace["metadata"].get("labels") or {}
         return selecting.of_spec(hook.get("namespaceSelector") or {})(labels)
     if attempt.resource.id == NAMESPACES:
@@ -125,9 +125,9 @@ def _covers(rule: Mapping[str, Any], attempt: Attempt) -> bool:
 
 
 def _ask(
-    world: World, hook: Object, attempt: Attempt, obj: Object | None
+    api: ApiState, hook: Object, attempt: Attempt, obj: Object | None
 ) -> Generator[Call, AdmissionResponse, Object]:
-    uid = world.uid()
+    uid = api.uid()
     reply = yield _call(hook, _review(uid, attempt, obj))
     response: Object = {}
     error = reply.error

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.local.apiserver.answers import ApiReply, ApiRequest, Object
-from pumice.local.apiserver.world import World
+from pumice.local.apiserver.world import ApiState
 
 APISERVICES: Final = "apiservices.apiregistration.k8s.io"
 SERVICES: Final = "services."
@@ -51,8 +51,8 @@ class ProxiedRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Aggregation:
     """The APIServices of a world, and what was found out about their servers."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, api: ApiState) -> None:
+        self._world = api
         self._resources: dict[str, Object] = {}
         """By APIService: the APIResourceList of the server behind it."""
 

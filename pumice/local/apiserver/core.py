@@ -26,7 +26,7 @@ from pumice.local.apiserver.owners import GarbageCollector
 from pumice.local.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
 from pumice.local.apiserver.target import RequestTarget
 from pumice.local.apiserver.watching import Watch
-from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, World, decode
+from pumice.local.apiserver.world import CRDS, NAMESPACES, PRIORITIES, ApiState, decode
 
 KEEP: Final = 20_000
 """Changes per kind that a watch may start behind."""
@@ -55,12 +55,12 @@ class ApiServer:
     ) -> None:
         """Take the wall clock (unix seconds) and a source of uids."""
         store = ApiStore(now=now, keep=keep)
-        self.world = World(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
-        self.aggregation = Aggregation(self.world)
+        self.api = ApiState(now=now, uids=uids, store=store, catalogue=Catalogue(builtin()))
+        self.aggregation = Aggregation(self.api)
         self._watches: dict[str, list[Watch]] = {}
-        self._definitions = _Definitions(self.world)
-        self._owners = GarbageCollector(self.world)
-        self._kubelets = Kubelets(self.world)
+        self._definitions = _Definitions(self.api)
+        self._owners = GarbageCollector(self.api)
+        self._kubelets = Kubelets(self.api)
         store.listeners.append(self._notify_watches)
         for name in _NAMESPACES:
             self._add_namespace(name)
@@ -86,7 +86,7 @@ class ApiServer:
     def due_at(self) -> float | None:
         """Return when `tick` has something to do (unix seconds), None while nothing is foreseen."""
         if not (self._owners.is_idle and self._definitions.is_idle):
-            return self.world.now()
+            return self.api.now()
         times = [at for at in (self._kubelets.due_at(),) if at is not None]
         for watches in self._watches.values():
             for watch in watches:
@@ -104,7 +104,7 @@ class ApiServer:
     def restore(self, resource_id: str, key: str, entry: ObjectVersion) -> None:
         """Put back an object from a journal, before the first request."""
         obj = decode(entry.body)
-        self.world.store.restore(resource_id, key, entry)
+        self.api.store.restore(resource_id, key, entry)
         if resource_id == CRDS:
             self._definitions.serve(obj)
         self._owners.index(resource_id, obj)
@@ -118,7 +118,7 @@ class ApiServer:
         version = journal.version()
         for resource, key, entry in journal.load():
             self.restore(resource, key, entry)
-        store = self.world.store
+        store = self.api.store
         store.version = max(store.version, version)
         store.compact()
         self.tick()
@@ -128,41 +128,41 @@ class ApiServer:
         proxied = self.aggregation.route(request)
         if proxied is not None:
             return proxied
-        discovered = discovery.respond(self.world.catalogue, request, self.aggregation)
+        discovered = discovery.respond(self.api.catalogue, request, self.aggregation)
         if discovered is not None:
             return discovered
-        found = target.read(self.world.catalogue, request)
+        found = target.read(self.api.catalogue, request)
         match request.method:
             case "GET" | "HEAD":
                 return self._read(found)
             case "POST":
                 return (yield from self._post(found))
             case "PUT" if found.name:
-                return (yield from writing.update(self.world, found))
+                return (yield from writing.update(self.api, found))
             case "PATCH" if found.name:
-                return (yield from writing.patch(self.world, found))
+                return (yield from writing.patch(self.api, found))
             case "DELETE" if not found.subresource:
                 act = deleting.delete if found.name else deleting.delete_collection
-                return (yield from act(self.world, found))
+                return (yield from act(self.api, found))
         raise wrong_method()
 
     def _read(self, found: RequestTarget) -> ApiReply | Watch:
         if found.flag("watch"):
-            watch = reading.watch(self.world, found)
+            watch = reading.watch(self.api, found)
             self._watches.setdefault(found.resource.id, []).append(watch)
             return watch
         if found.name:
-            return reading.get(self.world, found)
-        return reading.listing(self.world, found)
+            return reading.get(self.api, found)
+        return reading.listing(self.api, found)
 
     def _post(self, found: RequestTarget) -> writing.Answering:
         if found.subresource == "binding":
-            return pods.bind(self.world, found)
+            return pods.bind(self.api, found)
         if found.subresource == "eviction":
-            return (yield from pods.evict(self.world, found))
+            return (yield from pods.evict(self.api, found))
         if found.name:
             raise wrong_method()
-        return (yield from writing.create(self.world, found))
+        return (yield from writing.create(self.api, found))
 
     def _notify_watches(self, change: StoreWrite, obj: Object) -> None:
         del obj
@@ -174,21 +174,21 @@ class ApiServer:
             watch.feed(change, lines)
 
     def _end_and_bookmark_watches(self) -> None:
-        now = self.world.now()
+        now = self.api.now()
         for resource, watches in list(self._watches.items()):
             for watch in watches:
                 if watch.ends_at is not None and now >= watch.ends_at:
                     watch.close()
                 elif watch.bookmarks and now >= watch.bookmark_at:
                     watch.bookmark_at = watch.next_bookmark(now)
-                    watch.bookmark(self.world.store.version)
+                    watch.bookmark(self.api.store.version)
             left = [watch for watch in watches if not watch.ended]
             if len(left) < len(watches):
                 self._watches[resource] = left
 
     def _add_namespace(self, name: str) -> None:
         labels = {"labels": {"kubernetes.io/metadata.name": name}}
-        self.world.add(
+        self.api.add(
             NAMESPACES,
             "",
             name,
@@ -198,16 +198,16 @@ class ApiServer:
         )
 
     def _add_priority(self, name: str, value: int) -> None:
-        self.world.add(PRIORITIES, "", name, value=value, preemptionPolicy="PreemptLowerPriority")
+        self.api.add(PRIORITIES, "", name, value=value, preemptionPolicy="PreemptLowerPriority")
 
 
 class _Definitions:
     """Serves the kinds of all CRDs."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, api: ApiState) -> None:
+        self._world = api
         self._due: list[str] = []
-        world.store.listeners.append(self._note)
+        api.store.listeners.append(self._note)
 
     @property
     def is_idle(self) -> bool:

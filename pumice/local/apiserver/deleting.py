@@ -9,7 +9,7 @@ from pumice.local.apiserver.answers import Object, answer, bad_request, success
 from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.reading import accepts
 from pumice.local.apiserver.target import RequestTarget
-from pumice.local.apiserver.world import NAMESPACES, PODS, World, decode
+from pumice.local.apiserver.world import NAMESPACES, PODS, ApiState, decode
 from pumice.local.apiserver.writing import USER, Answering
 
 FOREGROUND = "foregroundDeletion"
@@ -17,10 +17,10 @@ ORPHAN = "orphan"
 _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
-def delete(world: World, target: RequestTarget) -> Answering:
+def delete(api: ApiState, target: RequestTarget) -> Answering:
     """Delete one object."""
-    obj = world.load(target.resource, target.namespace, target.name)
-    return answer((yield from delete_object(world, target, obj, options(target))))
+    obj = api.load(target.resource, target.namespace, target.name)
+    return answer((yield from delete_object(api, target, obj, options(target))))
 
 
 def options(target: RequestTarget) -> Object:
@@ -37,7 +37,7 @@ def options(target: RequestTarget) -> Object:
 
 
 def delete_object(
-    world: World, target: RequestTarget, obj: Object, asked: Object
+    api: ApiState, target: RequestTarget, obj: Object, asked: Object
 ) -> Generator[Call, AdmissionResponse, Object]:
     """Delete an object as far as its finalizers and its grace let; returns the answer."""
     resource, meta = target.resource, obj["metadata"]
@@ -52,21 +52,21 @@ def delete_object(
         user=USER,
         dry_run=target.dry_run,
     )
-    yield from admission.validate(world, attempt, None)
+    yield from admission.validate(api, attempt, None)
     done = success(resource, name, meta["uid"])
     if target.dry_run or "dryRun" in asked:
         return obj if resource.plural in kindrules.RETURNS_DELETED else done
-    if _begin(world, resource, obj, asked):
+    if _begin(api, resource, obj, asked):
         return obj
     if resource.id == PODS:
-        meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = world.timestamp(), 0
+        meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = api.timestamp(), 0
         meta["generation"] = meta.get("generation", 0) + 1
-    world.remove(resource.id, obj)
+    api.remove(resource.id, obj)
     whole = not resource.custom and resource.plural in kindrules.RETURNS_DELETED
     return obj if whole else done
 
 
-def _begin(world: World, resource: ApiResource, obj: Object, asked: Object) -> bool:
+def _begin(api: ApiState, resource: ApiResource, obj: Object, asked: Object) -> bool:
     """Mark an object as being deleted; False when nothing holds it and it can go at once."""
     meta = obj["metadata"]
     before = dict(meta)
@@ -88,14 +88,14 @@ def _begin(world: World, resource: ApiResource, obj: Object, asked: Object) -> b
         meta.pop("finalizers", None)
     shorter = grace < meta.get("deletionGracePeriodSeconds", grace + 1)
     if "deletionTimestamp" not in meta or (resource.id == PODS and shorter):
-        meta["deletionTimestamp"] = world.timestamp(grace)
+        meta["deletionTimestamp"] = api.timestamp(grace)
         meta["deletionGracePeriodSeconds"] = grace
         if "generation" in meta and "deletionTimestamp" not in before:
             meta["generation"] += 1
     if resource.id == NAMESPACES:
         meta.pop("deletionGracePeriodSeconds", None)
     if meta != before:
-        world.write(resource.id, obj)
+        api.write(resource.id, obj)
     return True
 
 
@@ -108,25 +108,25 @@ def _grace(pod: Object, asked: Object) -> int:
     return max(int(grace), 1) if grace < 0 else int(grace)
 
 
-def delete_collection(world: World, target: RequestTarget) -> Answering:
+def delete_collection(api: ApiState, target: RequestTarget) -> Answering:
     """Delete all selected objects of a collection."""
     asked = options(target)
     accept = accepts(target)
-    collection = world.store.collection(target.resource.id)
+    collection = api.store.collection(target.resource.id)
     deleted = []
     for key in list(collection.keys(target.prefix)):
         entry = collection.entries.get(key)
         if entry is None or (accept is not None and not accept(key, entry.body)):
             continue
         obj = decode(entry.body)
-        yield from delete_object(world, target, obj, dict(asked))
+        yield from delete_object(api, target, obj, dict(asked))
         deleted.append(obj)
     resource = target.resource
     return answer(
         {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
-            "metadata": {"resourceVersion": str(world.store.version)},
+            "metadata": {"resourceVersion": str(api.store.version)},
             "items": deleted,
         }
     )

@@ -9,9 +9,9 @@ import msgspec
 from pumice.local.apiserver import podrules
 from pumice.local.apiserver.answers import FieldFault, Object, invalid
 from pumice.local.apiserver.catalogue import ApiResource
-from pumice.local.apiserver.world import World
+from pumice.local.apiserver.world import ApiState
 
-Rule = Callable[[World, ApiResource, Object], None]
+Rule = Callable[[ApiState, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))
 """Kinds that are created with the status they bring, although it is a subresource."""
 RETURNS_DELETED: Final = frozenset(
@@ -35,11 +35,11 @@ def default(resource: ApiResource, obj: Object) -> None:
         rule(obj)
 
 
-def admit(world: World, resource: ApiResource, obj: Object) -> None:
+def admit(api: ApiState, resource: ApiResource, obj: Object) -> None:
     """Finish a new object, in place. Raises Failure."""
     rule = None if resource.custom else _ADMIT.get(resource.plural)
     if rule is not None:
-        rule(world, resource, obj)
+        rule(api, resource, obj)
 
 
 def check(resource: ApiResource, obj: Object, old: Object | None) -> None:
@@ -174,15 +174,15 @@ _DEFAULTS: Final[dict[str, Callable[[Object], None]]] = {
 }
 
 
-def _admit_namespace(world: World, resource: ApiResource, obj: Object) -> None:
-    del world, resource
+def _admit_namespace(api: ApiState, resource: ApiResource, obj: Object) -> None:
+    del api, resource
     obj["spec"] = {"finalizers": ["kubernetes"]}
     obj["status"] = {"phase": "Active"}
 
 
-def _admit_node(world: World, resource: ApiResource, obj: Object) -> None:
+def _admit_node(api: ApiState, resource: ApiResource, obj: Object) -> None:
     """Taint a new node until it is ready, as the admission plugin TaintNodesByCondition does."""
-    del world, resource
+    del api, resource
     spec = obj.setdefault("spec", {})
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     taints = spec.setdefault("taints", [])
@@ -190,18 +190,18 @@ def _admit_node(world: World, resource: ApiResource, obj: Object) -> None:
         taints.append(taint)
 
 
-def _admit_phase(world: World, resource: ApiResource, obj: Object) -> None:
-    del world, resource
+def _admit_phase(api: ApiState, resource: ApiResource, obj: Object) -> None:
+    del api, resource
     obj["status"] = {"phase": "Pending"}
 
 
-def _admit_service(world: World, resource: ApiResource, obj: Object) -> None:
+def _admit_service(api: ApiState, resource: ApiResource, obj: Object) -> None:
     """Give a service its address, counted up in the range of the local stack."""
     del resource
     spec = obj.setdefault("spec", {})
     if spec.get("type") != "ExternalName":
         if not spec.get("clusterIP"):
-            number = world.store.version % 65_000 + 2
+            number = api.store.version % 65_000 + 2
             spec["clusterIP"] = f"10.96.{number // 256}.{number % 256}"
         spec["clusterIPs"] = [spec["clusterIP"]]
         spec.setdefault("ipFamilies", ["IPv4"])

@@ -12,7 +12,7 @@ from typing import Final
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.patching import merge_list
 from pumice.local.apiserver.store import DELETED, StoreWrite
-from pumice.local.apiserver.world import NODES, PODS, World, decode
+from pumice.local.apiserver.world import NODES, PODS, ApiState, decode
 
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
 _START: Final = "pumice.dev/start-seconds"
@@ -26,8 +26,8 @@ Stage = Callable[[str, Object], None]
 class Kubelets:
     """The timers of all fake nodes and pods; `work` runs the stages that are due."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, api: ApiState) -> None:
+        self._world = api
         self._fake: dict[str, str] = {}
         """Fake nodes with their addresses."""
         self._waiting: dict[str, set[str]] = {}
@@ -36,7 +36,7 @@ class Kubelets:
         self._current: dict[str, int] = {}
         """Newest number of each pod's stage; a timer with another number is void."""
         self._count = 0
-        world.store.listeners.append(self._note)
+        api.store.listeners.append(self._note)
 
     def due_at(self) -> float | None:
         """Return when the next stage is due, None when none is."""

@@ -17,7 +17,7 @@ from pumice.local.apiserver.answers import (
 )
 from pumice.local.apiserver.answers import stale as stale_version
 from pumice.local.apiserver.catalogue import ApiResource
-from pumice.local.apiserver.world import EVENTS, SUFFIX, World
+from pumice.local.apiserver.world import EVENTS, SUFFIX, ApiState
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -68,7 +68,7 @@ _KEPT: Final = (
 )
 
 
-def created(world: World, resource: ApiResource, namespace: str, obj: Object) -> None:
+def created(api: ApiState, resource: ApiResource, namespace: str, obj: Object) -> None:
     """Fill in the metadata of a new object, in place. Raises Failure."""
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
@@ -85,13 +85,13 @@ def created(world: World, resource: ApiResource, namespace: str, obj: Object) ->
         metadata.pop(field, None)
     if not metadata.get("name") and metadata.get("generateName"):
         longest = _LONGEST_LABEL - SUFFIX
-        metadata["name"] = str(metadata["generateName"])[:longest] + world.suffix()
+        metadata["name"] = str(metadata["generateName"])[:longest] + api.suffix()
     if namespace:
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
-    metadata["uid"] = world.uid()
-    metadata["creationTimestamp"] = world.timestamp()
+    metadata["uid"] = api.uid()
+    metadata["creationTimestamp"] = api.timestamp()
     if resource.has_generation:
         metadata["generation"] = 1
 

@@ -13,7 +13,7 @@ from pumice.local.apiserver import selecting
 from pumice.local.apiserver.answers import Object
 from pumice.local.apiserver.deleting import FOREGROUND, ORPHAN
 from pumice.local.apiserver.store import DELETED, StoreWrite
-from pumice.local.apiserver.world import BUDGETS, NAMESPACES, PODS, World, decode, key
+from pumice.local.apiserver.world import BUDGETS, NAMESPACES, PODS, ApiState, decode, key
 
 _KUBERNETES: Final = "kubernetes"
 ObjectKey = tuple[str, str]
@@ -23,13 +23,13 @@ ObjectKey = tuple[str, str]
 class GarbageCollector:
     """The index of owner references, and the queue of changes to handle."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, api: ApiState) -> None:
+        self._world = api
         self._live: set[str] = set()
         self._dependents: dict[str, set[ObjectKey]] = {}
         self._references: dict[ObjectKey, tuple[str, ...]] = {}
         self._due: deque[tuple[str, Any]] = deque()
-        world.store.listeners.append(self._note)
+        api.store.listeners.append(self._note)
 
     @property
     def is_idle(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pumice.local.apiserver.answers import FieldFault, Object, forbidden, invalid
 from pumice.local.apiserver.catalogue import ApiResource
-from pumice.local.apiserver.world import PRIORITIES, World
+from pumice.local.apiserver.world import PRIORITIES, ApiState
 
 _ACCOUNTS: Final = "serviceaccounts."
 _TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
@@ -90,11 +90,11 @@ def _default_inner(container: Object) -> None:
                 get.setdefault("path", "/")
 
 
-def admit(world: World, resource: ApiResource, pod: Object) -> None:
+def admit(api: ApiState, resource: ApiResource, pod: Object) -> None:
     """Apply the built-in admission plugins to a new pod. Raises Failure (403)."""
     spec = pod["spec"]
-    _admit_account(world, resource, pod, spec)
-    _admit_priority(world, resource, pod, spec)
+    _admit_account(api, resource, pod, spec)
+    _admit_priority(api, resource, pod, spec)
     tolerations = spec.setdefault("tolerations", [])
     for key in _TOLERATED:
         if not any(_tolerates(entry, key) for entry in tolerations):
@@ -113,10 +113,10 @@ def _tolerates(entry: Object, key: str) -> bool:
     return bool(entry.get("key", key) == key and entry.get("effect", "NoExecute") == "NoExecute")
 
 
-def _admit_account(world: World, resource: ApiResource, pod: Object, spec: Object) -> None:
+def _admit_account(api: ApiState, resource: ApiResource, pod: Object, spec: Object) -> None:
     metadata = pod["metadata"]
     name = spec.get("serviceAccountName") or "default"
-    account = world.find(_ACCOUNTS, metadata["namespace"], name)
+    account = api.find(_ACCOUNTS, metadata["namespace"], name)
     if account is None:
         where = f"{metadata['namespace']}/{name}"
         raise forbidden(
@@ -130,7 +130,7 @@ def _admit_account(world: World, resource: ApiResource, pod: Object, spec: Objec
     mounts = [m for c in _containers(spec) for m in c.get("volumeMounts") or ()]
     if not wanted or any(m.get("mountPath") == _TOKEN_PATH for m in mounts):
         return
-    volume = f"kube-api-access-{world.suffix()}"
+    volume = f"kube-api-access-{api.suffix()}"
     spec.setdefault("volumes", []).append({"name": volume, "projected": _token_sources()})
     for container in _containers(spec):
         mount = {"name": volume, "readOnly": True, "mountPath": _TOKEN_PATH}
@@ -154,16 +154,16 @@ def _token_sources() -> Object:
     }
 
 
-def _admit_priority(world: World, resource: ApiResource, pod: Object, spec: Object) -> None:
+def _admit_priority(api: ApiState, resource: ApiResource, pod: Object, spec: Object) -> None:
     name = spec.get("priorityClassName") or ""
     found: Object | None
     if name:
-        found = world.find(PRIORITIES, "", name)
+        found = api.find(PRIORITIES, "", name)
         if found is None:
             why = f"no PriorityClass with name {name} was found"
             raise forbidden(resource, pod["metadata"]["name"], why)
     else:
-        classes = world.objects(PRIORITIES)
+        classes = api.objects(PRIORITIES)
         found = next((entry for entry in classes if entry.get("globalDefault")), None)
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]

@@ -14,11 +14,11 @@ from pumice.local.apiserver.answers import (
 from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.deleting import delete_object
 from pumice.local.apiserver.target import RequestTarget, read_body
-from pumice.local.apiserver.world import BUDGETS, World
+from pumice.local.apiserver.world import BUDGETS, ApiState
 from pumice.local.apiserver.writing import CREATED, Answering
 
 
-def bind(world: World, target: RequestTarget) -> ApiReply:
+def bind(api: ApiState, target: RequestTarget) -> ApiReply:
     """Put a pod on a node (POST pods/NAME/binding). Raises Failure."""
     binding = read_body(target.request)
     if not isinstance(binding, dict):
@@ -36,7 +36,7 @@ def bind(world: World, target: RequestTarget) -> ApiReply:
         )
     if not node:
         raise RequestFailure(500, "", "invalid value for binding: target.name: Required value")
-    pod = world.load(target.resource, target.namespace, target.name)
+    pod = api.load(target.resource, target.namespace, target.name)
     wanted = binding.get("metadata") or {}
     resource = _as_binding(target.resource)
     _check_identity(target.resource, target.name, pod, wanted)
@@ -54,11 +54,11 @@ def bind(world: World, target: RequestTarget) -> ApiReply:
             "type": "PodScheduled",
             "status": "True",
             "lastProbeTime": None,
-            "lastTransitionTime": world.timestamp(),
+            "lastTransitionTime": api.timestamp(),
         }
     )
     pod["status"]["conditions"] = conditions
-    world.write(target.resource.id, pod)
+    api.write(target.resource.id, pod)
     return answer(_done(), CREATED)
 
 
@@ -103,25 +103,25 @@ def _check_free(resource: ApiResource, name: str, pod: Object) -> None:
         raise conflict(resource, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def evict(world: World, target: RequestTarget) -> Answering:
+def evict(api: ApiState, target: RequestTarget) -> Answering:
     """Delete a pod if the disruption budgets over it allow (POST pods/NAME/eviction)."""
     body = read_body(target.request)
     eviction = body if isinstance(body, dict) else {}
-    pod = world.load(target.resource, target.namespace, target.name)
+    pod = api.load(target.resource, target.namespace, target.name)
     status = pod.get("status") or {}
     terminal = status.get("phase") in ("Succeeded", "Failed", "Pending")
     if not terminal and "deletionTimestamp" not in pod["metadata"]:
-        _spend(world, target, pod)
+        _spend(api, target, pod)
     options = eviction.get("deleteOptions") or {}
-    yield from delete_object(world, target, pod, dict(options))
+    yield from delete_object(api, target, pod, dict(options))
     return answer(_done(), CREATED)
 
 
-def _spend(world: World, target: RequestTarget, pod: Object) -> None:
+def _spend(api: ApiState, target: RequestTarget, pod: Object) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         budget
-        for budget in world.objects(BUDGETS, target.namespace)
+        for budget in api.objects(BUDGETS, target.namespace)
         if selecting.of_spec((budget.get("spec") or {}).get("selector"))(labels)
     ]
     if len(budgets) > 1:
@@ -136,7 +136,7 @@ def _spend(world: World, target: RequestTarget, pod: Object) -> None:
         allowed = own.get("disruptionsAllowed", 0)
         if allowed > 0:
             own["disruptionsAllowed"] = allowed - 1
-            world.write(BUDGETS, {**budget, "status": own})
+            api.write(BUDGETS, {**budget, "status": own})
             continue
         cause = {
             "reason": "DisruptionBudget",

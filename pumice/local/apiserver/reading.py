@@ -23,7 +23,7 @@ from pumice.local.apiserver.catalogue import ApiResource
 from pumice.local.apiserver.store import Collection, ObjectVersion
 from pumice.local.apiserver.target import RequestTarget
 from pumice.local.apiserver.watching import Accepts, Watch
-from pumice.local.apiserver.world import World, decode, key_of
+from pumice.local.apiserver.world import ApiState, decode, key_of
 
 
 class _Labels(msgspec.Struct):
@@ -62,15 +62,15 @@ def versioned(resource: ApiResource) -> Convert | None:
     return convert
 
 
-def get(world: World, target: RequestTarget) -> ApiReply:
+def get(api: ApiState, target: RequestTarget) -> ApiReply:
     """Return one object."""
-    entry = world.store.get(target.resource.id, key_of(target.namespace, target.name))
+    entry = api.store.get(target.resource.id, key_of(target.namespace, target.name))
     if entry is None:
         raise not_found(target.resource, target.name)
     convert = versioned(target.resource)
     body = convert(entry.body) if convert else entry.body
     if include := tables.wanted(target.request):
-        return answer(tables.table(world, target.resource, [decode(body)], include=include))
+        return answer(tables.table(api, target.resource, [decode(body)], include=include))
     return answer(body)
 
 
@@ -93,11 +93,11 @@ def accepts(target: RequestTarget) -> Accepts | None:
     return accept
 
 
-def listing(world: World, target: RequestTarget) -> ApiReply:
+def listing(api: ApiState, target: RequestTarget) -> ApiReply:
     """Return a list, or a page of one."""
     query = target.request.query
-    collection = world.store.collection(target.resource.id)
-    version, after, entries = _snapshot(world, target, collection)
+    collection = api.store.collection(target.resource.id)
+    version, after, entries = _snapshot(api, target, collection)
     accept = accepts(target)
     limit = target.number("limit") or 0
     bodies: list[bytes] = []
@@ -125,7 +125,7 @@ def listing(world: World, target: RequestTarget) -> ApiReply:
     if convert is not None:
         bodies = [convert(body) for body in bodies]
     if include := tables.wanted(target.request):
-        table = tables.table(world, target.resource, [decode(b) for b in bodies], include=include)
+        table = tables.table(api, target.resource, [decode(b) for b in bodies], include=include)
         return answer(table | {"metadata": metadata})
     return answer(_encoded(target.resource, metadata, bodies))
 
@@ -146,7 +146,7 @@ def _sorted(entries: Iterable[str], prefix: str) -> list[str]:
 
 
 def _snapshot(
-    world: World, target: RequestTarget, collection: Collection
+    api: ApiState, target: RequestTarget, collection: Collection
 ) -> tuple[int, str, dict[str, ObjectVersion] | None]:
     """Return the version of a list, the key that it goes on after, and past state if it is past."""
     query = target.request.query
@@ -170,20 +170,20 @@ def _snapshot(
             "resourceVersion is provided"
         )
         raise RequestFailure(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {words}')
-    if version > world.store.version:
-        message = f"Too large resource version: {version}, current: {world.store.version}"
+    if version > api.store.version:
+        message = f"Too large resource version: {version}, current: {api.store.version}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         details = {"causes": [cause], "retryAfterSeconds": 1}
         raise RequestFailure(504, "Timeout", f"Timeout: {message}", details)
     if version and (match == "Exact" or (not match and target.number("limit"))):
         return version, "", collection.at(version)
-    return world.store.version, "", None
+    return api.store.version, "", None
 
 
-def watch(world: World, target: RequestTarget) -> Watch:
+def watch(api: ApiState, target: RequestTarget) -> Watch:
     """Open a watch. Raises Failure (400, 422)."""
     query = target.request.query
-    collection = world.store.collection(target.resource.id)
+    collection = api.store.collection(target.resource.id)
     initial = query.get("sendInitialEvents")
     _check_initial(query, initial)
     ends = target.number("timeoutSeconds")
@@ -193,9 +193,9 @@ def watch(world: World, target: RequestTarget) -> Watch:
         prefix=target.prefix,
         convert=versioned(target.resource),
         bookmarks=target.flag("allowWatchBookmarks"),
-        now=world.now(),
-        ends_at=None if ends is None else world.now() + ends,
-        table=_as_table(world, target),
+        now=api.now(),
+        ends_at=None if ends is None else api.now() + ends,
+        table=_as_table(api, target),
     )
     version = target.number("resourceVersion") or 0
     wants_state = initial == "true" or (initial is None and not version)
@@ -203,7 +203,7 @@ def watch(world: World, target: RequestTarget) -> Watch:
         for key in collection.keys(target.prefix):
             opened.initial(key, collection.entries[key])
         if initial == "true" and opened.bookmarks:
-            opened.bookmark(world.store.version, initial_end=True)
+            opened.bookmark(api.store.version, initial_end=True)
         return opened
     try:
         for change in collection.since(version):
@@ -213,12 +213,12 @@ def watch(world: World, target: RequestTarget) -> Watch:
     return opened
 
 
-def _as_table(world: World, target: RequestTarget) -> Callable[[Object, bool], Object] | None:
+def _as_table(api: ApiState, target: RequestTarget) -> Callable[[Object, bool], Object] | None:
     include = tables.wanted(target.request)
     if not include:
         return None
     return lambda obj, first: tables.table(
-        world, target.resource, [obj], include=include, headed=first
+        api, target.resource, [obj], include=include, headed=first
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pumice.local.apiserver.answers import ApiRequest, Object
 from pumice.local.apiserver.catalogue import ApiResource
-from pumice.local.apiserver.world import World
+from pumice.local.apiserver.world import ApiState
 
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[\?\(@\.([^=]+)==[\"']([^\"']+)[\"']\)\]|\[(\d+|\*)\]")
@@ -28,7 +28,7 @@ def wanted(request: ApiRequest) -> str:
 
 
 def table(
-    world: World,
+    api: ApiState,
     resource: ApiResource,
     objects: Sequence[Object],
     *,
@@ -36,7 +36,7 @@ def table(
     headed: bool = True,
 ) -> Object:
     """Return objects as a Table."""
-    columns = _columns(world, resource)
+    columns = _columns(api, resource)
     definitions = [
         {
             "name": name,
@@ -69,33 +69,33 @@ def _row(columns: Sequence[Any], obj: Object, include: str) -> Object:
     return row
 
 
-def _columns(world: World, resource: ApiResource) -> list[Column]:
+def _columns(api: ApiState, resource: ApiResource) -> list[Column]:
     own: list[Column] = [("Name", "string", 0, _name)]
     if resource.custom:
-        own += [(c.name, c.type, c.priority, _from_path(world, c)) for c in resource.columns]
-        return own if resource.columns else [*own, ("Age", "date", 0, _since(world, _CREATED))]
+        own += [(c.name, c.type, c.priority, _from_path(api, c)) for c in resource.columns]
+        return own if resource.columns else [*own, ("Age", "date", 0, _since(api, _CREATED))]
     if resource.plural == "events":
-        return _of_events(world)
-    age = ("Age", "string", 0, _since(world, _CREATED))
+        return _of_events(api)
+    age = ("Age", "string", 0, _since(api, _CREATED))
     before, after = _BUILTIN.get(resource.plural, ((), ()))
     return [*own, *before, age, *after]
 
 
-def _since(world: World, *paths: str) -> Callable[[Object], str]:
+def _since(api: ApiState, *paths: str) -> Callable[[Object], str]:
     """Return a cell that says how long ago it was, by the first of the paths that has a time."""
 
     def cell(obj: Object) -> str:
         found = next((time for path in paths if (time := _look(obj, path))), None)
-        return _age(world, found) if found else "<unknown>"
+        return _age(api, found) if found else "<unknown>"
 
     return cell
 
 
-def _from_path(world: World, column: Any) -> Callable[[Object], Any]:  # noqa: ANN401 - a Column
+def _from_path(api: ApiState, column: Any) -> Callable[[Object], Any]:  # noqa: ANN401 - a Column
     def cell(obj: Object) -> Any:  # noqa: ANN401 - any JSON
         found = _look(obj, column.path)
         if column.type == "date":
-            return _age(world, found) if found else "<unknown>"
+            return _age(api, found) if found else "<unknown>"
         if column.type == "string" and isinstance(found, dict | list):
             return json.dumps(found, separators=(",", ":"), sort_keys=True)
         return found
@@ -120,8 +120,8 @@ def _name(obj: Object) -> str:
     return name
 
 
-def _age(world: World, since: str) -> str:
-    seconds = max(0, int(world.now() - dt.datetime.fromisoformat(since).timestamp()))
+def _age(api: ApiState, since: str) -> str:
+    seconds = max(0, int(api.now() - dt.datetime.fromisoformat(since).timestamp()))
     for unit, size, rest in (("d", 86400, 3 * 86400), ("h", 3600, 3 * 3600), ("m", 60, 180)):
         if seconds >= rest:
             return f"{seconds // size}{unit}"
@@ -261,8 +261,8 @@ def _involved(event: Object) -> str:
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
 
 
-def _of_events(world: World) -> list[Column]:
-    last = _since(world, ".series.lastObservedTime", ".lastTimestamp", ".eventTime", _CREATED)
+def _of_events(api: ApiState) -> list[Column]:
+    last = _since(api, ".series.lastObservedTime", ".lastTimestamp", ".eventTime", _CREATED)
     return [
         ("Last Seen", "string", 0, last),
         ("Type", "string", 0, _path(".type")),
@@ -271,7 +271,7 @@ def _of_events(world: World) -> list[Column]:
         ("Subobject", "string", 1, _path(".involvedObject.fieldPath")),
         ("Source", "string", 1, _source),
         ("Message", "string", 0, lambda obj: str(obj.get("message") or "").strip()),
-        ("First Seen", "string", 1, _since(world, ".firstTimestamp", ".eventTime", _CREATED)),
+        ("First Seen", "string", 1, _since(api, ".firstTimestamp", ".eventTime", _CREATED)),
         ("Count", "string", 1, lambda obj: obj.get("count") or 1),
         ("Name", "string", 1, _name),
     ]

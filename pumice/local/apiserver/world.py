@@ -24,7 +24,7 @@ BUDGETS: Final = "poddisruptionbudgets.policy"
 PRIORITIES: Final = "priorityclasses.scheduling.k8s.io"
 
 
-class World:
+class ApiState:
     """Reads and writes of whole objects, for the server's own controllers and for all verbs."""
 
     def __init__(

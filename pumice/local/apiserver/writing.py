@@ -22,7 +22,7 @@ from pumice.local.apiserver.answers import (
 )
 from pumice.local.apiserver.forms import strict
 from pumice.local.apiserver.target import RequestTarget, of_object
-from pumice.local.apiserver.world import NAMESPACES, World, decode, key, key_of
+from pumice.local.apiserver.world import NAMESPACES, ApiState, decode, key, key_of
 
 CREATED = 201
 USER = "pumice-admin"
@@ -31,31 +31,31 @@ Answering = Generator[Call, AdmissionResponse, ApiReply]
 
 
 def answered(
-    world: World, target: RequestTarget, obj: Object | bytes, status: int = 200
+    api: ApiState, target: RequestTarget, obj: Object | bytes, status: int = 200
 ) -> ApiReply:
     """Return an object as the client wants it: plain or as a table."""
     if include := tables.wanted(target.request):
         whole = decode(obj) if isinstance(obj, bytes) else obj
-        return answer(tables.table(world, target.resource, [whole], include=include), status)
+        return answer(tables.table(api, target.resource, [whole], include=include), status)
     return answer(obj, status)
 
 
-def create(world: World, target: RequestTarget) -> Answering:
+def create(api: ApiState, target: RequestTarget) -> Answering:
     """Create an object from a POST."""
     obj = of_object(target, target.body())
-    obj = yield from create_object(world, target, obj)
-    return answered(world, target, obj, CREATED)
+    obj = yield from create_object(api, target, obj)
+    return answered(api, target, obj, CREATED)
 
 
-def create_object(world: World, target: RequestTarget, obj: Object) -> admission.Steps:
+def create_object(api: ApiState, target: RequestTarget, obj: Object) -> admission.Steps:
     """Create an object; returns it as written. Raises Failure."""
     resource = target.resource
-    warn(target, world.form(resource).tidy(obj))
-    metadata.created(world, resource, target.namespace, obj)
+    warn(target, api.form(resource).tidy(obj))
+    metadata.created(api, resource, target.namespace, obj)
     name = obj["metadata"].get("name", "")
-    if world.store.get(resource.id, key_of(target.namespace, name)) is not None:
+    if api.store.get(resource.id, key_of(target.namespace, name)) is not None:
         raise already_exists(resource, name)
-    _check_namespace(world, target, name)
+    _check_namespace(api, target, name)
     if resource.has_status and resource.plural not in kindrules.KEEPS_STATUS:
         obj.pop("status", None)
     kindrules.default(resource, obj)
@@ -67,36 +67,36 @@ def create_object(world: World, target: RequestTarget, obj: Object) -> admission
         user=USER,
         dry_run=target.dry_run,
     )
-    obj = yield from _mutated(world, attempt, obj)
-    kindrules.admit(world, resource, obj)
-    metadata.check(resource, obj["metadata"], has_rules=world.form(resource).has_rules)
-    _check(world, target, obj, None)
-    yield from admission.validate(world, attempt, obj)
+    obj = yield from _mutated(api, attempt, obj)
+    kindrules.admit(api, resource, obj)
+    metadata.check(resource, obj["metadata"], has_rules=api.form(resource).has_rules)
+    _check(api, target, obj, None)
+    yield from admission.validate(api, attempt, obj)
     metadata.tidy(obj["metadata"])
-    if world.store.get(resource.id, key(obj)) is not None:
+    if api.store.get(resource.id, key(obj)) is not None:
         raise already_exists(resource, name)
     if not target.dry_run:
-        world.store.put(resource.id, key(obj), obj)
+        api.store.put(resource.id, key(obj), obj)
     return obj
 
 
-def _mutated(world: World, attempt: Attempt, obj: Object) -> admission.Steps:
+def _mutated(api: ApiState, attempt: Attempt, obj: Object) -> admission.Steps:
     before = obj
-    obj = yield from admission.mutate(world, attempt, obj)
+    obj = yield from admission.mutate(api, attempt, obj)
     if obj is not before:
-        world.form(attempt.resource).tidy(obj)
+        api.form(attempt.resource).tidy(obj)
         kindrules.default(attempt.resource, obj)
     return obj
 
 
-def _check_namespace(world: World, target: RequestTarget, name: str) -> None:
+def _check_namespace(api: ApiState, target: RequestTarget, name: str) -> None:
     if not target.resource.namespaced:
         return
     if not target.namespace:
         raise bad_request("an empty namespace may not be set during creation")
-    found = world.find(NAMESPACES, "", target.namespace)
+    found = api.find(NAMESPACES, "", target.namespace)
     if found is None:
-        raise not_found(world.kind(NAMESPACES), target.namespace)
+        raise not_found(api.kind(NAMESPACES), target.namespace)
     if "deletionTimestamp" in found["metadata"]:
         resource = target.resource
         why = (
@@ -123,27 +123,27 @@ def warn(target: RequestTarget, unknown: list[str]) -> None:
         raise strict(unknown, target.resource)
 
 
-def _check(world: World, target: RequestTarget, obj: Object, old: Object | None) -> None:
+def _check(api: ApiState, target: RequestTarget, obj: Object, old: Object | None) -> None:
     kindrules.check(target.resource, obj, old)
-    world.form(target.resource).check(obj, old)
+    api.form(target.resource).check(obj, old)
 
 
-def update(world: World, target: RequestTarget) -> Answering:
+def update(api: ApiState, target: RequestTarget) -> Answering:
     """Replace an object from a PUT."""
     obj = of_object(target, target.body())
-    old = world.load(target.resource, target.namespace, target.name)
+    old = api.load(target.resource, target.namespace, target.name)
     obj["metadata"].setdefault("name", target.name)
-    written = yield from change(world, target, obj, old, is_patch=False)
-    return answered(world, target, written)
+    written = yield from change(api, target, obj, old, is_patch=False)
+    return answered(api, target, written)
 
 
-def patch(world: World, target: RequestTarget) -> Answering:
+def patch(api: ApiState, target: RequestTarget) -> Answering:
     """Change an object from a PATCH of any type."""
     content_type = target.request.headers.get("content-type", "").partition(";")[0].strip()
     body = target.body()
     if content_type == APPLY:
-        return (yield from _apply(world, target, body))
-    old = world.load(target.resource, target.namespace, target.name)
+        return (yield from _apply(api, target, body))
+    old = api.load(target.resource, target.namespace, target.name)
     changed = _patched(target, content_type, old, body)
     if not isinstance(changed, dict):
         raise bad_request("the patch leaves no object")
@@ -151,8 +151,8 @@ def patch(world: World, target: RequestTarget) -> Answering:
         version = changed.get("metadata", {}).get("resourceVersion")
         changed["metadata"] = {"resourceVersion": version}
     obj = of_object(target, changed)
-    written = yield from change(world, target, obj, old, is_patch=True)
-    return answered(world, target, written)
+    written = yield from change(api, target, obj, old, is_patch=True)
+    return answered(api, target, written)
 
 
 def _patched(target: RequestTarget, content_type: str, old: Object, body: object) -> Object:
@@ -177,7 +177,7 @@ def _patched(target: RequestTarget, content_type: str, old: Object, body: object
             )
 
 
-def _apply(world: World, target: RequestTarget, body: object) -> Answering:
+def _apply(api: ApiState, target: RequestTarget, body: object) -> Answering:
     obj = of_object(target, body)
     if not (manager := target.request.query.get("fieldManager", "")):
         words = "Required value: is required for apply patch"
@@ -190,31 +190,31 @@ def _apply(world: World, target: RequestTarget, body: object) -> Answering:
         raise bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({target.name})"
         )
-    old = world.find(target.resource.id, target.namespace, target.name)
+    old = api.find(target.resource.id, target.namespace, target.name)
     schema = target.resource.schema
-    stamp = world.timestamp()
+    stamp = api.timestamp()
     if old is None:
         applying.claim(obj, None, obj, manager=manager, at=stamp, subresource=target.subresource)
         owned = obj["metadata"]["managedFields"]
-        written = yield from create_object(world, target, obj)
+        written = yield from create_object(api, target, obj)
         written["metadata"]["managedFields"] = owned
         if not target.dry_run:
-            world.store.put(target.resource.id, key(written), written)
-        return answered(world, target, written, CREATED)
+            api.store.put(target.resource.id, key(written), written)
+        return answered(api, target, written, CREATED)
     merged = applying.merge(
         old, obj, schema, manager=manager, force=target.flag("force"), resource=target.resource
     )
     applying.claim(merged, old, obj, manager=manager, at=stamp, subresource=target.subresource)
-    written = yield from change(world, target, of_object(target, merged), old, is_patch=True)
-    return answered(world, target, written)
+    written = yield from change(api, target, of_object(target, merged), old, is_patch=True)
+    return answered(api, target, written)
 
 
 def change(
-    world: World, target: RequestTarget, obj: Object, old: Object, *, is_patch: bool
+    api: ApiState, target: RequestTarget, obj: Object, old: Object, *, is_patch: bool
 ) -> Generator[Call, AdmissionResponse, Object]:
     """Write a changed object; returns it as it is then. Raises Failure."""
     resource = target.resource
-    warn(target, world.form(resource).tidy(obj))
+    warn(target, api.form(resource).tidy(obj))
     metadata.updated(resource, obj, old, is_patch=is_patch, subresource=target.subresource)
     obj = _parts(target, obj, old)
     kindrules.default(resource, obj)
@@ -228,10 +228,10 @@ def change(
         user=USER,
         dry_run=target.dry_run,
     )
-    obj = yield from _mutated(world, attempt, obj)
-    metadata.check(resource, obj["metadata"], has_rules=world.form(resource).has_rules)
-    _check(world, target, obj, old)
-    yield from admission.validate(world, attempt, obj)
+    obj = yield from _mutated(api, attempt, obj)
+    metadata.check(resource, obj["metadata"], has_rules=api.form(resource).has_rules)
+    _check(api, target, obj, old)
+    yield from admission.validate(api, attempt, obj)
     metadata.tidy(obj["metadata"])
     if _same(obj, old):
         return old
@@ -239,13 +239,13 @@ def change(
         obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if target.dry_run:
         return obj
-    now = world.find(resource.id, target.namespace, target.name)
+    now = api.find(resource.id, target.namespace, target.name)
     if now is None or now["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
         raise conflict(resource, target.name, "it was changed while webhooks were asked; try again")
     if _is_done(resource.id, obj):
-        world.remove(resource.id, obj)
+        api.remove(resource.id, obj)
     else:
-        world.store.put(resource.id, key(obj), obj)
+        api.store.put(resource.id, key(obj), obj)
     return obj
 
 

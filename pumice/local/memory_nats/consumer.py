@@ -113,7 +113,7 @@ class Consumer:
         self._waiting.append(request)
         self.run(now)
 
-    def answer(self, sequence: int, word: bytes, *, now: float) -> None:
+    def response(self, sequence: int, word: bytes, *, now: float) -> None:
         """Take what a reader says of a delivery."""
         given = self._unacknowledged.get(sequence)
         if given is None:

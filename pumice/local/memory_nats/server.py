@@ -206,21 +206,21 @@ class MemoryNats:
         if stream is None:
             self._hand_on(connection, frame)
             return
-        answers = self._stored_in(stream, frame)
-        if answers is None:
+        replies = self._stored_in(stream, frame)
+        if replies is None:
             return
         name = stream.config["name"]
-        if isinstance(answers, PublishRefusal):
-            said = {**failed(answers), "stream": name, "seq": 0}
+        if isinstance(replies, PublishRefusal):
+            said = {**failed(replies), "stream": name, "seq": 0}
         else:
-            said = {"stream": name, "seq": answers[-1].sequence, "duplicate": answers[-1].duplicate}
+            said = {"stream": name, "seq": replies[-1].sequence, "duplicate": replies[-1].duplicate}
             if frame.headers and BATCH in frame.headers:
-                said |= {"batch": frame.headers[BATCH], "count": len(answers)}
+                said |= {"batch": frame.headers[BATCH], "count": len(replies)}
         if frame.reply:
             connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
-        if isinstance(answers, PublishRefusal):
+        if isinstance(replies, PublishRefusal):
             return
-        stored = [answer.stored for answer in answers if answer.stored is not None]
+        stored = [response.stored for response in replies if response.stored is not None]
         for message in stored:
             self.stored(name, message)
             self._republish(stream, message)
@@ -262,8 +262,8 @@ class MemoryNats:
         now, headers = self._wall(), frame.headers
         if headers and BATCH in headers:
             return stream.publish_in_batch(frame.subject, frame.payload, headers, now=now)
-        answer = stream.publish(frame.subject, frame.payload, headers, now=now)
-        return answer if isinstance(answer, PublishRefusal) else [answer]
+        response = stream.publish(frame.subject, frame.payload, headers, now=now)
+        return response if isinstance(response, PublishRefusal) else [response]
 
     def _acknowledge(self, frame: Frame) -> None:
         if self.network.loses(frame.subject):
@@ -271,7 +271,7 @@ class MemoryNats:
         _, _, stream, name, _, sequence, *_ = frame.subject.split(".")
         consumer = self.jetstream.consumers.get(stream, {}).get(name)
         if consumer is not None:
-            consumer.answer(int(sequence), frame.payload, now=self._now())
+            consumer.response(int(sequence), frame.payload, now=self._now())
             self._arm(consumer)
 
     def _call(self, connection: ServerConnection, frame: Frame, operation: str) -> None:
@@ -284,15 +284,15 @@ class MemoryNats:
                 connection.deliver(frame.reply, frame.reply, payload, headers=headers)
             if stream in self.jetstream.streams:
                 return
-            answer = None
+            response = None
         else:
-            answer = self.jetstream.call(
+            response = self.jetstream.call(
                 operation, frame.payload, now=self._now(), wall=self._wall()
             )
-        if answer is None:
+        if response is None:
             connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
         else:
-            connection.deliver(frame.reply, frame.reply, answer)
+            connection.deliver(frame.reply, frame.reply, response)
 
     def _next(self, connection: ServerConnection, frame: Frame, stream: str, name: str) -> None:
         consumer = self.jetstream.consumers.get(stream, {}).get(name)

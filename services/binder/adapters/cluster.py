@@ -65,7 +65,7 @@ class ApiServerClient:
         reply = await self.get(item.pod)
         if reply.kind is ResponseKind.GONE:
             return ended(item, Result.GONE, message=reply.message)
-        return bind.outcome_of(item, reply.seen) if reply.seen else None
+        return bind.outcome_of(item, reply.snapshot) if reply.snapshot else None
 
     async def nominate(self, preemptor: Preemptor) -> ApiResponse:
         """Nominate the pod to its node, if it is one of our scheduler names at that moment.
@@ -144,7 +144,9 @@ async def _reply(
         return ApiResponse(
             kind=ResponseKind.BUSY, message=str(error), retry_after_s=error.retry_after_s
         )
-    return ApiResponse(kind=ResponseKind.DONE, seen=seen(body, scheduler_names) if body else None)
+    return ApiResponse(
+        kind=ResponseKind.DONE, snapshot=seen(body, scheduler_names) if body else None
+    )
 
 
 def seen(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:

@@ -196,7 +196,7 @@ class Commands:
             await self._outcomes.publish(self._partition, outcome)
             self._report(delivery, intent, outcome)
             self._faults.point("binder.after-outcome")
-        await self._answer(delivery)
+        await self._acknowledge(delivery)
 
     async def _work(
         self, delivery: Delivery, intent: BindGang | Evict, epoch: int
@@ -258,9 +258,9 @@ class Commands:
         )
         if outcome is not None:
             await self._outcomes.publish(self._partition, outcome)
-        await self._answer(delivery, poison=reason)
+        await self._acknowledge(delivery, poison=reason)
 
-    async def _answer(self, delivery: Delivery, *, poison: str = "") -> None:
+    async def _acknowledge(self, delivery: Delivery, *, poison: str = "") -> None:
         """Acknowledge; a lost answer only means a redelivery, which finds the outcome."""
         try:
             if poison:

@@ -118,13 +118,13 @@ class DeviceBinder:
 
         Pods of a redelivered intent may have been bound before.
         """
-        seen = await self._cluster.ended(item)
-        if seen is not None and seen.result is Result.BOUND:
+        snapshot = await self._cluster.ended(item)
+        if snapshot is not None and snapshot.result is Result.BOUND:
             return
         failed_pods.note(
-            index, seen or ended(item, Result.FAILED, retry=Retry.LATER, message=message)
+            index, snapshot or ended(item, Result.FAILED, retry=Retry.LATER, message=message)
         )
-        if seen is None or seen.result is not Result.CONFLICT:
+        if snapshot is None or snapshot.result is not Result.CONFLICT:
             await self.release(item)
 
     async def _reserve(self, item: Bind) -> str:
@@ -150,8 +150,8 @@ class DeviceBinder:
             attempt += 1
             if attempt == 1:
                 self._waits(item)
-            if attempt % _POD_EVERY == 0 and (seen := await self._cluster.ended(item)):
-                return "" if seen.result is Result.BOUND else seen.message
+            if attempt % _POD_EVERY == 0 and (snapshot := await self._cluster.ended(item)):
+                return "" if snapshot.result is Result.BOUND else snapshot.message
             await self._clock.sleep(_POLLS.wait_s(attempt, None))
         return ""
 

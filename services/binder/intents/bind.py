@@ -41,9 +41,9 @@ def after_get(
         return ended(bind, Result.GONE, message=reply.message)
     if reply.kind is ResponseKind.REFUSED:
         return ended(bind, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    if reply.seen is None:
+    if reply.snapshot is None:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
-    result = outcome_of(bind, reply.seen)
+    result = outcome_of(bind, reply.snapshot)
     if result is None and delays.ends(attempt):
         return ended(
             bind,
@@ -54,18 +54,18 @@ def after_get(
     return result or Wait(delays.wait_s(attempt, None))
 
 
-def outcome_of(bind: Bind, seen: PodSnapshot) -> ItemOutcome | None:
+def outcome_of(bind: Bind, snapshot: PodSnapshot) -> ItemOutcome | None:
     """Return how the bind ended given the pod as it is; None: it can still be bound."""
-    if seen.uid != bind.uid:
-        return ended(bind, Result.GONE, message=f"the name belongs to uid {seen.uid}")
-    if seen.node == bind.node:
-        return ended(bind, Result.BOUND, node=seen.node, rv=seen.rv)
-    if seen.node:
-        return ended(bind, Result.CONFLICT, node=seen.node, rv=seen.rv)
-    if seen.deleting:
+    if snapshot.uid != bind.uid:
+        return ended(bind, Result.GONE, message=f"the name belongs to uid {snapshot.uid}")
+    if snapshot.node == bind.node:
+        return ended(bind, Result.BOUND, node=snapshot.node, rv=snapshot.rv)
+    if snapshot.node:
+        return ended(bind, Result.CONFLICT, node=snapshot.node, rv=snapshot.rv)
+    if snapshot.deleting:
         message = "the pod is being deleted"
         return ended(bind, Result.FAILED, retry=Retry.NEVER, message=message)
-    if seen.foreign:
-        message = f"not a pod of a gang of ours: {seen.foreign}"
+    if snapshot.foreign:
+        message = f"not a pod of a gang of ours: {snapshot.foreign}"
         return ended(bind, Result.FAILED, retry=Retry.NEVER, message=message)
     return None

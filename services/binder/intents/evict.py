@@ -81,9 +81,13 @@ def after_nomination(
         return Get()
     if reply.kind is not ResponseKind.DONE:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
-    if _needs_no_room(reply.seen):
+    if _needs_no_room(reply.snapshot):
         return Nomination.SPARE
-    return Nomination.FAIL if reply.seen is not None and reply.seen.foreign else Nomination.PROCEED
+    return (
+        Nomination.FAIL
+        if reply.snapshot is not None and reply.snapshot.foreign
+        else Nomination.PROCEED
+    )
 
 
 def after_preemptor_get(
@@ -94,14 +98,14 @@ def after_preemptor_get(
         return Nomination.SPARE
     if reply.kind is ResponseKind.REFUSED:
         return Nomination.FAIL
-    if reply.seen is None:
+    if reply.snapshot is None:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
-    other = reply.seen.uid != preemptor.uid
-    return Nomination.SPARE if other or _needs_no_room(reply.seen) else Nomination.FAIL
+    other = reply.snapshot.uid != preemptor.uid
+    return Nomination.SPARE if other or _needs_no_room(reply.snapshot) else Nomination.FAIL
 
 
-def _needs_no_room(seen: PodSnapshot | None) -> bool:
-    return seen is not None and (seen.deleting or bool(seen.node))
+def _needs_no_room(snapshot: PodSnapshot | None) -> bool:
+    return snapshot is not None and (snapshot.deleting or bool(snapshot.node))
 
 
 def marks(reason: str, *, now: str) -> dict[str, Any]:
@@ -139,8 +143,8 @@ def after_marks(
     """
     if reply.kind is ResponseKind.REFUSED:
         return Delete(rv)
-    if reply.kind is ResponseKind.DONE and reply.seen is not None:
-        return _over(victim, reply.seen) or Delete(reply.seen.rv)
+    if reply.kind is ResponseKind.DONE and reply.snapshot is not None:
+        return _over(victim, reply.snapshot) or Delete(reply.snapshot.rv)
     return _not_done(victim, reply, attempt=attempt, tried=tried, delays=delays)
 
 
@@ -166,27 +170,27 @@ def after_get(
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.kind is ResponseKind.GONE:
         return _gone(victim, reply.message, tried=tried)
-    if reply.seen is None:
+    if reply.snapshot is None:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
-    if reply.seen.uid != victim.uid:
-        return _gone(victim, f"the name belongs to uid {reply.seen.uid}", tried=tried)
-    if reply.seen.foreign:
-        message = f"not a pod of a gang of ours: {reply.seen.foreign}"
+    if reply.snapshot.uid != victim.uid:
+        return _gone(victim, f"the name belongs to uid {reply.snapshot.uid}", tried=tried)
+    if reply.snapshot.foreign:
+        message = f"not a pod of a gang of ours: {reply.snapshot.foreign}"
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)
-    if (outcome := _over(victim, reply.seen)) is not None:
+    if (outcome := _over(victim, reply.snapshot)) is not None:
         return outcome
     if not delays.ends(attempt):
-        return PatchConditions(reply.seen.rv)
+        return PatchConditions(reply.snapshot.rv)
     message = f"not deleted after {attempt} attempts"
     return ended(victim, Result.FAILED, retry=Retry.LATER, message=message)
 
 
-def _over(victim: Victim, seen: PodSnapshot) -> ItemOutcome | None:
+def _over(victim: Victim, snapshot: PodSnapshot) -> ItemOutcome | None:
     """Return how a victim ended that needs no delete: it is leaving, or has finished."""
-    if seen.deleting:
+    if snapshot.deleting:
         return ended(victim, Result.EVICTED)
-    if seen.finished:
-        return ended(victim, Result.SPARED, message=f"the pod has finished: {seen.phase}")
+    if snapshot.finished:
+        return ended(victim, Result.SPARED, message=f"the pod has finished: {snapshot.phase}")
     return None
 
 

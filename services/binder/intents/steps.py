@@ -60,7 +60,7 @@ class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
     kind: ResponseKind
     message: str = ""
     retry_after_s: float | None = None
-    seen: PodSnapshot | None = None
+    snapshot: PodSnapshot | None = None
 
 
 class RetryDelays(msgspec.Struct, frozen=True, kw_only=True):

@@ -241,7 +241,7 @@ class PublishQueue:
         else:
             state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, digest=publication.digest))
         state.initial.discard(slot[1])
-        self._answered(slot, state)
+        self._settled(slot, state)
 
     def failed(self, publication: Publication) -> None:
         """Take in that it is unknown whether a fact is in the stream: it is published again."""
@@ -252,7 +252,7 @@ class PublishQueue:
         state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, done=done))
         if publication.is_tombstone:
             state.gone.setdefault(slot[1], fact.rv)
-        self._answered(slot, state)
+        self._settled(slot, state)
 
     def quarantine(self, publication: Publication) -> None:
         """Take in that a fact cannot be published: it is left out until its object changes."""
@@ -352,7 +352,7 @@ class PublishQueue:
     def _is_outstanding(self, slot: Slot) -> bool:
         return slot in self._pending or slot in self._in_flight
 
-    def _answered(self, slot: Slot, state: _KindState) -> None:
+    def _settled(self, slot: Slot, state: _KindState) -> None:
         self._in_flight.discard(slot)
         state.outstanding -= 1
         self._enqueue_if_changed(slot, state)

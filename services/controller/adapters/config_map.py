@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from services.controller.adapters.reconciler import Manager
+from services.controller.adapters.reconciler import ControllerContext
 from services.controller.config_text import BadConfigError
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
@@ -28,7 +28,13 @@ class ConfigMapReader(Generic[_C]):
     """Reads one configuration; `name` begins the names of its log events."""
 
     def __init__(
-        self, manager: Manager, at: str, *, key: str, name: str, parse: Callable[[str], _C]
+        self,
+        manager: ControllerContext,
+        at: str,
+        *,
+        key: str,
+        name: str,
+        parse: Callable[[str], _C],
     ) -> None:
         """Read `key` of the ConfigMap whose own key is `at`; `parse` raises BadConfigError."""
         self._kube = manager.kube

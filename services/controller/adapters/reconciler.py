@@ -32,7 +32,7 @@ from shared.runtime.spans import Spans
 from shared.runtime.workqueue import WorkQueue
 
 
-class Manager(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that all controllers of a process share."""
 
     settings: ControllerSettings
@@ -59,7 +59,7 @@ class Reconciler(ABC):
 
     name: str
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         """Reconcile `workers` keys of `queue` at a time."""
         self._manager = manager
         self._informers = manager.informers

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from services.controller.adapters.reconciler import Manager
+from services.controller.adapters.reconciler import ControllerContext
 from shared.api import keys, kinds
 from shared.api.scheduling import NodeShard
 from shared.api.time import format_micro, format_seconds
@@ -47,7 +47,7 @@ def lease_ref_of(shard: NodeShard) -> LeaseRef | None:
 class ShardTakeovers:
     """Looks at the Leases of schedulers, and takes back what those that died have claimed."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: ControllerContext) -> None:
         self._kube = manager.kube
         self._writer = manager.writer
         self._clock = manager.clock

@@ -40,9 +40,9 @@ class Writer:
         """Return an object as the API server has it."""
         with self._informers.request():
             async with self.queue.slot():
-                answer = await self._kube.get(kind, namespace, name)
-            self._fold(kind, answer)
-        return answer
+                reply = await self._kube.get(kind, namespace, name)
+            self._fold(kind, reply)
+        return reply
 
     async def get_job(self, namespace: str, name: str) -> Job | None:
         """Return a job as the API server has it, None when there is none."""
@@ -58,9 +58,9 @@ class Writer:
         """Create an object and return it. Raises AlreadyExists when the name is in use."""
         request = self._kube.create(kind, namespace, body)
         with self._informers.request():
-            answer = await self._send("create", kind, request, rank)
-            self._fold(kind, answer)
-        return answer
+            reply = await self._send("create", kind, request, rank)
+            self._fold(kind, reply)
+        return reply
 
     async def create_job(self, job: Job) -> Job:
         """Create a job and return it, likewise."""
@@ -96,11 +96,11 @@ class Writer:
         try:
             with self._informers.request():
                 try:
-                    answer = await self._send("patch", kind, request)
+                    reply = await self._send("patch", kind, request)
                 except Gone:
                     self._fold_gone(kind, meta)
                     raise
-                self._fold(kind, answer)
+                self._fold(kind, reply)
         except Conflict:
             if version:
                 await self.get(kind, namespace, name)
@@ -130,16 +130,16 @@ class Writer:
         )
         with self._informers.request():
             try:
-                answer = await self._send("delete", kind, request)
+                reply = await self._send("delete", kind, request)
             except Gone:
                 self._fold_gone(kind, meta)
                 return
-            left = partial_object(answer).metadata if lingers else ObjectMeta()
+            left = partial_object(reply).metadata if lingers else ObjectMeta()
             lives_on = left.deletion_timestamp is not None and (
                 left.finalizers or left.deletion_grace_period_seconds
             )
             if lives_on and left.uid == meta.uid:
-                self._fold(kind, answer)
+                self._fold(kind, reply)
             else:
                 self._fold_gone(kind, meta)
 
@@ -147,13 +147,13 @@ class Writer:
         self, verb: str, kind: Kind, request: Awaitable[bytes], rank: WriteRank = FIRST
     ) -> bytes:
         async with self.queue.slot(rank):
-            answer = await request
+            reply = await request
         self._metrics.writes.labels(verb, kind.token).inc()
-        return answer
+        return reply
 
-    def _fold(self, kind: Kind, answer: bytes) -> None:
+    def _fold(self, kind: Kind, reply: bytes) -> None:
         if kind.token in self._informers.by_kind:
-            self._informers.written(kind, answer)
+            self._informers.written(kind, reply)
 
     def _fold_gone(self, kind: Kind, meta: ObjectMeta) -> None:
         if kind.token in self._informers.by_kind:

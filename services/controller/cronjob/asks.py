@@ -14,7 +14,7 @@ from shared.api.batch import Job
 from shared.api.cron import CronJobStatus
 
 
-class RecordEvent(msgspec.Struct, frozen=True, kw_only=True):
+class RecordCronJobEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Record an event on the CronJob. No answer (X04)."""
 
     reason: str
@@ -73,14 +73,14 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an event has to say what is invalid: Volcano says it when a spec changes (X04)."""
 
 
-Ask = RecordEvent | ReadJob | CreateJob | DeleteJob | WriteCronJobStatus
-Answer = Job | NameTaken | Failed | None
+Step = RecordCronJobEvent | ReadJob | CreateJob | DeleteJob | WriteCronJobStatus
+StepResult = Job | NameTaken | Failed | None
 
 Result = TypeVar("Result")
-Asking = Generator[Ask, Answer, Result]
+Asking = Generator[Step, StepResult, Result]
 """A part of a sync that ends in a Result."""
 
 
-def failure(answer: Answer) -> Failed | None:
+def failure(answer: StepResult) -> Failed | None:
     """Return the answer if it is a failure."""
     return answer if isinstance(answer, Failed) else None

@@ -9,7 +9,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from services.controller.adapters.reconciler import KindReconciler, Manager
+from services.controller.adapters.reconciler import ControllerContext, KindReconciler
 from services.controller.adapters.writer import namespace_ends
 from services.controller.cronjob import asks
 from services.controller.cronjob.jobs import due_of
@@ -34,7 +34,7 @@ class CronJobReconciler(KindReconciler):
     name = kinds.CRONJOB.token
     kind = kinds.CRONJOB
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._faults = manager.faults
 
@@ -50,7 +50,7 @@ class CronJobReconciler(KindReconciler):
         if outcome.unreported:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
             self._record_event(
-                cron, asks.RecordEvent(reason=UNPARSEABLE, message=message, warning=True)
+                cron, asks.RecordCronJobEvent(reason=UNPARSEABLE, message=message, warning=True)
             )
         if outcome.requeue_after_s is not None:
             self.add(key, min(outcome.requeue_after_s, _CHECK_S))
@@ -61,7 +61,7 @@ class CronJobReconciler(KindReconciler):
     async def _drive(self, cron: CronJob) -> asks.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
         steps = sync(cron, jobs, now=self._clock.now())
-        answer: asks.Answer = None
+        answer: asks.StepResult = None
         while True:
             try:
                 ask = steps.send(answer)
@@ -69,13 +69,13 @@ class CronJobReconciler(KindReconciler):
                 outcome: asks.SyncResult = stop.value
                 return outcome
             try:
-                answer = await self._answer(cron, ask)
+                answer = await self._carry_out(cron, ask)
             except Rejected as error:
                 answer = asks.Failed(reason=str(error), namespace_ends=namespace_ends(error))
 
-    async def _answer(self, cron: CronJob, ask: asks.Ask) -> asks.Answer:
+    async def _carry_out(self, cron: CronJob, ask: asks.Step) -> asks.StepResult:
         match ask:
-            case asks.RecordEvent():
+            case asks.RecordCronJobEvent():
                 self._record_event(cron, ask)
             case asks.ReadJob():
                 return await self._writer.get_job(cron.metadata.namespace, ask.name)
@@ -93,7 +93,7 @@ class CronJobReconciler(KindReconciler):
                 self._faults.point("controller.after-cron-status")
         return None
 
-    async def _make(self, cron: CronJob, job: Job) -> asks.Answer:
+    async def _make(self, cron: CronJob, job: Job) -> asks.StepResult:
         try:
             made = await self._writer.create_job(job)
         except AlreadyExists:
@@ -104,7 +104,7 @@ class CronJobReconciler(KindReconciler):
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 
-    def _record_event(self, cron: CronJob, say: asks.RecordEvent) -> None:
+    def _record_event(self, cron: CronJob, say: asks.RecordCronJobEvent) -> None:
         self._recorder.object_event(
             kinds.CRONJOB,
             cron.metadata,

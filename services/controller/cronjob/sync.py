@@ -17,7 +17,7 @@ from services.controller.cronjob.asks import (
     Failed,
     NameTaken,
     ReadJob,
-    RecordEvent,
+    RecordCronJobEvent,
     SyncResult,
     WriteCronJobStatus,
     failure,
@@ -127,7 +127,7 @@ def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[None]:
         uid, name = job.metadata.uid, job.metadata.name
         if made.is_finished(job):
             if draft.active.pop(uid, None) is not None:
-                yield RecordEvent(
+                yield RecordCronJobEvent(
                     reason="SawCompletedJob",
                     message=f"Saw completed job: {name} in active, remove",
                 )
@@ -140,7 +140,7 @@ def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[None]:
             if due is not None and due > (draft.scheduled or float("-inf")):
                 draft.started(job, due)
             else:
-                yield RecordEvent(
+                yield RecordCronJobEvent(
                     reason="OrphanedJob",
                     message=f"Saw running job {name} that is not in active",
                     warning=True,
@@ -159,7 +159,7 @@ def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[SyncResult
             return SyncResult(failed=refused.reason)
         if not isinstance(found, Job) or found.metadata.uid != uid:
             del draft.active[uid]
-            yield RecordEvent(
+            yield RecordCronJobEvent(
                 reason="StaleReference",
                 message=f"Active job {ref.name} is no more, remove",
                 warning=True,
@@ -178,11 +178,11 @@ def _schedule(cron: CronJob, draft: _StatusDraft, *, now: float) -> Asking[SyncR
         zone = schedules.zone(cron.spec.time_zone or "")
     except ValueError as error:
         message = f'invalid timeZone "{cron.spec.time_zone}": {error}'
-        yield RecordEvent(reason="InvalidTimeZone", message=message, warning=True)
+        yield RecordCronJobEvent(reason="InvalidTimeZone", message=message, warning=True)
         return SyncResult(invalid=message)
     text = cron.spec.schedule
     if schedules.names_zone(text):
-        yield RecordEvent(
+        yield RecordCronJobEvent(
             reason="UnsupportedSchedule",
             message=f'CRON_TZ or TZ in the schedule "{text}" is not officially supported. If set, '
             "the TimeZone field will be ignored during execution.",
@@ -204,14 +204,14 @@ def _start(
     following = schedule.following(since, max(since, at))
     if following is None:
         message = f"schedule {cron.spec.schedule} is never due"
-        yield RecordEvent(reason="InvalidSchedule", message=message, warning=True)
+        yield RecordCronJobEvent(reason="InvalidSchedule", message=message, warning=True)
         return SyncResult()
     wait = SyncResult(requeue_after_s=following + LATE_S - now)
     due = yield from _due(cron, schedule, since=since, at=at)
     if due is None or made.name_at(cron, due) in {ref.name for ref in draft.active.values()}:
         return wait
     if cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID and draft.active:
-        yield RecordEvent(
+        yield RecordCronJobEvent(
             reason="ForbidConcurrent",
             message="Skipping job creation because another job is already running",
             warning=True,
@@ -240,7 +240,7 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
         return None
     missed = schedules.missed(schedule, since=since, after=after, at=at, most=MISSED_MAX)
     if missed > MISSED_MAX:
-        yield RecordEvent(
+        yield RecordCronJobEvent(
             reason="TooManyMissedTimes",
             message="too many missed start times. Set or decrease .spec.startingDeadlineSeconds "
             "or check clock skew",
@@ -253,7 +253,7 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
 def _replace(draft: _StatusDraft, *, occasion: str) -> Asking[Failed | None]:
     """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
     if draft.active:
-        yield RecordEvent(
+        yield RecordCronJobEvent(
             reason="ReplaceConcurrent",
             message="Replacing active job for CronJob",
             warning=True,
@@ -263,7 +263,7 @@ def _replace(draft: _StatusDraft, *, occasion: str) -> Asking[Failed | None]:
         found = yield ReadJob(name=ref.name)
         if refused := failure(found):
             message = f'Failed to get job "{ref.name}": {refused.reason}'
-            yield RecordEvent(reason="FailedGet", message=message, warning=True)
+            yield RecordCronJobEvent(reason="FailedGet", message=message, warning=True)
             return refused
         same = isinstance(found, Job) and found.metadata.uid == uid
         if same and isinstance(found, Job) and not made.is_finished(found):
@@ -279,9 +279,9 @@ def _remove(job: Job) -> Asking[Failed | None]:
     refused = failure((yield DeleteJob(job=job)))
     if refused is not None:
         message = f'Failed to delete job "{name}": {refused.reason}'
-        yield RecordEvent(reason="FailedDelete", message=message, warning=True)
+        yield RecordCronJobEvent(reason="FailedDelete", message=message, warning=True)
         return refused
-    yield RecordEvent(reason="SuccessfulDelete", message=f'Deleted job "{name}"')
+    yield RecordCronJobEvent(reason="SuccessfulDelete", message=f'Deleted job "{name}"')
     return None
 
 
@@ -292,13 +292,13 @@ def _make(cron: CronJob, draft: _StatusDraft, due: int) -> Asking[Failed | None]
     answer = yield CreateJob(job=job)
     if isinstance(answer, Job):
         message = f"Created job {name} for CronJob {cron.metadata.key}"
-        yield RecordEvent(reason="SuccessfulCreate", message=message)
+        yield RecordCronJobEvent(reason="SuccessfulCreate", message=message)
         draft.started(answer, due)
         return None
     if refused := failure(answer):
         reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
         message = f"Error creating job {name}: {refused.reason}"
-        yield RecordEvent(reason=reason, message=message, warning=True)
+        yield RecordCronJobEvent(reason=reason, message=message, warning=True)
         return refused
     assert isinstance(answer, NameTaken), f"{answer!r} is no answer to a create"
     return (yield from _adopt(cron, draft, name, due))
@@ -314,7 +314,7 @@ def _adopt(cron: CronJob, draft: _StatusDraft, name: str, due: int) -> Asking[Fa
     if not made.is_ours(found, cron):
         owner = found.metadata.controller
         whose = f"{owner.kind}/{owner.name}" if owner is not None else "none"
-        yield RecordEvent(
+        yield RecordCronJobEvent(
             reason="ForeignJob",
             message=f"Job {name} exists but is not owned by this CronJob (current owner: {whose})",
             warning=True,

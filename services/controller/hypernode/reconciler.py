@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.config_map import ConfigMapReader
-from services.controller.adapters.reconciler import Manager, SingletonReconciler
+from services.controller.adapters.reconciler import ControllerContext, SingletonReconciler
 from services.controller.adapters.writer import apply
 from services.controller.hypernode import config, discovery
 from services.controller.hypernode.config import Discovery, UfmSource
@@ -44,7 +44,7 @@ class HyperNodeReconciler(SingletonReconciler):
     debounce_s = 0.5
     every_s = 10.5
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._kube = manager.kube
         self._quarantine = manager.quarantine

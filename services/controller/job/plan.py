@@ -141,10 +141,10 @@ def advance(
         return Pass(stages=((begun,),), delayed=delayed, requeue=True)
     records = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
     seen = {r.key for r in waiting} - {r.key for r, _ in ready}
-    return _answer_requests(facts, ready, later, records, seen, now=now)
+    return _handle_requests(facts, ready, later, records, seen, now=now)
 
 
-def _answer_requests(
+def _handle_requests(
     facts: JobFacts,
     ready: Sequence[tuple[JobRequest, Action]],
     delayed: tuple[Delayed, ...],

@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from services.controller.adapters.executor import EffectExecutor
-from services.controller.adapters.reconciler import Manager, Reconciler
+from services.controller.adapters.reconciler import ControllerContext, Reconciler
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
 from services.controller.job import effects
@@ -59,7 +59,7 @@ class JobReconciler(Reconciler):
 
     name = "jobs"
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._events = manager.events
         self._spans = manager.spans

@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from services.controller.adapters.reconciler import KindReconciler, Manager
+from services.controller.adapters.reconciler import ControllerContext, KindReconciler
 from services.controller.adapters.store import Touched
 from services.controller.jobflow.plan import FlowEvent, plan
 from shared.api import kinds
@@ -31,7 +31,7 @@ class JobFlowReconciler(KindReconciler):
     name = kinds.JOBFLOW.token
     kind = kinds.JOBFLOW
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._faults = manager.faults
         self._waiting_for: dict[str, dict[str, None]] = {}

@@ -12,7 +12,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from services.controller.adapters.reconciler import Manager, Reconciler
+from services.controller.adapters.reconciler import ControllerContext, Reconciler
 from services.controller.adapters.store import Touched
 from services.controller.adapters.writer import apply
 from services.controller.podgroup.groups import (
@@ -41,7 +41,7 @@ class PodGroupReconciler(Reconciler):
 
     name = "bare-pods"
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._inherit = manager.settings.inherit_owner_annotations
         self._refused: dict[str, None] = {}

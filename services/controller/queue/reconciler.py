@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 from typing_extensions import override
 
-from services.controller.adapters.reconciler import Manager, SingletonReconciler
+from services.controller.adapters.reconciler import ControllerContext, SingletonReconciler
 from services.controller.adapters.writer import apply
 from services.controller.metrics import QueueCounts
 from services.controller.queue.plan import (
@@ -103,7 +103,7 @@ class QueueReconciler(SingletonReconciler):
     watched: ClassVar[Sequence[Kind]] = (kinds.QUEUE,)
     every_s = 30.0
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         trusted = (manager.namespace, *manager.settings.queue_commands_from)
         self._authorizer = CommandAuthorizer(manager.kube, namespaces=trusted)

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from services.controller.adapters.config_map import ConfigMapReader
-from services.controller.adapters.reconciler import Manager, SingletonReconciler
+from services.controller.adapters.reconciler import ControllerContext, SingletonReconciler
 from services.controller.adapters.store import Touched
 from services.controller.adapters.takeovers import ShardTakeovers
 from services.controller.adapters.writer import apply
@@ -59,7 +59,7 @@ class ShardingReconciler(SingletonReconciler):
     debounce_s = 1.0
     every_s: ClassVar[float] = _READ_AGAIN_S
 
-    def __init__(self, manager: Manager, queue: WorkQueue[str], *, workers: int) -> None:
+    def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         settings = manager.settings
         namespace = settings.sharding_configmap_namespace or manager.namespace

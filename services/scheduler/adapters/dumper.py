@@ -87,12 +87,12 @@ class Dumper:
         try:
             while True:
                 await asked.wait()
-                await self._answer()
+                await self._reply()
                 asked.clear()
         finally:
             loop.remove_signal_handler(signal.SIGUSR1)
 
-    async def _answer(self) -> None:
+    async def _reply(self) -> None:
         begun = self._clock.monotonic()
         try:
             dump = await self._record()

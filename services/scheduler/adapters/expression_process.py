@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from services.scheduler.cel.frames import HEADER, READY, Answer, Question, frame
+from services.scheduler.cel.frames import HEADER, READY, Answer, EvaluationRequest, frame
 from services.scheduler.cel.limits import ExpressionLimits
 from shared.runtime.clock import SystemClock
 
@@ -59,7 +59,7 @@ class ExpressionProcess:
             process = self._started()
             was_fresh, self._is_fresh = self._is_fresh, False
             try:
-                self._send(process, frame(Question(expression, list(devices[done:]))))
+                self._send(process, frame(EvaluationRequest(expression, list(devices[done:]))))
                 while done < len(devices):
                     answer = self._receive(process, self._limits.wall_s)
                     done, was_fresh, killed = done + 1, False, 0

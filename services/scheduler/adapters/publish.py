@@ -127,7 +127,7 @@ class PlanPublisher:
         usurped: WrongSequence | None = None
         for command, awaited in sent:
             try:
-                await _answer(awaited)
+                await _acknowledged(awaited)
             except WrongSequence as error:
                 refused.append(UnstoredIntent(command))
                 usurped = error
@@ -176,7 +176,7 @@ class PlanPublisher:
         stored = True
         for status, awaited in sent:
             try:
-                await _answer(awaited)
+                await _acknowledged(awaited)
             except Rejected as error:
                 self._quarantine_object(status.kind, status.message.key, status.message.uid, error)
             except PumiceError as error:
@@ -211,7 +211,7 @@ async def _submitted(sending: Awaitable[Awaitable[Ack]]) -> _Sent:
         return error
 
 
-async def _answer(sent: _Sent) -> Ack:
+async def _acknowledged(sent: _Sent) -> Ack:
     """Wait for the answer to a message, or raise why it was not sent."""
     if isinstance(sent, PumiceError):
         raise sent
@@ -271,7 +271,7 @@ class WaitPublisher:
         left = []
         for message, sent in [(message, await self._send(message)) for message in batch]:
             try:
-                await _answer(sent)
+                await _acknowledged(sent)
             except Rejected as error:
                 self._log.warning("wait_not_published", gang=message.gang, reason=str(error))
             except PumiceError as error:

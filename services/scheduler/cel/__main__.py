@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from services.scheduler.cel.frames import HEADER, READY, Question, SeenDevice, frame
+from services.scheduler.cel.frames import HEADER, READY, EvaluationRequest, SeenDevice, frame
 from services.scheduler.cel.limits import ExpressionLimits, confine, start_clock
 
 _NO_MEMORY: Final = 70
@@ -22,8 +22,8 @@ _NICENESS: Final = 5
 def main() -> int:
     """Answer questions; return the exit code."""
     limits = msgspec.json.decode(sys.argv[1], type=ExpressionLimits)
-    questions = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    requests = os.fdopen(os.dup(0), "rb")
+    results = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # a library that prints does not spoil the answers
     os.nice(_NICENESS)
     confine(limits)
@@ -33,25 +33,25 @@ def main() -> int:
 
         environment = Environment()
     except (ImportError, RuntimeError, MemoryError) as error:
-        answers.write(frame(f"{type(error).__name__}: {error}"))
+        results.write(frame(f"{type(error).__name__}: {error}"))
         return 1
-    answers.write(frame(READY))
+    results.write(frame(READY))
     decode = msgspec.msgpack.Decoder(SeenDevice).decode
-    while (question := _next(questions)) is not None:
-        for device in question.devices:
+    while (request := _next(requests)) is not None:
+        for device in request.devices:
             start_clock(limits.cpu_s)
-            answer = environment.answer(question.expression, decode(device))
+            answer = environment.answer(request.expression, decode(device))
             start_clock(0)
-            answers.write(frame(answer))
+            results.write(frame(answer))
     return 0
 
 
-def _next(questions: BinaryIO) -> Question | None:
-    header = questions.read(HEADER.size)
+def _next(requests: BinaryIO) -> EvaluationRequest | None:
+    header = requests.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
-    body = questions.read(HEADER.unpack(header)[0])
-    return msgspec.msgpack.decode(body, type=Question)
+    body = requests.read(HEADER.unpack(header)[0])
+    return msgspec.msgpack.decode(body, type=EvaluationRequest)
 
 
 if __name__ == "__main__":

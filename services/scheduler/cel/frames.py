@@ -31,7 +31,7 @@ class SeenDevice(msgspec.Struct, frozen=True, array_like=True):
     allow_multiple_allocations: bool
 
 
-class Question(msgspec.Struct, frozen=True, array_like=True):
+class EvaluationRequest(msgspec.Struct, frozen=True, array_like=True):
     """An expression, and the devices about which it is evaluated, each an encoded `SeenDevice`."""
 
     expression: str

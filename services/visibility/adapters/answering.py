@@ -16,16 +16,16 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
-from services.visibility.adapters.forked import ForkedQuestion, ProcessLimits
+from services.visibility.adapters.forked import ForkedQuery, ProcessLimits
 from services.visibility.adapters.mirror_owner import MirrorOwner
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.gangs import BadQuestion
+from services.visibility.answers.gangs import BadQuery
 from services.visibility.answers.live import running_jobs, total_of
 from services.visibility.answers.pending import Decisions, as_decided
 from services.visibility.answers.survey import DecisionPolicy, Survey, survey
 from services.visibility.answers.whatif import what_if
-from services.visibility.interface import Answers
+from services.visibility.interface import Queries
 from services.visibility.timelines import is_about, known_of, timeline
 from services.visibility.usage_history import usage_history
 from shared.api.visibility import (
@@ -80,7 +80,7 @@ class _CachedSurvey(NamedTuple):
     """How often the mirror had begun anew, and the configuration."""
 
 
-class Answering(Answers):
+class QueryService(Queries):
     """Answers from one mirror."""
 
     def __init__(
@@ -137,15 +137,15 @@ class Answering(Answers):
     @override
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         begun = self._clock.monotonic()
-        forked = ForkedQuestion(WhatIfStatus, limits=self._limits, clock=self._clock)
-        async with self._processes, forked as question:
+        forked = ForkedQuery(WhatIfStatus, limits=self._limits, clock=self._clock)
+        async with self._processes, forked as query:
 
             def start(mirror: ClusterMirror) -> None:
-                mirror.ask_about_devices()  # a fork evaluates no expression
-                question.start(lambda: self._imagine(mirror, namespace, spec))
+                mirror.request_devices()  # a fork evaluates no expression
+                query.start(lambda: self._imagine(mirror, namespace, spec))
 
             await self._owner.ask(start)
-            answer = await question.result()
+            answer = await query.result()
         took_ms = 1e3 * (self._clock.monotonic() - begun)
         return replace(answer, decided_in_ms=round(took_ms, 1))
 
@@ -221,7 +221,7 @@ class Answering(Answers):
                 out_of_time=lambda: time.process_time() >= ends,
                 forecast_for=lambda keys: self._starts.forecast_for(mirror.state, keys, now),
             )
-        except BadQuestion as error:
+        except BadQuery as error:
             raise Rejected(str(error), field=error.field) from error
 
     def _make_survey(self, mirror: ClusterMirror) -> Survey:

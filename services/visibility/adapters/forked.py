@@ -56,7 +56,7 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class ForkedQuestion(Generic[T]):
+class ForkedQuery(Generic[T]):
     """One question: `start` it in the thread that owns what it reads, then await its `result`.
 
     An asynchronous context manager, at whose end the process is gone.

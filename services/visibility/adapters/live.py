@@ -17,7 +17,7 @@ from services.visibility.adapters.seen import SeenEvents
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.live import EndOf, entry_of, node_uses, running_jobs
 from services.visibility.forecast.ends import stated_end
-from services.visibility.interface import LiveAnswers
+from services.visibility.interface import LiveQueries
 from shared.api.time import format_seconds
 from shared.api.visibility import Change, NodeUse, RunningJob, TimelineEntry
 from shared.runtime.clock import Clock
@@ -82,7 +82,7 @@ class _Reader:
             yield Change(resources=LISTS)
 
 
-class Live(LiveAnswers):
+class Live(LiveQueries):
     """The lists, the readers, and the latest entries of the feed."""
 
     def __init__(self, mirror: MirrorReader, *, clock: Clock, ends: EndOf = stated_end) -> None:

@@ -34,7 +34,7 @@ from services.visibility.api.statuses import (
     wrong_method,
 )
 from services.visibility.api.users import User
-from services.visibility.interface import LiveAnswers
+from services.visibility.interface import LiveQueries
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.visibility import Change
 from shared.runtime.clock import Clock
@@ -66,7 +66,7 @@ class Changes:
     its authorizer, does not cut it off after a minute, and passes each event on at once.
     """
 
-    def __init__(self, live: LiveAnswers) -> None:
+    def __init__(self, live: LiveQueries) -> None:
         self._live = live
         self._places = FairShares(_MAX, "streams of changes")
 
@@ -193,7 +193,7 @@ class VisibilityServer:
                 is_table = form is ReplyForm.TABLE
                 return await self._watching.stream(request, user, target, is_table=is_table)
             async with asyncio.timeout(_ANSWER_S):
-                return await self._answer(request, user, target, form)
+                return await self._respond(request, user, target, form)
         except TimeoutError as error:
             raise ApiFailure(TOO_SLOW, "the answer took too long") from error
         except Retryable as error:
@@ -203,7 +203,7 @@ class VisibilityServer:
         except PumiceError as error:
             raise ApiFailure(INTERNAL, str(error)) from error
 
-    async def _answer(
+    async def _respond(
         self, request: web.Request, user: User, target: ServedTarget, form: ReplyForm
     ) -> web.Response:
         if target.verb == "create":
@@ -212,12 +212,12 @@ class VisibilityServer:
             objects = await self._sources.listing(target)
             version = self._watching.remember(target, objects)
             if form is ReplyForm.TABLE:
-                return _answered(self._table(target, objects, version))
-            return _answered(_list(target, objects, version))
+                return _response(self._table(target, objects, version))
+            return _response(_list(target, objects, version))
         found = await self._sources.one(user, target)
         if form is ReplyForm.TABLE:
-            return _answered(self._table(target, [found]))
-        return _answered(tables.whole(target.resource, found))
+            return _response(self._table(target, [found]))
+        return _response(tables.whole(target.resource, found))
 
     async def _create(
         self, request: web.Request, user: User, target: ServedTarget, form: ReplyForm
@@ -229,9 +229,9 @@ class VisibilityServer:
         asked = await self._sources.what_if(user, target, body)
         headers = [("Warning", _warning(text)) for text in asked.warnings]
         if form is ReplyForm.TABLE:
-            return _answered(self._table(target, [asked.what_if]), _CREATED, headers)
+            return _response(self._table(target, [asked.what_if]), _CREATED, headers)
         whole = tables.whole(target.resource, asked.what_if)
-        return _answered({**whole, "spec": asked.spec}, _CREATED, headers)
+        return _response({**whole, "spec": asked.spec}, _CREATED, headers)
 
     async def _body(self, request: web.Request) -> bytes:
         try:
@@ -268,7 +268,7 @@ def _warning(text: str) -> str:
     return f'299 - "{quoted}"'
 
 
-def _answered(
+def _response(
     value: Mapping[str, Any], status: int = _OK, headers: list[tuple[str, str]] | None = None
 ) -> web.Response:
     response = web.Response(status=status, body=msgspec.json.encode(value), content_type=_JSON)
@@ -280,6 +280,6 @@ def _answered(
 def _refusal(failure: ApiFailure) -> web.Response:
     """Return the answer; if a body was not read, its connection ends with it."""
     headers = [("Retry-After", str(failure.retry_after_s))] if failure.retry_after_s else None
-    response = _answered(failure.status(), failure.code, headers)
+    response = _response(failure.status(), failure.code, headers)
     response.force_close()
     return response

@@ -87,7 +87,7 @@ class FairShares:
             self._held.pop(holder, None)
 
 
-class QuestionTurns:
+class QueryTurns:
     """Questions that take long: a bounded number waits, and of each user one is answered."""
 
     def __init__(self, most: int) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from services.visibility.adapters.authorization import Authorization
-from services.visibility.adapters.shares import QuestionTurns
+from services.visibility.adapters.shares import QueryTurns
 from services.visibility.api import hiding, questions
 from services.visibility.api.requests import ServedTarget
 from services.visibility.api.rights import IMAGINE_CLUSTER
@@ -19,7 +19,7 @@ from services.visibility.api.statuses import (
     wrong_method,
 )
 from services.visibility.api.users import User
-from services.visibility.interface import Answers, LiveAnswers
+from services.visibility.interface import LiveQueries, Queries
 from shared.api.base import View
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
@@ -64,13 +64,13 @@ class Sources:
     """Reads objects and asks what-ifs for a user who has the right to do so."""
 
     def __init__(
-        self, answers: Answers, live: LiveAnswers, authorization: Authorization, *, clock: Clock
+        self, answers: Queries, live: LiveQueries, authorization: Authorization, *, clock: Clock
     ) -> None:
         self._answers = answers
         self._live = live
         self._authorization = authorization
         self._clock = clock
-        self._turns = QuestionTurns(QUESTIONS_MAX)
+        self._turns = QueryTurns(QUESTIONS_MAX)
 
     async def listing(self, target: ServedTarget) -> Objects:
         """Return the objects of a collection. Raises Failure (405), Retryable."""
@@ -94,11 +94,11 @@ class Sources:
 
     async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
         """Return the answer to a what-if. Raises Failure, Retryable, Rejected."""
-        raw, question = questions.read(body)
-        namespace, spec = target.namespace, question.spec
+        raw, query = questions.read(body)
+        namespace, spec = target.namespace, query.spec
         if not namespace:
             raise wrong_method()
-        _check_namespace(question.metadata, namespace, field="metadata.namespace")
+        _check_namespace(query.metadata, namespace, field="metadata.namespace")
         if spec.job is not None:
             _check_namespace(spec.job.metadata, namespace, field="spec.job.metadata.namespace")
         elif not spec.changes_cluster:
@@ -110,7 +110,7 @@ class Sources:
             status = await self._answers.what_if(namespace, spec)
         seen = await self._seen(user, namespace, status)
         metadata = msgspec.structs.replace(
-            question.metadata,
+            query.metadata,
             namespace=namespace,
             creation_timestamp=format_seconds(self._clock.now()),
         )

@@ -145,9 +145,9 @@ class ClusterMirror:
         timeout_s = inqueue_timeout_s(config.arguments.get("enqueue", {}))
         self._timeouts.review(self.state.jobs, now=now, timeout_s=timeout_s)
 
-    def ask_about_devices(self) -> None:
+    def request_devices(self) -> None:
         """Ask for the verdicts on devices that decisions about waiting pods need."""
-        self.state.store(Devices).ask_for_verdicts(self.state.store(NodeAttributes))
+        self.state.store(Devices).request_evaluations(self.state.store(NodeAttributes))
 
     def group_of(self, owner_job: str) -> Job | None:
         """Return the PodGroup that the Job of a key made last."""

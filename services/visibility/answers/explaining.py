@@ -98,16 +98,16 @@ def explain(
     if job is None or not job.has_group:
         return Explanation(metadata=meta, about=subject.about, phase=_phase(subject))
     awaits = _of_binds(subject) if why is None and decided is None else None
-    said = decided.why if decided is not None else why or awaits
+    stated = decided.why if decided is not None else why or awaits
     if decided is not None and why is not None and has_old_amounts(decided, why.gate, now):
-        said = why
-    elif said is not None and why is not None:
-        said = replace(said, details=at_place(said.details, why.position))
+        stated = why
+    elif stated is not None and why is not None:
+        stated = replace(stated, details=at_place(stated.details, why.position))
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
         held, more = holders(session, job, why, ends) if why else ((), 0)
-        gates = tuple(_gates(job, said, _order(session, job, said)))
-        short = tuple(_short(session, job, said)) if said else ()
+        gates = tuple(_gates(job, stated, _order(session, job, stated)))
+        short = tuple(_short(session, job, stated)) if stated else ()
     finally:
         session.close()
     found, event = Helps(), _PREPARED if awaits else ""
@@ -121,10 +121,10 @@ def explain(
         pod_group=job.name,
         queue=job.queue,
         phase=_phase(subject),
-        position=(why or said).position if said else 0,
+        position=(why or stated).position if stated else 0,
         gates=gates,
-        nodes=said.nodes if said else 0,
-        reasons=_reasons(said.reasons) if said else (),
+        nodes=stated.nodes if stated else 0,
+        reasons=_reasons(stated.reasons) if stated else (),
         shortages=short,
         holders=tuple(each.holder for each in held),
         remaining_holders=more,
@@ -264,7 +264,7 @@ def _run_below(job: Job) -> str:
 
 
 def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:
-    ordered = sorted(reasons.items(), key=lambda said: (-said[1], said[0]))
+    ordered = sorted(reasons.items(), key=lambda stated: (-stated[1], stated[0]))
     return tuple(NodesReason(reason=text, nodes=nodes) for text, nodes in ordered[:_REASONS_MAX])
 
 

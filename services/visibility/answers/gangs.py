@@ -35,7 +35,7 @@ _AT: Final = "spec.job"
 _POD: Final = msgspec.json.Decoder(Pod)
 
 
-class BadQuestion(ValueError):  # noqa: N818 - reads as the fact it states
+class BadQuery(ValueError):  # noqa: N818 - reads as the fact it states
     """A question that cannot be answered as it is put; `field` names what is wrong with it."""
 
     def __init__(self, message: str, *, field: str) -> None:
@@ -109,10 +109,10 @@ def _name(job: Job, mirror: ClusterMirror, namespace: str) -> str:
 def _check(job: Job, mirror: ClusterMirror) -> None:
     if job.spec.scheduler_name not in mirror.scheduler_names:
         text = f"pods of scheduler {job.spec.scheduler_name!r} are placed by another scheduler"
-        raise BadQuestion(text, field=f"{_AT}.spec.schedulerName")
+        raise BadQuery(text, field=f"{_AT}.spec.schedulerName")
     pods = sum(task.replicas for task in job.spec.tasks)
     if pods > PODS_MAX:
-        raise BadQuestion(
+        raise BadQuery(
             f"{pods} pods are too many for one question: {PODS_MAX} at most",
             field=f"{_AT}.spec.tasks",
         )
@@ -127,7 +127,7 @@ def check_names(names: Iterable[str], mirror: ClusterMirror, *, field: str) -> N
     unknown = sorted(name for name in set(names) if known.find(name) is None)
     if len(known.names) + len(unknown) > known.capacity:
         text = f"no object in the cluster has named the resource {', '.join(unknown[:5])}"
-        raise BadQuestion(text, field=field)
+        raise BadQuery(text, field=field)
 
 
 def _resources(job: Job, group: PodGroup) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _resources(job: Job, group: PodGroup) -> Iterator[str]:
 
 def _refuse(problems: list[Problem]) -> None:
     if problems:
-        raise BadQuestion("; ".join(texts(problems)), field=f"{_AT}.{problems[0].path}")
+        raise BadQuery("; ".join(texts(problems)), field=f"{_AT}.{problems[0].path}")
 
 
 def _of_queue(name: str, mirror: ClusterMirror) -> Iterator[Problem]:

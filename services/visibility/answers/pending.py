@@ -94,7 +94,7 @@ def waiting_since(job: Job) -> str | None:
     Evicted pods are made anew. The times of conditions change with every message, so that a wait
     by these would become shorter.
     """
-    stamps = {condition.type: stamp.time for condition, stamp in job.seen.stamps.items()}
+    stamps = {condition.type: stamp.time for condition, stamp in job.last_seen.stamps.items()}
     waits_since = stamps.get(PodGroupConditionType.UNSCHEDULABLE.value, "")
     placed = stamps.get(PodGroupConditionType.SCHEDULED.value, "")
     pending = [task.created for task in job.by_status[TaskStatus.PENDING].values() if task.created]

@@ -22,7 +22,7 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.gangs import (
-    BadQuestion,
+    BadQuery,
     ImaginedGang,
     check_names,
     imagined,
@@ -119,27 +119,27 @@ def what_if(
 def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
     """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
     if spec.job is None and not spec.changes_cluster:
-        raise BadQuestion("name a job, a queue, or nodes to add or drain", field="spec")
+        raise BadQuery("name a job, a queue, or nodes to add or drain", field="spec")
     if spec.queue is not None and spec.change_queue is not None:
-        raise BadQuestion(
+        raise BadQuery(
             "give a queue as it would be (queue) or what changes of one, not both",
             field="spec.changeQueue",
         )
     for at, added in enumerate(spec.add_nodes):
         if added.count < 1:
-            raise BadQuestion(
+            raise BadQuery(
                 f"{added.count} is no number of nodes to add: 1 at least",
                 field=f"spec.addNodes[{at}].count",
             )
     nodes = sum(added.count for added in spec.add_nodes) + len(spec.drain_nodes)
     if nodes > NODES_MAX:
-        raise BadQuestion(
+        raise BadQuery(
             f"{nodes} nodes are too many for one question: {NODES_MAX} at most",
             field="spec.addNodes",
         )
     for at, name in enumerate(spec.drain_nodes):
         if mirror.kept.get(NODE.token, name) is None:
-            raise BadQuestion(f"there is no node {name!r}", field=f"spec.drainNodes[{at}]")
+            raise BadQuery(f"there is no node {name!r}", field=f"spec.drainNodes[{at}]")
 
 
 class _WhatIf:
@@ -196,7 +196,7 @@ class _WhatIf:
         try:
             self._rehearsal.put(QUEUE, replace(queue, metadata=meta, status=status))
         except BadFact as error:
-            raise BadQuestion(str(error), field=field) from error
+            raise BadQuery(str(error), field=field) from error
 
     def _drain(self, name: str) -> None:
         node: Node = self._mirror.kept.get(NODE.token, name)
@@ -236,7 +236,7 @@ class _WhatIf:
     def _check_time(self, what: str) -> None:
         """Raise `BadQuestion` where the time is over before the cluster is as it is imagined."""
         if self._out_of_time():
-            raise BadQuestion(f"the question is too large: {what} take too long", field="spec")
+            raise BadQuery(f"the question is too large: {what} take too long", field="spec")
 
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:
@@ -318,7 +318,7 @@ def changed_queue(change: QueueChange, mirror: ClusterMirror) -> Queue:
     """Return a queue that is there with a change. Raises `BadQuestion`."""
     known: Queue | None = mirror.kept.get(QUEUE.token, change.name)
     if known is None:
-        raise BadQuestion(f"there is no queue {change.name!r}", field="spec.changeQueue.name")
+        raise BadQuery(f"there is no queue {change.name!r}", field="spec.changeQueue.name")
     spec = known.spec
     guarantee = replace(spec.guarantee, resource={**spec.guarantee.resource, **change.guarantee})
     return replace(
@@ -340,9 +340,9 @@ def added_nodes(added: AddedNodes, at: int, mirror: ClusterMirror) -> Iterator[N
     if added.like:
         template = mirror.kept.get(NODE.token, added.like)
         if template is None:
-            raise BadQuestion(f"there is no node {added.like!r}", field=f"{field}.like")
+            raise BadQuery(f"there is no node {added.like!r}", field=f"{field}.like")
     if template is None:
-        raise BadQuestion("name a node that is there (like), or give a template", field=field)
+        raise BadQuery("name a node that is there (like), or give a template", field=field)
     has = template.status.allocatable or template.status.capacity
     check_names(has, mirror, field=f"{field}.template.status.allocatable")
     status = replace(template.status, allocatable=has)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from shared.bus.api import StreamAnswer
-from shared.bus.errors import NoAnswer, SequenceInFlight, TooLarge, WrongSequence
+from shared.bus.api import StreamReply
+from shared.bus.errors import NoReply, SequenceInFlight, TooLarge, WrongSequence
 from shared.bus.publisher import is_fenced
 from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
 from shared.bus.streams import config_of
@@ -27,7 +27,7 @@ async def batches(bus, declared) -> None:
     config = (await bus._api.stream(declared.state.name)).config
     about = f"STREAM.UPDATE.{declared.state.name}"
     changed = {**config, "allow_atomic": True}
-    assert isinstance(await bus._api.call(about, changed, StreamAnswer, about=about), StreamAnswer)
+    assert isinstance(await bus._api.call(about, changed, StreamReply, about=about), StreamReply)
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ async def test_a_batch_without_a_connection_has_no_answer(bus, subjects, sender,
     async def is_lost() -> bool:
         try:
             await sender.send_batch("b", [fact(subjects, "a"), fact(subjects, "b")])
-        except NoAnswer:
+        except NoReply:
             return True
         return False
 

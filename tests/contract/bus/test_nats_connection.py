@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from shared.bus import connection
-from shared.bus.errors import NoAnswer, NotPermitted
+from shared.bus.errors import NoReply, NotPermitted
 from shared.bus.nats import from_settings
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
@@ -57,7 +57,7 @@ async def test_an_unreachable_server_is_named_and_found_when_it_comes(server, st
     bus = start_bus(server.bus(status=status, name="test"))
     wanted = f"cannot reach NATS at {server.nats.url}"
     await until(lambda: wanted in status.reasons, describe="the reason")
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoReply):
         await bus.publisher("X").publish("x", b"")
     await server.start()
     await until(lambda: status.ok, describe="the connection")

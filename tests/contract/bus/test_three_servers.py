@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.bus.api import StreamAnswer
+from shared.bus.api import StreamReply
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
 from shared.bus.values import CaughtUp, FencingToken, FromSequence, Reset
@@ -244,7 +244,7 @@ async def test_none_of_a_leaders_publishes_is_refused_for_another_on_its_way(
         await bus._api.call(
             f"STREAM.UPDATE.{stream}",
             {**found.config, "allow_atomic": takes_batches},
-            StreamAnswer,
+            StreamReply,
             about=stream,
         )
         assert await asyncio.gather(*map(publish, range(100))) == [b"%d" % n for n in range(100)]

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from pumice.local.services import Supervised, Supervisor
-from shared.bus.errors import NoAnswer
+from shared.bus.errors import NoReply
 from shared.bus.puller import Delivery
 from shared.bus.storage_gate import StorageGate
 from shared.bus.values import (
@@ -37,7 +37,7 @@ async def test_a_frozen_server_gives_no_answer_in_time(bus, declared, subjects, 
     await server.freeze()
     try:
         async with within(10):
-            with pytest.raises(NoAnswer, match=r"state\.pods"):
+            with pytest.raises(NoReply, match=r"state\.pods"):
                 await publisher.publish(subjects.state("pods", "ns/a"), b"1")
     finally:
         server.thaw()
@@ -52,10 +52,10 @@ async def test_a_full_disk_is_named_where_a_message_is_not_stored_and_a_restart_
     await publisher.publish(subjects.outcome(0), b"before")
     limit, endless = resource.RLIMIT_FSIZE, resource.RLIM_INFINITY
     resource.prlimit(server.nats.process.pid, limit, (1, endless))
-    with pytest.raises(NoAnswer, match="its disk may be full"):
+    with pytest.raises(NoReply, match="its disk may be full"):
         await publisher.publish(subjects.outcome(0), b"while it is full")
     resource.prlimit(server.nats.process.pid, limit, (endless, endless))
-    with pytest.raises(NoAnswer, match=r"outcome.*its disk may be full"):
+    with pytest.raises(NoReply, match=r"outcome.*its disk may be full"):
         await publisher.publish(subjects.outcome(0), b"while there is room again")
     log = server.nats.directory / "nats-server.log"
     await until(lambda: "file too large" in log.read_text(), describe="the reason in its log")
@@ -123,7 +123,7 @@ async def test_a_local_server_whose_disk_was_full_is_started_again_by_itself(
     async with TaskGroup() as group:
         supervisor = Supervisor([supervised], report=said.append, check_every_s=0.5)
         keeping = group.create_task(supervisor.run(), name="supervisor")
-        with full_disk(server), pytest.raises(NoAnswer):
+        with full_disk(server), pytest.raises(NoReply):
             await publisher.publish(subjects.outcome(0), b"while it is full")
         await until(lambda: nats.process.pid not in (0, first), deadline_s=20, describe=str(said))
         await until(lambda: any("is back" in line for line in said), deadline_s=20)
@@ -141,7 +141,7 @@ async def test_a_local_server_is_left_alone_until_its_disk_has_room(
     nats, said = server.nats, []
     publisher = bus.publisher(declared.outcome.name)
     assert not await nats.needs_restart(said.append)
-    with full_disk(server), pytest.raises(NoAnswer):
+    with full_disk(server), pytest.raises(NoReply):
         await publisher.publish(subjects.outcome(0), b"while it is full")
     with monkeypatch.context() as patched:
         patched.setattr("pumice.local.nats.ROOM", 2**62)

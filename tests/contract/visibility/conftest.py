@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from pumice.local.nats import NatsServer
 from services.visibility.app import following_parts
-from services.visibility.interface import Answers
+from services.visibility.interface import Queries
 from services.visibility.settings import VisibilitySettings
-from shared.bus.service import BusParts
+from shared.bus.service import BusComponents
 from shared.runtime.tasks import TaskGroup
 from tests.support.bus import admin_bus
 from tests.support.scheduler_stage import STREAMS, Stage, scheduler_stage
@@ -25,11 +25,11 @@ async def stage(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Stage]
         yield opened
 
 
-Instance = Callable[..., contextlib.AbstractAsyncContextManager[Answers]]
+Instance = Callable[..., contextlib.AbstractAsyncContextManager[Queries]]
 
 
 @pytest_asyncio.fixture
-async def answers(instance: Instance) -> AsyncIterator[Answers]:
+async def answers(instance: Instance) -> AsyncIterator[Queries]:
     """Answers that follow the bus with the rights of visibility."""
     async with instance() as found:
         yield found
@@ -45,10 +45,10 @@ def instance(nats_server: NatsServer, stage: Stage) -> Instance:
 @contextlib.asynccontextmanager
 async def _instance(
     nats_server: NatsServer, settings: VisibilitySettings
-) -> AsyncIterator[Answers]:
+) -> AsyncIterator[Queries]:
     context = context_of_a_test()
     async with admin_bus(nats_server, user="visibility") as bus, TaskGroup() as tasks:
-        on_bus = BusParts(context, bus, streams=STREAMS, settings=settings)
+        on_bus = BusComponents(context, bus, streams=STREAMS, settings=settings)
         found, _, parts = following_parts(settings, context, bus, on_bus)
         running = [tasks.create_task(part.run(), name=part.name) for part in parts]
         yield found

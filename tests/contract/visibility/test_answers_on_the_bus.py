@@ -9,8 +9,8 @@ import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
-from services.visibility.adapters.answering import Answering
-from services.visibility.interface import Answers
+from services.visibility.adapters.answering import QueryService
+from services.visibility.interface import Queries
 from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import ExpectedStart, Explanation, QueueTree
@@ -31,7 +31,7 @@ FOLLOWERS = 3
 """Those of STATE, OUTCOME and WAITING."""
 
 
-async def pending(answers: Answers) -> list[str] | str:
+async def pending(answers: Queries) -> list[str] | str:
     """Return the names of the jobs that wait, or why that is not known."""
     try:
         return [job.metadata.name for job in await answers.pending_jobs()]
@@ -39,7 +39,7 @@ async def pending(answers: Answers) -> list[str] | str:
         return str(error)
 
 
-async def until_pending(answers: Answers, *names: str) -> None:
+async def until_pending(answers: Queries, *names: str) -> None:
     """Wait until exactly these jobs wait."""
     last: list[str] | str = []
 
@@ -52,7 +52,7 @@ async def until_pending(answers: Answers, *names: str) -> None:
 
 
 async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
-    stage: Stage, answers: Answering
+    stage: Stage, answers: QueryService
 ):
     await stage.cluster(nodes=1, cpu="4")
 
@@ -74,7 +74,7 @@ async def test_while_nobody_asks_nothing_is_read_and_the_next_question_sees_ever
 ):
     await stage.cluster(nodes=1, cpu="4")
     async with instance(idle_after=Seconds(1.0)) as answers:
-        assert isinstance(answers, Answering)
+        assert isinstance(answers, QueryService)
         pace = answers._owner.pace
         await until(lambda: pace.paused == FOLLOWERS, deadline_s=30, describe="the pause")
         await stage.gang("big", 1, cpu="9")
@@ -91,7 +91,7 @@ def question(**spec: object) -> WhatIfSpec:
     return msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
 
 
-async def test_nothing_is_answered_before_the_state_is_known(stage: Stage, answers: Answers):
+async def test_nothing_is_answered_before_the_state_is_known(stage: Stage, answers: Queries):
     stage.marking = False
     await stage.cluster(nodes=1)
 
@@ -99,7 +99,7 @@ async def test_nothing_is_answered_before_the_state_is_known(stage: Stage, answe
         await answers.pending_jobs()
 
 
-async def test_jobs_that_wait_are_told_as_facts_come(stage: Stage, answers: Answers):
+async def test_jobs_that_wait_are_told_as_facts_come(stage: Stage, answers: Queries):
     await stage.cluster(nodes=1, cpu="4")
     await stage.gang("big", 1, cpu="9")
     await until_pending(answers, "big")
@@ -111,7 +111,7 @@ async def test_jobs_that_wait_are_told_as_facts_come(stage: Stage, answers: Answ
 
 
 async def test_a_pod_counts_on_its_node_from_the_outcome_of_its_bind(
-    stage: Stage, answers: Answers
+    stage: Stage, answers: Queries
 ):
     await stage.cluster(nodes=1, cpu="4")
     await stage.start()
@@ -136,7 +136,7 @@ def _cpu(tree: QueueTree) -> str:
     return next(each.allocated for each in tree.resources if each.resource == "cpu")
 
 
-async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answers: Answers):
+async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answers: Queries):
     await stage.cluster(nodes=2, cpu="4")
     await stage.gang("big", 1, cpu="9")
     await until_pending(answers, "big")
@@ -151,7 +151,7 @@ async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answe
     assert [placed.node for placed in answer.placements] == [b.node for b in command.binds]
 
 
-async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Answers):
+async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Queries):
     await stage.cluster(nodes=1, cpu="4")
     await stage.gang("big", 1, cpu="9")
     await until_pending(answers, "big")
@@ -186,14 +186,14 @@ async def test_a_what_if_that_takes_too_much_is_killed_and_others_are_answered_m
         assert (await answers.what_if("ns", small)).starts_now
 
 
-async def refused(answers: Answers, spec: WhatIfSpec) -> Rejected:
+async def refused(answers: Queries, spec: WhatIfSpec) -> Rejected:
     """Return the refusal of a question."""
     with pytest.raises(Rejected) as refusal:
         await answers.what_if("ns", spec)
     return refusal.value
 
 
-async def test_a_what_if_changes_nothing_for_those_who_ask_later(stage: Stage, answers: Answers):
+async def test_a_what_if_changes_nothing_for_those_who_ask_later(stage: Stage, answers: Queries):
     await stage.cluster(nodes=1, cpu="4")
     await stage.gang("big", 1, cpu="9")
     await until_pending(answers, "big")
@@ -206,7 +206,7 @@ async def test_a_what_if_changes_nothing_for_those_who_ask_later(stage: Stage, a
     assert await pending(answers) == ["big"]
 
 
-async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Answers):
+async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: Queries):
     await stage.cluster()
     await until_pending(answers)
 
@@ -216,7 +216,7 @@ async def test_a_question_with_a_fault_names_the_field(stage: Stage, answers: An
     assert refused.value.field == "spec.drainNodes[0]"
 
 
-async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers):
+async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Queries):
     await stage.cluster(nodes=2, cpu="4")
     await stage.gang("big", 1, cpu="5")
     await until_pending(answers, "big")
@@ -229,7 +229,7 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Answers
     assert await answers.explanation("ns", "missing") is None
 
 
-async def told_by_the_leader(answers: Answers, name: str) -> Explanation:
+async def told_by_the_leader(answers: Queries, name: str) -> Explanation:
     """Return an explanation once it is the leader's."""
     last: Explanation | None = None
 
@@ -249,7 +249,7 @@ async def waiting(stage: Stage, name: str) -> m.WaitExplained | None:
     return codec.decode_waiting(message.payload) if message is not None else None
 
 
-async def test_an_explanation_is_what_the_leader_has_decided(stage: Stage, answers: Answers):
+async def test_an_explanation_is_what_the_leader_has_decided(stage: Stage, answers: Queries):
     await stage.cluster(nodes=2, cpu="4")
     await stage.gang("big", 1, cpu="5")
     await until_pending(answers, "big")
@@ -270,7 +270,7 @@ async def test_an_explanation_is_what_the_leader_has_decided(stage: Stage, answe
 
 
 async def test_a_leader_with_other_rules_is_told_of_with_what_a_session_here_finds(
-    stage: Stage, answers: Answers, tmp_path: Path
+    stage: Stage, answers: Queries, tmp_path: Path
 ):
     conf = tmp_path / "scheduler.conf"
     conf.write_text(
@@ -296,7 +296,7 @@ tiers:
     assert found.latest.gate == "quota"
 
 
-async def test_the_last_word_on_a_gang_goes_when_it_has_started(stage: Stage, answers: Answers):
+async def test_the_last_word_on_a_gang_goes_when_it_has_started(stage: Stage, answers: Queries):
     await stage.cluster(nodes=1, cpu="4")
     await stage.gang("big", 1, cpu="5")
     await stage.start()
@@ -313,7 +313,7 @@ async def test_the_last_word_on_a_gang_goes_when_it_has_started(stage: Stage, an
     await until(gone, deadline_s=30, describe=lambda: "the last word is still there")
 
 
-async def test_a_new_leader_says_anew_why_gangs_wait(stage: Stage, answers: Answers):
+async def test_a_new_leader_says_anew_why_gangs_wait(stage: Stage, answers: Queries):
     await stage.cluster(nodes=2, cpu="4")
     await stage.gang("big", 1, cpu="5")
     await stage.start()
@@ -332,7 +332,7 @@ async def test_a_new_leader_says_anew_why_gangs_wait(stage: Stage, answers: Answ
     await until(again, deadline_s=30, describe=lambda: "the new leader has not said it")
 
 
-async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, answers: Answers):
+async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, answers: Queries):
     await stage.cluster()
     await until_pending(answers)
     gang = "ns/train-u1"
@@ -359,7 +359,7 @@ async def test_the_life_of_a_job_that_is_gone_is_told_from_events(stage: Stage, 
     assert await answers.timeline("ns", "missing") is None
 
 
-async def expected_start(answers: Answers) -> ExpectedStart:
+async def expected_start(answers: Queries) -> ExpectedStart:
     """Return when the one job that waits is expected to start, once that is known."""
     last: object = None
 
@@ -380,7 +380,7 @@ async def expected_start(answers: Answers) -> ExpectedStart:
 
 
 async def test_expected_starts_come_from_what_jobs_of_the_same_name_took(
-    stage: Stage, answers: Answers
+    stage: Stage, answers: Queries
 ):
     publisher = stage.bus.publisher(STREAMS.events.name)
     for number in range(30):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pumice.answers.asking import Asker, Place
+from pumice.answers.asking import Place, QueryClient
 from pumice.answers.following import RefreshTimes
 from pumice.local.control_plane import ControlPlane
 from tests.integration.deploy.tenants import tenant
@@ -130,7 +130,7 @@ async def test_a_watch_of_the_own_namespace_tells_of_its_changes_and_that_of_ano
     run: Run, told: FixedAnswers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (kubeconfig,) = tmp_path.glob("*.kubeconfig")
-    asker = await Asker.open(Place(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem))
+    asker = await QueryClient.open(Place(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem))
     before = await asker.pending()
     own, foreign = (
         RefreshTimes(asker, asker.waiting()),

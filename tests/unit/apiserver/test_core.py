@@ -266,7 +266,7 @@ def test_what_is_not_served_is_listed_so_that_a_client_asks_and_is_told() -> Non
 def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_path: Path) -> None:
     first = World()
     journal = StoreJournal(tmp_path / "objects.jsonl")
-    journal.follow(first.core.world.store)
+    journal.follow(first.core.api.store)
     for name in "ab":
         first.ask("POST", MAPS, {"metadata": {"name": name}, "data": {"k": name}})
     first.ask("DELETE", f"{MAPS}/b")
@@ -278,7 +278,7 @@ def test_a_journal_brings_back_what_was_written_and_not_what_was_deleted(tmp_pat
     second.core.load_journal(journal)
     assert second.ask("GET", f"{MAPS}/a")[1] == first.ask("GET", f"{MAPS}/a")[1]
     assert second.ask("GET", f"{MAPS}/b")[0] == 404
-    assert second.core.world.store.version >= first.core.world.store.version
+    assert second.core.api.store.version >= first.core.api.store.version
     journal.close()
 
 

@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from services.controller.cronjob.asks import (
-    Answer,
-    Ask,
     CreateJob,
     DeleteJob,
     Failed,
     NameTaken,
     ReadJob,
-    RecordEvent,
+    RecordCronJobEvent,
+    Step,
+    StepResult,
     SyncResult,
     WriteCronJobStatus,
 )
@@ -57,7 +57,7 @@ class CronWorld:
         now = time.parse(f"2025-03-11T{clock}Z") if "T" not in clock else time.parse(clock)
         known = [job for name, job in self.jobs.items() if name not in self.hidden]
 
-        def answer(ask: Ask) -> Answer:
+        def answer(ask: Step) -> StepResult:
             if die_at is not None and isinstance(ask, die_at):
                 raise _DeathError
             return self._answer(ask)
@@ -82,12 +82,12 @@ class CronWorld:
         found, self.told = self.told, []
         return found
 
-    def _answer(self, ask: Ask) -> Answer:
+    def _answer(self, ask: Step) -> StepResult:
         self.asked.append(type(ask).__name__)
         if failed := self.failing.get(type(ask)):
             return failed
         match ask:
-            case RecordEvent():
+            case RecordCronJobEvent():
                 self.told.append(ask.reason)
             case ReadJob():
                 return self.jobs.get(ask.name)
@@ -100,7 +100,7 @@ class CronWorld:
                 self.writes += 1
         return None
 
-    def _make(self, job: Job) -> Answer:
+    def _make(self, job: Job) -> StepResult:
         name = job.metadata.name
         if name in self.jobs:
             return NameTaken()

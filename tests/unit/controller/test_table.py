@@ -57,7 +57,7 @@ def test_each_store_is_watched_and_each_watched_kind_has_a_store() -> None:
     assert watched == set(Informers(scheduler_names=["volcano"]).by_kind)
 
 
-@pytest.mark.parametrize("field", ["name", "queue", "object_quarantined"])
+@pytest.mark.parametrize("field", ["name", "queue", "quarantined_as"])
 def test_rows_share_no_name_and_no_queue(field: str) -> None:
     values = [getattr(row, field) for row in CONTROLLERS]
     assert len(set(values)) == len(values)

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from typing_extensions import override
 
-from shared.bus.errors import NoAnswer
+from shared.bus.errors import NoReply
 from shared.bus.replies import SWEEP_S, Replies
 from tests.support.clock import VirtualClock, settle
 
@@ -32,7 +32,7 @@ async def test_time_outs_are_looked_for_while_a_question_is_open_and_not_before_
     assert clock.sleeps == 0
     answer = await replies.ask("s", b"", timeout_s=0.5, repeatable=True)
     await clock.advance(0.5 + SWEEP_S)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(NoReply):
         await answer
     looked = clock.sleeps
     assert looked >= 0.5 / SWEEP_S
@@ -40,7 +40,7 @@ async def test_time_outs_are_looked_for_while_a_question_is_open_and_not_before_
     assert clock.sleeps == looked
     second = await replies.ask("s", b"", timeout_s=0.5, repeatable=True)
     await clock.advance(0.5 + SWEEP_S)
-    assert isinstance(second.exception(), NoAnswer)
+    assert isinstance(second.exception(), NoReply)
     watching.cancel()
     await settle()
     with suppress(asyncio.CancelledError):

@@ -8,7 +8,7 @@ import pytest
 from shared.api.scheduling import podgroup_of
 from shared.runtime.clock import SystemClock
 from shared.runtime.service import _spans
-from shared.runtime.spans import NO_SPANS, are_asked_for, root_id, trace_id
+from shared.runtime.spans import NO_SPANS, are_enabled, root_id, trace_id
 from tests.support.collector import Collector
 
 CAUSE = "ns/train-u1"
@@ -26,7 +26,7 @@ CAUSE = "ns/train-u1"
     ],
 )
 def test_spans_are_off_unless_the_environment_names_a_collector(environ, asked):
-    assert are_asked_for(environ) is asked
+    assert are_enabled(environ) is asked
 
 
 def test_a_service_without_a_collector_imports_nothing_of_opentelemetry(monkeypatch):

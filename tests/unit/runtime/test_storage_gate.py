@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import structlog
 
-from shared.bus.errors import NoAnswer, StreamFull
+from shared.bus.errors import NoReply, StreamFull
 from shared.bus.storage_gate import ROUNDS, StorageGate
 from shared.bus.values import Ack, Message
 from shared.contracts.subjects import Subjects
@@ -62,8 +62,8 @@ class Now:
 
 
 FINE = (None, None)
-SILENT = (NoAnswer("no answer"), None)
-AWAY = (NoAnswer("no answer"), NoAnswer("no answer"))
+SILENT = (NoReply("no answer"), None)
+AWAY = (NoReply("no answer"), NoReply("no answer"))
 FULL = (StreamFull("maximum bytes exceeded"), None)
 
 

@@ -21,7 +21,7 @@ from services.scheduler.adapters.expression_process import (
 from services.scheduler.adapters.expressions import ExpressionEvaluator
 from services.scheduler.cel.limits import ExpressionLimits
 from services.scheduler.policy.devices.pools import DeviceId, Offered
-from services.scheduler.policy.devices.requests import Alternative, Judge, SearchBudget
+from services.scheduler.policy.devices.requests import Alternative, DeviceMatcher, SearchBudget
 from services.scheduler.policy.devices.selectors import (
     DeviceContent,
     Evaluator,
@@ -389,7 +389,7 @@ class Yes(Evaluator):
 
 def test_the_conditions_that_a_scheduler_remembers_take_bounded_memory(monkeypatch):
     monkeypatch.setattr("services.scheduler.policy.devices.requests._JUDGED_MAX", 100)
-    judge = Judge(Yes())
+    judge = DeviceMatcher(Yes())
     offered = Offered(DeviceId("gpu.com", "p", "d"), Device(name="d"), 1, 0, {}, "n1", None)
     asks, of_class = ExactDeviceRequest(device_class_name="gpu"), DeviceClass(metadata=ObjectMeta())
     for number in range(50):

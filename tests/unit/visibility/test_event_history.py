@@ -11,7 +11,7 @@ from pumice.events import GangAdmitted, PodBound
 from pumice.events.envelope import encode
 from services.visibility.adapters import feeds
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
-from shared.bus.api import StreamAnswer
+from shared.bus.api import StreamReply
 from shared.bus.stored import StoredMessages
 from shared.bus.values import Batch, FromSequence, Message
 from shared.contracts.streams import streams
@@ -91,11 +91,9 @@ class Kept:
 
     created, gangs = "monday", ("a", "b", "c")
 
-    async def stream(self, _name: str) -> StreamAnswer:
+    async def stream(self, _name: str) -> StreamReply:
         state = {"last_seq": len(self.gangs), "first_seq": 1}
-        return msgspec.convert(
-            {"created": self.created, "state": state, "config": {}}, StreamAnswer
-        )
+        return msgspec.convert({"created": self.created, "state": state, "config": {}}, StreamReply)
 
     async def next_messages(self, _stream, _subject, where, *, batch, max_bytes):
         events = [GangAdmitted(gang=f"ns/{gang}", uid=gang) for gang in self.gangs]

@@ -9,7 +9,7 @@ import time
 import msgspec
 import pytest
 
-from services.visibility.adapters.forked import ForkedQuestion, ProcessLimits
+from services.visibility.adapters.forked import ForkedQuery, ProcessLimits
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Broken, Rejected, Retryable
 
@@ -28,7 +28,7 @@ class Found(msgspec.Struct):
 
 
 async def ask(work, **bounds):
-    async with ForkedQuestion(Found, limits=limits(**bounds), clock=SystemClock()) as question:
+    async with ForkedQuery(Found, limits=limits(**bounds), clock=SystemClock()) as question:
         question.start(work)
         return await question.result()
 
@@ -109,7 +109,7 @@ async def test_a_refusal_and_an_error_come_through():
 
 
 async def test_who_stops_waiting_leaves_no_process_behind():
-    question = ForkedQuestion(Found, limits=limits(), clock=SystemClock())
+    question = ForkedQuery(Found, limits=limits(), clock=SystemClock())
 
     async def asking() -> None:
         async with question:
@@ -133,7 +133,7 @@ async def test_who_stops_waiting_for_the_end_of_a_process_leaves_none_behind(mon
 
     waitpid, not_yet = os.waitpid, [(0, 0)]
     monkeypatch.setattr(os, "waitpid", lambda *of: not_yet.pop() if not_yet else waitpid(*of))
-    question = ForkedQuestion(Found, limits=limits(wall_s=0.05), clock=Clock())
+    question = ForkedQuery(Found, limits=limits(wall_s=0.05), clock=Clock())
     pids = []
 
     async def asking() -> None:

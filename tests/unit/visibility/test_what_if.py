@@ -9,7 +9,7 @@ import pytest
 from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import memory_of
 from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.gangs import PODS_MAX, BadQuestion
+from services.visibility.answers.gangs import PODS_MAX, BadQuery
 from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from services.visibility.forecast.durations import History
@@ -341,7 +341,7 @@ def test_a_question_that_cannot_be_answered_names_the_field(
 ) -> None:
     world = World().queue("default").node("n1", cpu="4")
 
-    with pytest.raises(BadQuestion) as refused:
+    with pytest.raises(BadQuery) as refused:
         ask(world, **spec)
 
     assert refused.value.field == field
@@ -358,7 +358,7 @@ def test_questions_cannot_fill_the_arrays_with_names_of_resources() -> None:
                 job=job_of_tasks("train", worker=(1, "1"), also={f"example.com/r{number}": "1"}),
             )
 
-    with pytest.raises(BadQuestion, match="no object in the cluster has named"):
+    with pytest.raises(BadQuery, match="no object in the cluster has named"):
         ask_for_many()
 
     assert world.mirror.state.dimensions.capacity == capacity
@@ -401,7 +401,7 @@ def test_the_time_is_looked_at_while_pods_are_made():
     job = job_of_tasks("large", worker=(5_000, "1"))
     spec = msgspec.json.decode(msgspec.json.encode({"job": job}), type=WhatIfSpec)
     policy = DecisionPolicy(config=configure(CONF))
-    with pytest.raises(BadQuestion, match="its pods take too long") as refused:
+    with pytest.raises(BadQuery, match="its pods take too long") as refused:
         what_if(world.mirror, policy, spec, namespace="ns", now=NOW, out_of_time=out_of_time)
     assert refused.value.field == "spec"
     assert looks == 101

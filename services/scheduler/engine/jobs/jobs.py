@@ -98,8 +98,8 @@ class Jobs:
         said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
         job.preemptable = bool(parse_bool(said))
         job.non_preemptable = said is not None and not job.preemptable
-        job.seen = LastSeen(meta.resource_version, _status_of(group), _stamps_of(group))
-        self._see_status(job, job.seen.status)
+        job.last_seen = LastSeen(meta.resource_version, _status_of(group), _stamps_of(group))
+        self._see_status(job, job.last_seen.status)
         self.changed(job)
 
     def remove_group(self, key: str) -> None:
@@ -117,12 +117,12 @@ class Jobs:
         self._forget_if_empty(job)
 
     @staticmethod
-    def _see_status(job: Job, seen: GroupStatus) -> None:
-        if job.decided is not None and job.decided != seen:
-            seen = job.decided  # our own word is still on its way
+    def _see_status(job: Job, last_seen: GroupStatus) -> None:
+        if job.decided is not None and job.decided != last_seen:
+            last_seen = job.decided  # our own word is still on its way
         else:
             job.decided = None
-        Jobs._set_status(job, seen)
+        Jobs._set_status(job, last_seen)
 
     @staticmethod
     def _set_status(job: Job, status: GroupStatus) -> None:
@@ -143,7 +143,7 @@ class Jobs:
         job = self._by_key.get(key)
         if job is not None:
             job.decided = decided
-            self._set_status(job, decided or job.seen.status)
+            self._set_status(job, decided or job.last_seen.status)
             self.changed(job)
 
     def forget_desired(self) -> None:
@@ -151,7 +151,7 @@ class Jobs:
         for job in self._by_key.values():
             if job.decided is not None:
                 job.decided = None
-                self._set_status(job, job.seen.status)
+                self._set_status(job, job.last_seen.status)
                 self.changed(job)
         for queue in self.queues.values():
             queue.last_allocated, queue.last_pending = queue.shown_allocated, queue.shown_pending

@@ -63,6 +63,7 @@ class Job:
         "gated",
         "has_group",
         "key",
+        "last_seen",
         "last_status",
         "min_available",
         "min_listed",
@@ -83,7 +84,6 @@ class Job:
         "queue",
         "reservation_expired",
         "roles",
-        "seen",
         "sub_jobs",
         "sums",
         "tasks",
@@ -110,7 +110,7 @@ class Job:
         self.conditions: tuple[Condition, ...] = ()
         self.last_status = GroupStatus()
         """Status as last written or desired."""
-        self.seen = LastSeen()
+        self.last_seen = LastSeen()
         """The PodGroup as it showed itself last."""
         self.decided: GroupStatus | None = None
         """A status that was wanted and has not been seen on the object yet."""

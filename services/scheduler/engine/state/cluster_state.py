@@ -282,7 +282,7 @@ class ClusterState:
         """Return the class by which a pod counts, on its node or pending."""
         if task.node:
             return self.task_classes.on_node(task.task_class, self.nodes.ledger.largest)
-        return self.task_classes.as_asked(task.task_class)
+        return self.task_classes.as_requested(task.task_class)
 
     def _unsettle(self, task: Task) -> None:
         self.nodes.release(task)

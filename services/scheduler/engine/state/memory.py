@@ -39,7 +39,7 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     """Pod uid, intent and node."""
     decided: tuple[tuple[str, str, GroupStatus], ...] = ()
     """PodGroup, uid and the status that was published and not seen yet."""
-    said: tuple[tuple[str, Condition | None], ...] = ()
+    reported: tuple[tuple[str, Condition | None], ...] = ()
     """Uid of each pending pod of ours and PodScheduled as it was last desired."""
     allocated: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Queue → status.allocated as it was last desired."""
@@ -72,7 +72,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
         decided=tuple(
             (job.key, job.uid, job.decided) for job in jobs.all() if job.decided is not None
         ),
-        said=tuple(
+        reported=tuple(
             (task.uid, task.last_condition)
             for job in jobs.active()
             for task in job.by_status[TaskStatus.PENDING].values()
@@ -130,7 +130,7 @@ def _restore_pods(cluster_state: ClusterState, memory: _OfEngine) -> None:
         cluster_state.add_assumption(uid, assumption)
     for uid, intent, node in memory.nominations:
         cluster_state.assume_nomination(intent, uid, node)
-    for uid, condition in memory.said:
+    for uid, condition in memory.reported:
         task = cluster_state.task(uid)
         if task is not None:
             task.last_condition = condition

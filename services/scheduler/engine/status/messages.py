@@ -152,11 +152,11 @@ class Wording:
         return known
 
 
-def _some(said: Callable[[Shortage], str], shortages: Sequence[Shortage]) -> list[str]:
+def _some(reported: Callable[[Shortage], str], shortages: Sequence[Shortage]) -> list[str]:
     """Return words for the first shortages: a pod may ask for thousands of resources."""
     if not shortages:
         return []
-    words = [said(shortage) for shortage in shortages[:_WORDED]]
+    words = [reported(shortage) for shortage in shortages[:_WORDED]]
     left = len(shortages) - len(words)
     return [*words, f"and {left} more"] if left else words
 

@@ -361,13 +361,13 @@ def _same(session: Session, queue: Queue, amounts: IntArray) -> bool:
 
 def _says(session: Session, queue: Queue, amounts: IntArray) -> bool:
     try:
-        said = parse_list(queue.last_allocated)
+        reported = parse_list(queue.last_allocated)
     except BadQuantity:
         return False  # another writer has changed it
     held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
-    return all(counted(name, said.get(name)) == amount for name, amount in held.items()) and all(
-        name in held for name, _ in said.items()
-    )
+    return all(
+        counted(name, reported.get(name)) == amount for name, amount in held.items()
+    ) and all(name in held for name, _ in reported.items())
 
 
 def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
@@ -400,7 +400,7 @@ def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation 
     details = shortened(wording.details(explanation, place))
     reasons = explanation.reasons
     if len(reasons) > _REASONS_MAX:
-        reasons = dict(sorted(reasons.items(), key=lambda said: -said[1])[:_REASONS_MAX])
+        reasons = dict(sorted(reasons.items(), key=lambda reported: -reported[1])[:_REASONS_MAX])
     return replace(explanation, message=message, details=details, position=place, reasons=reasons)
 
 

@@ -77,7 +77,7 @@ class TaskClasses:
         has at most, so that a queue bears no more than one pod that a node can hold (ADR 14).
         """
         if task_class.counted_within is not largest:
-            task_class.counted = self._bounded(self.as_asked(task_class), largest)
+            task_class.counted = self._bounded(self.as_requested(task_class), largest)
             task_class.counted_within = largest
         return task_class.counted
 
@@ -96,7 +96,7 @@ class TaskClasses:
             found.weight = max(int(amounts.max()), *found.scoring_request)
         return found
 
-    def as_asked(self, task_class: TaskClass) -> TaskClass:
+    def as_requested(self, task_class: TaskClass) -> TaskClass:
         """Return the class with the amounts that its pods state."""
         asked = task_class.asked
         if asked is None:

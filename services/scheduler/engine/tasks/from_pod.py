@@ -124,9 +124,9 @@ def _priority(pod: Pod) -> int:
 
 def _preemptable(pod: Pod) -> bool:
     """Return whether a pod may be a victim (T05); ⚠ it may unless it says no, a group may not."""
-    for said in (pod.metadata.annotations, pod.metadata.labels):
-        if keys.PREEMPTABLE in said:
-            return bool(parse_bool(said[keys.PREEMPTABLE]))
+    for stated in (pod.metadata.annotations, pod.metadata.labels):
+        if keys.PREEMPTABLE in stated:
+            return bool(parse_bool(stated[keys.PREEMPTABLE]))
     return True
 
 
@@ -139,6 +139,8 @@ def _pod_scheduled(pod: Pod) -> tuple[Condition | None, str]:
     """Return a pod's PodScheduled and since when it is so."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled":
-            said = Condition(condition.type, condition.status, condition.reason, condition.message)
-            return bounded(said), condition.last_transition_time or ""
+            stated = Condition(
+                condition.type, condition.status, condition.reason, condition.message
+            )
+            return bounded(stated), condition.last_transition_time or ""
     return None, ""

@@ -135,7 +135,7 @@ class GangEviction:
         self._ranked = ranked
         self.works = _worksheet(self._session, job)
         self._was_ready = self._session.hooks.job_ready(job) == 0
-        self.pending = _asked_for(self.works, ready=self._was_ready)
+        self.pending = _pending_tasks(self.works, ready=self._was_ready)
 
     def run(self) -> None:
         """Take the first place that can be cleared for all of it."""
@@ -317,7 +317,7 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     )
 
 
-def _asked_for(works: Sequence[Work], *, ready: bool) -> list[Task]:
+def _pending_tasks(works: Sequence[Work], *, ready: bool) -> list[Task]:
     """Return what room is looked for: one subgroup's tasks for a job that runs, else all."""
     return [task for work in (works[:1] if ready else works) for task in work.tasks]
 

@@ -13,8 +13,8 @@ from services.scheduler.policy.devices.pools import DeviceId, Offered, OfferedPo
 from services.scheduler.policy.devices.requests import (
     Alternative,
     ClaimRequest,
+    DeviceMatcher,
     DeviceRefusal,
-    Judge,
     SearchBudget,
 )
 from services.scheduler.policy.devices.results import DeviceChoice, attribute, result_of
@@ -51,11 +51,11 @@ def allocate(
     *,
     node: str,
     taken: AllocatedDevices,
-    judge: Judge,
+    matcher: DeviceMatcher,
     budget: SearchBudget | None = None,
 ) -> tuple[AllocationResult, ...] | DeviceRefusal:
     """Return the devices of each claim on a node, or why not all of them can be had there."""
-    search = _Search(asks, pools, taken, judge, budget or SearchBudget(WORK_MAX))
+    search = _Search(asks, pools, taken, matcher, budget or SearchBudget(WORK_MAX))
     try:
         return search.result(node)
     except _ConditionFault as fault:
@@ -78,13 +78,13 @@ class _Search:
         asks: Sequence[ClaimRequest],
         pools: Sequence[OfferedPool],
         taken: AllocatedDevices,
-        judge: Judge,
+        matcher: DeviceMatcher,
         budget: SearchBudget,
     ) -> None:
         self._asks = asks
         self._pools = pools
         self._taken = taken
-        self._judge = judge
+        self._judge = matcher
         self._devices = [device for pool in pools if pool.usable for device in pool.devices]
         self._chosen: list[DeviceChoice] = []
         self._users: dict[DeviceId, list[int]] = {}

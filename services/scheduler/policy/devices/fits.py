@@ -16,8 +16,8 @@ from services.scheduler.policy.devices.allocation import WORK_MAX, allocate
 from services.scheduler.policy.devices.pools import DeviceId, Inventory, OfferedPool, PoolKey
 from services.scheduler.policy.devices.requests import (
     ClaimRequest,
+    DeviceMatcher,
     DeviceRefusal,
-    Judge,
     ResultUnknown,
     SearchBudget,
 )
@@ -57,9 +57,9 @@ class FitResult(NamedTuple):
 class Fits:
     """Answers about all nodes, for one cluster."""
 
-    def __init__(self, inventory: Inventory, judge: Judge) -> None:
+    def __init__(self, inventory: Inventory, matcher: DeviceMatcher) -> None:
         self._inventory = inventory
-        self._judge = judge
+        self._judge = matcher
         self._answers: dict[Hashable, FitResult] = {}
         self._changed: list[PoolKey] = []
         self._versions: Hashable = None
@@ -112,7 +112,7 @@ class Fits:
             self._offer(name, column, attributes),
             node=name,
             taken=taken,
-            judge=self._judge,
+            matcher=self._judge,
             budget=budget,
         )
 

@@ -142,7 +142,7 @@ def read(
     return ClaimRequest(claim, tuple(requests))
 
 
-class Judge:
+class DeviceMatcher:
     """Which devices meet the conditions of requests, each asked once per version of a device."""
 
     def __init__(self, evaluator: Evaluator) -> None:

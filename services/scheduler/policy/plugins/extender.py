@@ -135,10 +135,10 @@ class Extender:
             return None
         body = msgspec.json.encode(form())
         try:
-            answer = self._post(f"{self._url}/{self._verbs[verb]}", body, self._timeout_s)
+            reply = self._post(f"{self._url}/{self._verbs[verb]}", body, self._timeout_s)
             if verb.startswith("onSession"):
                 return _ExtenderReply()
-            return msgspec.json.decode(answer, type=_ExtenderReply)
+            return msgspec.json.decode(reply, type=_ExtenderReply)
         except (ExtenderUnreachable, msgspec.DecodeError):
             self._down = True
             return None
@@ -210,15 +210,15 @@ class Extender:
     def _asked(self, task: Task, column: int, extra: int) -> int:
         more = extra * task.task_class.request
         forms = self._forms
-        answer = self._ask(
+        reply = self._ask(
             "predicate", lambda: {"task": forms.task(task), "node": forms.node(column, more)}
         )
-        if answer is None:
+        if reply is None:
             return 0 if self._ignorable else _FAILED
-        refused = answer.error_message or (answer.status if isinstance(answer.status, str) else "")
+        refused = reply.error_message or (reply.status if isinstance(reply.status, str) else "")
         if not refused:
             return 0
-        return _REFUSED_FOR_GOOD if answer.code == _UNRESOLVABLE else _REFUSED
+        return _REFUSED_FOR_GOOD if reply.code == _UNRESOLVABLE else _REFUSED
 
     def _prioritize(self, hooks: Hooks) -> None:
         hooks.cross_node_score(self._scorer, weight=1.0)
@@ -243,12 +243,12 @@ class Extender:
             if task is None:
                 return result
             columns = np.flatnonzero(mask).tolist()
-            answer = self._ask(
+            reply = self._ask(
                 "prioritize",
                 lambda: {"task": forms.task(task), "nodes": [forms.node(c) for c in columns]},
             )
-            if answer is not None and not answer.error_message:
-                for name, points in (answer.node_score or {}).items():
+            if reply is not None and not reply.error_message:
+                for name, points in (reply.node_score or {}).items():
                     if name in self._places:
                         result[self._places[name]] = points
             return result
@@ -263,42 +263,42 @@ class Extender:
         def choose(evictor: Task, evictees: Sequence[Task]) -> list[Task] | None:
             if not self._concerns(evictor.task_class):
                 return None
-            answer = self._ask(
+            reply = self._ask(
                 verb,
                 lambda: {
                     "evictor": forms.task(evictor),
                     "evictees": [forms.task(task) for task in evictees],
                 },
             )
-            if answer is None:
+            if reply is None:
                 return []  # ⚠ ignorable or not: an empty list of victims clears the tier (SS06)
-            if answer.status == 0:
+            if reply.status == 0:
                 return None
             offered = {task.uid: task for task in evictees}
-            named = [str(victim.get("UID", "")) for victim in answer.victims or []]
+            named = [str(victim.get("UID", "")) for victim in reply.victims or []]
             return [offered[uid] for uid in named if uid in offered]
 
         return choose
 
     def _enqueueable(self, job: Job) -> Opinion:
-        answer = self._ask("jobEnqueueable", lambda: {"job": self._forms.job(job)})
-        if answer is None:
+        reply = self._ask("jobEnqueueable", lambda: {"job": self._forms.job(job)})
+        if reply is None:
             vote = Vote.PERMIT if self._ignorable else Vote.REJECT
             return Opinion(vote, "the extender failed")
-        status = answer.status if isinstance(answer.status, int) else 0
+        status = reply.status if isinstance(reply.status, int) else 0
         return Opinion(Vote((status > 0) - (status < 0)), "the extender says no")
 
     def _overused(self, queue: Queue) -> bool:
-        answer = self._ask("queueOverused", lambda: {"queue": self._forms.queue(queue)})
-        return not self._ignorable if answer is None else answer.overused
+        reply = self._ask("queueOverused", lambda: {"queue": self._forms.queue(queue)})
+        return not self._ignorable if reply is None else reply.overused
 
     def _missing(self, job: Job) -> int:
-        answer = self._ask("jobReady", lambda: {"job": self._forms.job(job)})
-        if answer is None:
+        reply = self._ask("jobReady", lambda: {"job": self._forms.job(job)})
+        if reply is None:
             # ⚠ As upstream: a failure that may not be ignored counts as ready, one that may does
             # not.
             return int(self._ignorable)
-        return int(answer.status is not True)
+        return int(reply.status is not True)
 
 
 def _names(arguments: Arguments, key: str) -> frozenset[str]:

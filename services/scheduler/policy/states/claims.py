@@ -22,8 +22,8 @@ from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import (
     QUOTA,
     ClaimRequest,
+    DeviceMatcher,
     DeviceRefusal,
-    Judge,
     demand_of,
     read,
 )
@@ -56,7 +56,7 @@ class Devices(PolicyState):
         self.claims: dict[str, ResourceClaim] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.inventory = Inventory()
-        self.fits = Fits(self.inventory, Judge(evaluator or NoEvaluator()))
+        self.fits = Fits(self.inventory, DeviceMatcher(evaluator or NoEvaluator()))
         self.users: dict[str, Task] = {}
         """Tasks with claims by uid."""
         self._asks: dict[str, ClaimRequest | DeviceRefusal] = {}
@@ -214,7 +214,7 @@ class Devices(PolicyState):
         """Allocate in this session, for nodes with these attributes."""
         self._attributes = attributes
 
-    def ask_for_verdicts(self, attributes: NodeAttributes) -> None:
+    def request_evaluations(self, attributes: NodeAttributes) -> None:
         """Ask for the verdicts of expressions that a decision about waiting tasks needs."""
         self.fits.begin()
         for task in self.users.values():
