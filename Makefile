@@ -246,6 +246,7 @@ STACK = $(PY) -m benchmarks.stack --report $(BENCH_OUT) $(if $(AGAINST),--agains
 .PHONY: bench
 bench: go ## engine, stack, jobs and bus; pages in build/bench, compared with an earlier run by AGAINST=folder
 	$(PY) -m benchmarks.kube_decode
+	$(PY) -m benchmarks.kube_requests
 	$(PY) -m benchmarks.engine
 	$(STACK) --nodes 1000 --jobs 50 --replicas 100
 	$(STACK) --nodes 1000 --jobs 300 --replicas 10
