@@ -25,7 +25,7 @@ from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 TERM_HEADER: Final = "Pumice-Leadership-Term"
-"""Header of intents and desired statuses: the term of their decision; without it any will do."""
+"""Header of intents and desired statuses: the leadership term in which they were decided."""
 
 _NO_MARKER_YET: Final = "the cache has not said yet who may write"
 _TERM_OF_WORK: Final[ContextVar[str]] = ContextVar("leadership_term", default="")
@@ -62,7 +62,7 @@ class InstallationLeadership:
         self._show()
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have `call` called when the right to act comes or goes, as far as markers tell."""
+        """Register `call` for each change of `held` that a marker brings."""
         self._on_change.append(call)
 
     @property
@@ -72,17 +72,17 @@ class InstallationLeadership:
 
     @property
     def lost(self) -> bool:
-        """Return whether another is known to act in our place."""
+        """Return whether another holder is known."""
         return not self._free and bool(self._holder)
 
     @property
     def term(self) -> str:
-        """Return the name of this leadership term, "" where none is needed."""
+        """Return the name of this leadership term, "" if no Lease is needed."""
         return "" if self._free else self._term
 
     @property
     def signature(self) -> str:
-        """Return the Lease and its term as objects bear them, "" where none is needed."""
+        """Return `<namespace>/<name>/<term>` for annotations, "" if no Lease is needed."""
         return "" if self._free else f"{self._lease}/{self._term}"
 
     def observe(self, marker: Marker) -> None:

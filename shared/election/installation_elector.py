@@ -1,9 +1,9 @@
 """An elector for the installation: takes, renews and releases its Leases in the API server.
 
-One for scheduling and one for the controllers, as Volcano has them, so that the two never act
-beside each other; nor do two installations of Pumice on different buses. The cache's leader keeps
-them for the whole installation, of which there is one per bus. Their holder is named after the
-bus: whichever replica leads finds its own name in the record and goes on at once.
+There is one Lease for scheduling and one for the controllers, as Volcano has them. So neither
+Volcano and Pumice nor two installations of Pumice act at the same time. An installation has one
+bus. The cache's leader holds the Leases for the whole installation, and the holder is named after
+the bus: a replica that becomes the leader finds its own name in the record and goes on at once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from shared.runtime.tasks import TaskGroup
 HELD_BY: Final = "pumice.dev/held-by"
 """Annotation of a Lease of ours: the process that renews it."""
 _RETRY_S: Final = 0.5
-"""How long after a failure it is tried again."""
+"""Delay after a failure."""
 _CONFLICT_RETRY_S: Final = 0.05
 _POLL_S: Final = 0.1
 _IDENTITY_CHECK_S: Final = 2.0
@@ -92,9 +92,9 @@ class ClusterLeaseElector:
     async def keep(
         self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
     ) -> Never:
-        """Acquire the free Lease and renew it, for ever; call `changed` when `status` has.
+        """Acquire the free Lease and renew it, for ever; call `changed` after each new `status`.
 
-        A Lease in one of the names `former` is ours as well.
+        A Lease with a holder among the names `former` is ours as well.
         """
         if (self._candidate.identity, self._candidate.former) != (identity, former):
             self._candidate = LeaseCandidate(identity, self._times, former=former)
@@ -107,10 +107,10 @@ class ClusterLeaseElector:
             await self._clock.sleep(wait_s)
 
     async def release(self) -> None:
-        """Let another have the Lease at once, if it is ours. Raises PumiceError.
+        """Release the Lease if it is ours, so that another can take it at once. Raises PumiceError.
 
-        The end of this process may have cut short a write that is stored all the same, so the
-        Lease is read anew.
+        The end of this process may have cut short a write that the server stores nevertheless, so
+        the Lease is read again.
         """
         self._found, self._until, self._is_unanswered = None, 0.0, False
         while (found := await self._read()) and self._is_ours(found):
@@ -194,7 +194,7 @@ class ClusterLeaseElector:
             )
 
     async def _create(self, spec: LeaseSpec) -> ClusterLease:
-        """Make the Lease, and its namespace when there is none."""
+        """Create the Lease, and its namespace if it does not exist."""
         annotations = {name: value for name, value in self._annotations.items() if value}
         body = {
             "apiVersion": LEASE.api_version,
@@ -212,20 +212,20 @@ class ClusterLeaseElector:
         return leases.read(await self._kube.create(LEASE, self._namespace, body))
 
     def _limit(self) -> asyncio.Timeout:
-        """Bound one exchange, so that another can be tried before the time of a renewal is up."""
+        """Limit one request, so that there is time for another before the renewal is due."""
         return asyncio.timeout(self._times.renew_s)
 
 
 def _describe(other: str, found: ClusterLease | None) -> str:
-    """Return a holder, of an installation of Pumice with the process that renews for it."""
+    """Return a holder's name; for an installation of Pumice with the process that renews."""
     process = found.metadata.annotations.get(HELD_BY, "") if found else ""
     return f"{other} ({process})" if process and other.startswith(HOLDER_PREFIX) else other
 
 
 class InstallationElector:
-    """All Leases of the installation; without any, nothing hangs on one.
+    """An elector for all Leases of the installation; without any, every service may act.
 
-    `run` is a part of the service where there are some.
+    `run` is a part of the service if there are Leases.
     """
 
     name: Final = "cluster-leases"
@@ -255,15 +255,15 @@ class InstallationElector:
         self._clock = clock
         self._log = log
         self._names: set[str] = set()
-        """The holder's names that this process has seen: a bus that lost its data has another."""
+        """The holder's names so far: the name changes when the bus loses its data."""
 
     def statuses(self) -> dict[str, ClusterLeaseStatus] | msgspec.UnsetType:
-        """Return what a marker says of the Leases."""
+        """Return the states of the Leases by role, for a marker."""
         statuses = {role: elector.status() for role, elector in self._electors.items()}
         return statuses or msgspec.UNSET
 
     async def keep(self, *, changed: Callable[[], None]) -> None:
-        """Take and renew the Leases until cancelled: for the length of a leader's term."""
+        """Acquire and renew the Leases until cancelled, for the length of a leadership term."""
         if not self._electors:
             return
         identity = await self._identity()
@@ -274,17 +274,17 @@ class InstallationElector:
                 tasks.create_task(keeping, name=f"lease {role}")
 
     async def run(self) -> None:
-        """Note the holder's name now and then, for ever, whether this replica leads or not.
+        """Note the holder's name every two seconds, whether this replica leads or not.
 
-        After the bus has lost its data, the replica that leads then need not wait for the Lease
-        that another replica held in the old name.
+        After the bus has lost its data, the new leader need not wait for a Lease that another
+        replica held under the old name.
         """
         while True:
             await self._identity()
             await self._clock.sleep(_IDENTITY_CHECK_S)
 
     async def end(self) -> None:
-        """At the end of the process: give the Leases back if no other process needs them."""
+        """Release the Leases at the end of the process, unless another process needs them."""
         try:
             if any(each.may_be_held for each in self._electors.values()) and await self._is_last():
                 for elector in self._electors.values():
