@@ -1,4 +1,4 @@
-"""Writes `pumice/local/apiserver/builtin.json`: the built-in kinds of the embedded API server.
+"""Writes `pumice/embedded/apiserver/builtin.json`: the built-in kinds of the embedded API server.
 
 `python -m tools.write_api_schemas KUBECONFIG` asks a real API server (of the pinned version) for
 its discovery and OpenAPI documents and keeps of them what the embedded one serves: names, scopes,
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.support.api import Api, connect
 
-TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/builtin.json"
+TARGET: Final = Path(__file__).parents[1] / "pumice/embedded/apiserver/builtin.json"
 SERVED: Final = {
     "": (
         "pods nodes namespaces resourcequotas persistentvolumeclaims persistentvolumes services "

@@ -1,4 +1,4 @@
-"""Writes `pumice/local/apiserver/protobuf.json`: how built-in kinds are numbered in protobuf.
+"""Writes `pumice/embedded/apiserver/protobuf.json`: how built-in kinds are numbered in protobuf.
 
 `python -m tools.write_protobuf` reads the pinned Go types by a small Go program (`tools/protobuf`),
 so it needs Go. Run it when the pinned version of Kubernetes changes, or the kinds that are served.
@@ -13,7 +13,7 @@ from typing import Final
 from pumice.local.build import GOMODS, find_go
 
 PROGRAM: Final = Path(__file__).with_name("protobuf") / "main.go"
-TARGET: Final = Path(__file__).parents[1] / "pumice/local/apiserver/protobuf.json"
+TARGET: Final = Path(__file__).parents[1] / "pumice/embedded/apiserver/protobuf.json"
 
 
 def render() -> str:

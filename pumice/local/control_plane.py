@@ -20,10 +20,10 @@ from typing import ClassVar, Final, Literal, Self
 import msgspec
 import yaml
 
+from pumice.embedded.fakekubelet import FakeKubelet
 from pumice.local import admin
 from pumice.local.authority import REQUEST_HEADERS, Pki, ensure_pki
 from pumice.local.errors import unwrapped
-from pumice.local.fakekubelet import FakeKubelet
 from pumice.local.files import write_private
 from pumice.local.fleet import FleetHyperNode, NodeShape
 from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
@@ -65,7 +65,7 @@ _ETCD_PEERS: Final = "unix://peer.sock:0"
 
 
 Api = Literal["real", "embedded"]
-"""kube-apiserver with etcd and its controllers, or `pumice.local.apiserver` in their place."""
+"""kube-apiserver with etcd and its controllers, or `pumice.embedded.apiserver` in their place."""
 
 
 class ControlPlaneOptions(msgspec.Struct, frozen=True, kw_only=True):

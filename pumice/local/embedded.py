@@ -1,6 +1,6 @@
 """The API server's side of the local stack in one small process, and the choice between the two.
 
-`EmbeddedPlane` runs `pumice.local.apiserver` in the place of etcd, kube-apiserver, controllers and
+`EmbeddedPlane` runs `pumice.embedded.apiserver` in place of etcd, kube-apiserver, controllers and
 KWOK. It needs no Go and is ready in a second; its objects are kept in a file of the data directory.
 """
 
@@ -28,7 +28,7 @@ class EmbeddedPlane(ControlPlane):
     @override
     def _programs(self) -> dict[str, Process]:
         argv = (
-            *(sys.executable, "-P", "-m", "pumice.local.apiserver"),
+            *(sys.executable, "-P", "-m", "pumice.embedded.apiserver"),
             f"--directory={self.directory}",
             f"--port={self.port}",
             "--journal",

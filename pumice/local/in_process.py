@@ -24,10 +24,10 @@ from typing import Final, cast
 
 import msgspec
 
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.listener import NatsAccount, NatsListener
+from pumice.embedded.memory_nats.server import MemoryNats
 from pumice.local.declaring import declare
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.listener import NatsAccount, NatsListener
-from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.names import IN_PROCESS
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK

@@ -1,7 +1,7 @@
 """The part of nats-py's client that the adapter uses, as a protocol.
 
-nats-py's `Client` satisfies it, and so does the client of `pumice/local/memory_nats`, a server in
-memory for services that share one process, on which the simulation runs, too.
+nats-py's `Client` satisfies it, and so does the client of `pumice/embedded/memory_nats`, a server
+in memory for services that share one process, on which the simulation runs, too.
 """
 
 import ssl

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.local.memory_nats.api import DIRECT, JetStream, failed
-from pumice.local.memory_nats.consumer import PullRequest
-from pumice.local.memory_nats.link import Frame
-from pumice.local.memory_nats.server import ServerConnection
-from pumice.local.memory_nats.stream import NANO, MemoryStream, PublishRefusal
+from pumice.embedded.memory_nats.api import DIRECT, JetStream, failed
+from pumice.embedded.memory_nats.consumer import PullRequest
+from pumice.embedded.memory_nats.link import Frame
+from pumice.embedded.memory_nats.server import ServerConnection
+from pumice.embedded.memory_nats.stream import NANO, MemoryStream, PublishRefusal
 
 NOTICES_AFTER_S: Final = 10.0
 """After this long without a leader it says so."""

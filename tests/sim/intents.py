@@ -5,7 +5,7 @@ Reads the messages as the server stores them, which no process of the simulation
 
 from typing import Any
 
-from pumice.local.memory_nats.stream import StoredMessage
+from pumice.embedded.memory_nats.stream import StoredMessage
 from shared.contracts import codec
 from shared.contracts.messages import BindGang
 from shared.contracts.subjects import Subjects

@@ -8,8 +8,8 @@ simulation, on copies of the streams a week later, before the processes are kill
 import copy
 from collections.abc import Iterator
 
-from pumice.local.memory_nats.server import MemoryNats
-from pumice.local.memory_nats.stream import MemoryStream, StoredMessage
+from pumice.embedded.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.stream import MemoryStream, StoredMessage
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.streams import streams

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.server import MemoryNats
 from services.binder import app as binder
 from services.binder.settings import BinderSettings
 from services.cache import app as cache

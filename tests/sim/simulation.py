@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pumice.local.memory_nats.server import MemoryNats
-from pumice.local.memory_nats.stream import StoredMessage
+from pumice.embedded.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.stream import StoredMessage
 from services.cache.adapters import watcher
 from shared.contracts.permissions import permissions
 from tests.sim import hostile, lasting_messages, nemeses, workloads

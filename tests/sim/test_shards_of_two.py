@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pumice.local.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.server import MemoryNats
 from services.controller.adapters.takeovers import ShardTakeovers
 from services.scheduler.engine.state.shards import NodeShards
 from shared.contracts.permissions import permissions

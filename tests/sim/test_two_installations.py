@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pumice.local.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.server import MemoryNats
 from shared.contracts.permissions import permissions
 from shared.election.installation import InstallationLeadership
 from tests.sim import nemeses, simulation

@@ -21,10 +21,10 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from pumice.local.memory_nats.api import API, DIRECT, failed
-from pumice.local.memory_nats.link import Frame, SimulatedNetwork
-from pumice.local.memory_nats.server import MemoryNats, Peer, ServerConnection
-from pumice.local.memory_nats.stream import (
+from pumice.embedded.memory_nats.api import API, DIRECT, failed
+from pumice.embedded.memory_nats.link import Frame, SimulatedNetwork
+from pumice.embedded.memory_nats.server import MemoryNats, Peer, ServerConnection
+from pumice.embedded.memory_nats.stream import (
     BATCH,
     COMMIT,
     EXPECTED,

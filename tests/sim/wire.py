@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from pumice.local.apiserver.answers import ApiReply
-from pumice.local.apiserver.answers import ApiRequest as CoreRequest
-from pumice.local.apiserver.watching import Watch
+from pumice.embedded.apiserver.answers import ApiReply
+from pumice.embedded.apiserver.answers import ApiRequest as CoreRequest
+from pumice.embedded.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request
 from tests.sim.cluster import Judge

@@ -1,7 +1,8 @@
 """The core of the embedded API server, driven without a network and without waiting.
 
 `handle` answers a request at once: a function of the test answers for the webhooks. The simulation
-and unit tests use it; `pumice up` drives the same core by `steps` (`pumice/local/apiserver/http`).
+and unit tests use it; `pumice up` drives the same core by `steps`
+(`pumice/embedded/apiserver/http`).
 """
 
 from collections.abc import Callable, Iterable
@@ -9,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from pumice.local.apiserver import core
-from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.answers import ApiReply, ApiRequest, Object, RequestFailure
-from pumice.local.apiserver.watching import Watch
-from pumice.local.apiserver.world import CRDS
+from pumice.embedded.apiserver import core
+from pumice.embedded.apiserver.admission import AdmissionResponse, Call
+from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, Object, RequestFailure
+from pumice.embedded.apiserver.watching import Watch
+from pumice.embedded.apiserver.world import CRDS
 
 
 def unreachable(call: Call) -> AdmissionResponse:

@@ -8,10 +8,10 @@ import time
 from functools import partial
 from pathlib import Path
 
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.listener import NatsAccount, NatsListener
+from pumice.embedded.memory_nats.server import MemoryNats
 from pumice.local.declaring import declare
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.listener import NatsAccount, NatsListener
-from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK, free_port
 from shared.contracts.permissions import permissions

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from pumice.local.apiserver.patching import json_patch
+from pumice.embedded.apiserver.patching import json_patch
 from tests.support.api import Api
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pumice.local.fakekubelet import no_program
+from pumice.embedded.fakekubelet import no_program
 from pumice.local.fleet import NodeShape
 from tests.contract.apiserver.client import Side
 from tests.support.wait import until

@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.server import MemoryNats
 from pumice.local import parts
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.server import MemoryNats
 from pumice.local.nats import NatsServer
 from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, from_settings
@@ -112,7 +112,7 @@ class RealServer:
 
 
 class MemoryServer:
-    """`pumice.local.memory_nats` on this test's loop."""
+    """`pumice.embedded.memory_nats` on this test's loop."""
 
     def __init__(self, _directory: Path) -> None:
         table = {user: allowed.publish for user, allowed in permissions("local").items()}

@@ -11,8 +11,8 @@ from pathlib import Path
 import structlog
 from nats.aio.client import Client
 
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.link import PerfectNetwork
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.link import PerfectNetwork
 from shared.bus.connection import BusCredentials, BusOptions
 from shared.bus.nats import NatsBus, running
 from shared.contracts.permissions import permissions

@@ -13,7 +13,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from pumice.local.memory_nats.subjects import Filter
+from pumice.embedded.memory_nats.subjects import Filter
 from shared.bus.errors import NotPermitted
 from shared.bus.values import CaughtUp, FromSequence, Started
 from shared.contracts.permissions import inbox_prefix, permissions

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pumice.local.apiserver.admission import AdmissionResponse, Call
-from pumice.local.apiserver.answers import ApiReply, ApiRequest, expired
-from pumice.local.apiserver.journal import StoreJournal
-from pumice.local.apiserver.watching import Watch
+from pumice.embedded.apiserver.admission import AdmissionResponse, Call
+from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, expired
+from pumice.embedded.apiserver.journal import StoreJournal
+from pumice.embedded.apiserver.watching import Watch
 from tests.support.api_server import ApiServer, unreachable
 from tests.support.world import pod
 

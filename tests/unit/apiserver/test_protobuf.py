@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.local.apiserver import protobuf
-from pumice.local.apiserver.catalogue import builtin
-from pumice.local.apiserver.protobuf import BadProtobufError, decode
+from pumice.embedded.apiserver import protobuf
+from pumice.embedded.apiserver.catalogue import builtin
+from pumice.embedded.apiserver.protobuf import BadProtobufError, decode
 
 
 def number(value):

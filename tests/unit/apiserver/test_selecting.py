@@ -2,8 +2,8 @@
 
 import pytest
 
-from pumice.local.apiserver import selecting
-from pumice.local.apiserver.answers import RequestFailure
+from pumice.embedded.apiserver import selecting
+from pumice.embedded.apiserver.answers import RequestFailure
 
 LABELS = {"app": "web", "tier": "3", "empty": ""}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from pumice.local.apiserver.patching import merge
+from pumice.embedded.apiserver.patching import merge
 from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
 from services.controller.job.facts import JobFacts, PodView, pod_view

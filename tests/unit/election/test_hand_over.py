@@ -14,9 +14,9 @@ from typing import Any, Final
 import pytest
 import structlog
 
-from pumice.local.memory_nats.client import MemoryClient
-from pumice.local.memory_nats.link import PerfectNetwork
-from pumice.local.memory_nats.server import MemoryNats
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.link import PerfectNetwork
+from pumice.embedded.memory_nats.server import MemoryNats
 from shared.bus.connection import BusOptions
 from shared.bus.nats import NatsBus
 from shared.contracts.streams import streams

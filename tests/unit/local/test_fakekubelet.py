@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pumice.local.fakekubelet import answer, no_program
+from pumice.embedded.fakekubelet import answer, no_program
 
 
 def said(path: str) -> tuple[str, bytes]:

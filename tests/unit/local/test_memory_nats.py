@@ -4,9 +4,9 @@ from collections import UserDict
 
 import pytest
 
-from pumice.local.memory_nats.consumer import NEVER, Consumer, PullRequest
-from pumice.local.memory_nats.stream import NANO, MemoryStream
-from pumice.local.memory_nats.subjects import Filter
+from pumice.embedded.memory_nats.consumer import NEVER, Consumer, PullRequest
+from pumice.embedded.memory_nats.stream import NANO, MemoryStream
+from pumice.embedded.memory_nats.subjects import Filter
 
 KEPT = 2_000
 
