@@ -70,7 +70,7 @@ async def works(kubectl: Kubectl) -> None:
     for words, stdin, told in (
         (("apply", "-f", "-"), LIST, "configmap/of-others-1 created"),
         (("apply", "-f", "-"), LIST, "configmap/of-others-1 unchanged"),
-        (("explain", "pod.spec.containers"), "", "A list of containers"),
+        (("explain", "pod.spec.containers"), "", "workingDir"),
         (("explain", "--recursive", "deployments.spec.strategy"), "", "rollingUpdate"),
         (("get", "configmaps,services", "-o", "wide"), "", "of-others-0"),
         (("delete", "-f", "-"), LIST, "deleted"),
