@@ -101,7 +101,7 @@ def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Ver
         return refused([unreadable(error)])
     if old is not None and old.spec == queue.spec and queue.metadata.deletion_timestamp:
         return ALLOWED
-    if found := list(dict.fromkeys(_of_itself(queue, facts))):
+    if found := list(dict.fromkeys(_of_itself(queue, old, facts))):
         texts = [str(problem) for problem in found]
         message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         return Verdict(allowed=False, message=message, problems=tuple(found))
@@ -147,10 +147,12 @@ def _resources(queue: Queue) -> tuple[dict[str, CrQuantity], ...]:
     )
 
 
-def _of_itself(queue: Queue, facts: ReviewFacts) -> Iterator[Problem]:
+def _of_itself(queue: Queue, old: Queue | None, facts: ReviewFacts) -> Iterator[Problem]:
+    """Yield what is wrong with a queue; a state that the controller has written may stay."""
     yield from _amounts(queue)
     state = queue.status.state
-    if state and state not in _STATES:
+    is_kept = old is not None and old.status.state == state
+    if state and state not in _STATES and not is_kept:
         yield _invalid("spec.state", str(state), f"queue state must be in [{' '.join(_STATES)}]")
     order = queue.metadata.annotations.get(keys.QUEUE_ORDER)
     if order is not None and order not in set(QueueOrder):

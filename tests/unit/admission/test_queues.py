@@ -285,3 +285,13 @@ def test_queues_below_each_other_in_a_circle_or_a_long_line_are_walked_once_w53(
     around = queue_named("x", parent="y", capability={"cpu": 1})
     changed = ask("/queues/validate", around, queues=circle, old=circle[0], operation="UPDATE")
     assert changed.allowed
+
+
+@pytest.mark.parametrize("state", ["Closing", "Unknown"])
+def test_a_queue_that_is_closing_may_be_changed(state: str) -> None:
+    """Reported as volcano#3517."""
+    old = queue_named("q", state=state, capability={"cpu": "4"})
+    new = queue_named("q", state=state, capability={"cpu": "6"})
+    assert ask("/queues/validate", new, old=old, operation="UPDATE").allowed
+    opened = queue_named("q", state="Open", capability={"cpu": "4"})
+    assert not ask("/queues/validate", new, old=opened, operation="UPDATE").allowed
