@@ -66,4 +66,5 @@ def flow_problems(flow: JobFlow) -> Problems:
                     f"{NOT_DAG}: vertex is not defined: {target}",
                 )
     if stuck := in_circles(needs):
-        yield Problem("spec.flows", f"{NOT_DAG}: {some(stuck)} wait for each other")
+        waits = "wait for each other" if len(stuck) > 1 else "waits for itself"
+        yield Problem("spec.flows", f"{NOT_DAG}: {some(stuck)} {waits}")

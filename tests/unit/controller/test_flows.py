@@ -223,7 +223,7 @@ def test_a_missing_template_is_told_and_waited_for() -> None:
     ("needs", "message"),
     [
         ({"a": ["z"]}, f"spec.flows[0].dependsOn.targets: {NOT_DAG}: vertex is not defined: z"),
-        ({"a": ["a"]}, f"spec.flows: {NOT_DAG}: a wait for each other"),
+        ({"a": ["a"]}, f"spec.flows: {NOT_DAG}: a waits for itself"),
         ({"x": [], "a": ["b"], "b": ["a"]}, f"spec.flows: {NOT_DAG}: a, b wait for each other"),
     ],
 )
