@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from shared.api.kinds import POD, Kind
-from shared.kube.decode import KindDecoder, Malformed, Page, partial_object
+from shared.kube.decode import KindDecoder, Listed, Malformed, Page, partial_object
 from shared.kube.errors import Expired, WriteConflict
 from shared.kube.wire import (
     JSON,
@@ -51,14 +51,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL: Final = Selection()
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole list, consistent as of `resource_version`."""
-
-    items: list[Any]
-    malformed: list[Malformed]
-    resource_version: str
 
 
 class Kube:
@@ -129,7 +121,7 @@ class Kube:
         """Return an object. Raises Gone when there is none of that name."""
         return await self.request("GET", address(kind, namespace, name, subresource))
 
-    async def list(self, kind: Kind, selection: Selection = ALL) -> Listing:
+    async def list(self, kind: Kind, selection: Selection = ALL) -> Listed:
         """Return the views of all selected objects, in pages of `PAGE_LIMIT`.
 
         Starts again when the list's version expires between two pages (410), and asks for one
@@ -322,7 +314,7 @@ class Kube:
                 if not attempts:
                     raise
 
-    async def _collect(self, kind: Kind, selection: Selection, limit: int) -> Listing:
+    async def _collect(self, kind: Kind, selection: Selection, limit: int) -> Listed:
         items: list[Any] = []
         malformed: list[Malformed] = []
         version = ""
@@ -330,7 +322,7 @@ class Kube:
             items += page.items
             malformed += page.malformed
             version = page.resource_version
-        return Listing(items=items, malformed=malformed, resource_version=version)
+        return Listed(items=items, malformed=malformed, resource_version=version)
 
 
 def address(kind: Kind, namespace: str, name: str, subresource: str = "") -> str:

@@ -76,6 +76,14 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     continue_token: str = ""
 
 
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state as of `resource_version`; what is not in it does not exist."""
+
+    items: list[Any]
+    malformed: list[Malformed]
+    resource_version: str
+
+
 class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")

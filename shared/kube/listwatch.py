@@ -27,6 +27,7 @@ from shared.kube.decode import (
     Changed,
     ChangeOp,
     KindDecoder,
+    Listed,
     Malformed,
     WatchError,
     WatchEvent,
@@ -101,14 +102,6 @@ class ListWatchTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Upper bound of a wait that an overloaded server (429) asks for."""
     absent_retry_s: float = 3.0
     """How often a kind is tried again that the server does not know or does not let us see."""
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state as of `resource_version`; what is not in it does not exist."""
-
-    items: list[Any]
-    malformed: list[Malformed]
-    resource_version: str
 
 
 class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,8 +210,7 @@ class ListWatch:
     async def _connection(self) -> AsyncGenerator[Item, None]:
         """Yield what one connection delivers; returns at its orderly end, raises at any other."""
         if not self._version and not self._streams_list:
-            listing = await self._kube.list(self._kind, self._selection)
-            yield self._listed(listing.items, listing.malformed, listing.resource_version)
+            yield self._delivered_all(await self._kube.list(self._kind, self._selection))
         opened_at = asyncio.get_running_loop().time()
         stream = await self._kube.watch(self._kind, self._selection, self._query())
         try:
@@ -267,10 +259,12 @@ class ListWatch:
             for index, event in enumerate(block):
                 match event:
                     case Bookmark(resource_version=version, initial_end=True):
-                        listed = self._listed(
-                            list(items.values()), list(malformed.values()), version
+                        listed = Listed(
+                            items=list(items.values()),
+                            malformed=list(malformed.values()),
+                            resource_version=version,
                         )
-                        return listed, block[index + 1 :]
+                        return self._delivered_all(listed), block[index + 1 :]
                     case Bookmark():
                         pass
                     case WatchError(status=status):
@@ -301,11 +295,11 @@ class ListWatch:
             except Silence:
                 return  # a quiet kind has no bookmarks: whether the server lives, a new watch tells
 
-    def _listed(self, items: list[Any], malformed: list[Malformed], version: str) -> Listed:
+    def _delivered_all(self, listed: Listed) -> Listed:
         self._broken_lists = 0
         self._cut_off = False
-        self._delivered(version)
-        return Listed(items=items, malformed=malformed, resource_version=version)
+        self._delivered(listed.resource_version)
+        return listed
 
     def _delivered(self, version: str) -> None:
         self._version = version or self._version

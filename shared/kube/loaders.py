@@ -1,9 +1,9 @@
 """kubernetes-asyncio's loaders of credentials, imported without the models of its client.
 
-Each import of `kubernetes_asyncio` runs the package's `__init__`, which imports some 800 models: a
-second of CPU and 60 MB per process. The loaders need none of them, so that stand-ins take the
-places of these modules in `sys.modules` while the loaders are imported. What was imported is kept
-here and taken out of `sys.modules`: a plugin that imports the package gets all of it.
+Each import of `kubernetes_asyncio` runs the package's `__init__`, which imports some 800 models:
+0.3 s of CPU and 54 MB. The loaders need none of them: with stand-ins for these modules in
+`sys.modules` while they are imported, they take 0.02 s and 2.3 MB. What was imported is kept here
+and taken out of `sys.modules`, so that a plugin that imports the package gets all of it.
 """
 
 import importlib
