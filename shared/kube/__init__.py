@@ -3,5 +3,5 @@
 A request passes two layers: `client` (`Kube`: the verbs, typed) and `transport` (one HTTP exchange
 over `connections`, with `credentials` from `sources`). `decode` turns bytes into views, `errors`
 refusals into exceptions; `listwatch` is an informer without its cache; `config` builds a client.
-ADR 3 says why it is not kubernetes-asyncio all the way.
+ADR 3 says why only the loaders of credentials are kubernetes-asyncio's.
 """

@@ -1,9 +1,9 @@
 """`Kube`: the verbs that the services use on Kubernetes objects, bytes in and bytes out.
 
-Every write that was decided on an object carries that object's uid, so that a namesake that came
-after it is never touched (ADR 1); a uid that does not hold any more is `Gone`. Retries are the
-caller's: it knows whether the request still makes sense, and gets `Retryable` with the wait that
-the server asked for.
+Each write of an object carries the uid of the object that it was decided on, so that it never
+changes a later object of the same name (ADR 1); a uid that no longer matches raises `Gone`. Retries
+belong to the caller, who knows whether the request still makes sense. `Retryable` carries the delay
+that the server asked for.
 """
 
 import asyncio
@@ -267,8 +267,8 @@ class Kube:
     ) -> None:
         """Bind the pod with `uid` to `node` and merge `annotations` into it (CA06).
 
-        Raises Gone when that pod is no more, and Conflict (409) when it is bound already, to
-        this node or another, or is being deleted: which of them a GET tells, not the message.
+        Raises Gone when that pod no longer exists, and Conflict (409) when it is already bound, to
+        this node or another, or is being deleted. Read the pod to find out which.
         """
         binding = {
             "apiVersion": "v1",

@@ -1,8 +1,7 @@
 """Kept-alive HTTP/1.1 connections to one server: a bounded pool over asyncio's transports.
 
-A pod costs three requests or more. aiohttp's part of one is as much as TLS, asyncio and the kernel
-together (docs/performance.md), and its import takes longer than a short command. So `transport`
-takes this: llhttp (`httptools`) as the parser, and what a client of one API server needs beside it.
+llhttp (`httptools`) is the parser; the rest is what a client of one API server needs. ADR 40 says
+why it is not aiohttp: twice the CPU per request, and an import that takes longer than a command.
 
 All failures are OSErrors: no connection, one that breaks, an answer that is not HTTP.
 """

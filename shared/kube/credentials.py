@@ -1,9 +1,8 @@
-"""Credentials at the API server, asked for anew with each request.
+"""The credentials of a client, kept current while tokens and certificates rotate.
 
-`Credentials` holds how to connect and a TLS context, and keeps both true while tokens and
-certificates rotate, without a new session: the Authorization header is computed per request, and
-new certificates are loaded into the TLS context that the session already uses (a new connection
-presents them). What is loaded, and when to load again, comes from a source (`shared.kube.sources`).
+Each request takes its Authorization header from `Credentials`. New certificates are loaded into the
+TLS context that the client already uses; new connections present them. A source
+(`shared.kube.sources`) says what is loaded and when to load again.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, Rejected
 
 _RETRY_LOAD_S: Final = 5.0
-"""Least time between two loads that a failure or a 401 asked for: plugins are slow processes."""
+"""Least time between two loads after a failure or a 401: plugins are slow processes."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +51,7 @@ class Source(Protocol):
     """Where credentials come from."""
 
     async def load(self) -> Access:
-        """Read everything anew. Raises Rejected for a wrong file, Retryable for a failed plugin."""
+        """Read everything. Raises Rejected for a wrong file, Retryable for a failed plugin."""
         ...
 
 
@@ -92,7 +91,7 @@ class Credentials:
         return self.access.authorization
 
     async def refused(self, authorization: str | None) -> bool:
-        """Load again because the server answered 401; says whether trying again makes sense."""
+        """Load again after a 401; return whether the request is worth repeating."""
         async with self._lock:
             if self.access.authorization != authorization:
                 return True

@@ -1,11 +1,10 @@
 """Decodes lists and watches into views: whole pages at once, or object by object where that fails.
 
-The usual case is one call into msgspec per page or block of lines, straight into the views
-(`benchmarks/kube_decode.py` has the figures). When that call fails, each object is decoded by
-itself, so that one object with an impossible field is reported by name (`Malformed`) and hides
-no other. So is one that is nested too deeply for any decoder, of which only the rest is read, and
-one with bytes that are no JSON or no text: where an object ends is told by its brackets alone then
-(`shared.api.nesting.extract`).
+Usually one call into msgspec decodes a page or a block of lines into views
+(`benchmarks/kube_decode.py` has the figures). If that call fails, each object is decoded by itself,
+so that an object that cannot be read is reported by name (`Malformed`) and hides no other. That
+includes objects that are nested too deeply and bytes that are no JSON or no text; their ends are
+found by brackets alone (`shared.api.nesting.extract`).
 """
 
 import enum

@@ -1,9 +1,9 @@
 """Kubernetes Events, what `kubectl describe` shows, written in the background.
 
-They are for people, so they never cost the service anything: a bounded, coalescing list, dropped
-and counted when full. An Event's name is made of its object and text, so that a reconciliation that
-is repeated, or a second replica that tells of the same thing, writes one Event. The services' own
-recorders say what there is to tell (binder, controller).
+The list of waiting Events is bounded and merges equal ones; Events beyond the bound are dropped
+and counted. An Event's name is a hash of its object and text, so that a repeated reconciliation, or
+a second replica that reports the same, writes one Event. The recorders of binder and controller
+decide what is reported.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _CLUSTER_WIDE: Final = "default"
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to tell about one object."""
+    """An Event to be written about one object."""
 
     kind: Kind
     namespace: str
@@ -43,11 +43,11 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     warning: bool = False
     occasion: str = ""
-    """Tells apart what is said twice in the same words and happened twice."""
+    """Distinguishes two occurrences that are described in the same words."""
 
     @property
     def name(self) -> str:
-        """Return the name of the Event: the same for the same thing told twice."""
+        """Return the name of the Event: the same for the same report."""
         content = (self.kind.kind, self.namespace, self.about, self.uid, self.reason, self.message)
         digest = hashlib.blake2b(
             repr((*content, self.occasion)).encode(), digest_size=8
@@ -98,7 +98,7 @@ class EventWriter:
         self._filled.set()
 
     async def run(self) -> None:
-        """Write Events for ever."""
+        """Write Events until cancelled."""
         async with TaskGroup() as group:
             for number in range(_WRITERS):
                 group.create_task(self._write_all(), name=f"events-{number}")
@@ -131,7 +131,7 @@ class EventWriter:
         return "written"
 
     async def create(self, name: str, note: Note, times: int) -> bytes:
-        """Create an Event that tells of something that happened `times` times; returns it."""
+        """Create an Event about something that happened `times` times, and return it."""
         now = format_seconds(self._clock.now())
         body: dict[str, Any] = {
             "apiVersion": EVENT.api_version,

@@ -1,14 +1,12 @@
-"""An informer without its cache: the state of a kind first, then its changes, for ever.
+"""An informer without its cache: the state of a kind first, then its changes.
 
-`ListWatch.items()` yields, in order: `Listed` (the whole state, replacing all before it), then
-`Changed`, `Malformed` and `Bookmark`; `Unavailable` whenever it is cut off, after which a `Listed`
-follows if changes may have been missed, else the changes go on after a `Bookmark`. It never ends
-and never raises for anything the server or the network does: what went wrong is in `Unavailable`,
-and back-off grows with it.
+`ListWatch.items()` yields `Listed` (the whole state, which replaces everything before it), then
+`Changed`, `Malformed` and `Bookmark`. When the connection is lost it yields `Unavailable`, then a
+`Listed` if changes may have been missed, or else a `Bookmark` and further changes. It never ends,
+and raises for nothing that the server or the network does; the delay between attempts grows.
 
-The state is streamed (WatchList, KEP-3157: `sendInitialEvents`) and, from a server that
-cannot, listed in pages. Both start from the newest state, never from a watch cache's
-past.
+The state is streamed (WatchList, KEP-3157: `sendInitialEvents`), or listed in pages by a server
+that cannot stream it. Both start from the newest state, not from an old one of a watch cache.
 """
 
 import asyncio
@@ -88,7 +86,7 @@ class ListWatchTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting times in seconds; tests make them short."""
 
     silence_s: float = 90.0
-    """A watch without a byte for so long is opened anew: bookmarks come each minute."""
+    """A watch without a byte for so long is opened again: bookmarks come each minute."""
     initial_silence_s: float = 15.0
     """The same while the initial state is streamed."""
     watch_least_s: int = 300
@@ -127,7 +125,7 @@ _NO_STREAMING: Final = frozenset({BAD_REQUEST, UNPROCESSABLE})
 _PAGED_AFTER: Final = 2
 """Streamed lists that broke off in a row, after which the next one is paged."""
 _RELIST_AFTER: Final = 6
-"""Watches that the server ended with an error in a row, after which the state is listed anew."""
+"""Watches that the server ended with an error in a row, after which the state is listed again."""
 _TOO_SHORT_S: Final = 1.0
 """A watch that ends in order but sooner and with nothing in it counts as a failure."""
 
@@ -185,7 +183,7 @@ class ListWatch:
         """Whether the next connections are short, so that bookmarks come soon."""
 
     async def items(self) -> AsyncGenerator[Item, None]:
-        """Yield for ever; close the iterator (`contextlib.aclosing`) to end the watch.
+        """Yield without end; close the iterator (`contextlib.aclosing`) to end the watch.
 
         Another one goes on where it was left, so close it only while it waits for more.
         """
@@ -293,7 +291,7 @@ class ListWatch:
             try:
                 block = await reader.block(self._times.silence_s)
             except Silence:
-                return  # a quiet kind has no bookmarks: whether the server lives, a new watch tells
+                return  # a quiet kind has no bookmarks; a new watch shows whether the server lives
 
     def _delivered_all(self, listed: Listed) -> Listed:
         self._broken_lists = 0
@@ -306,7 +304,7 @@ class ListWatch:
         self._backoff.reset()
 
     def _explain(self, exc: PumiceError) -> Unavailable:
-        """Turn a failure into what is told, and remember what it says about the server.
+        """Return what a failure means, and note what it says about the server.
 
         A retry after 0 s is not reported: a server that refuses `sendInitialEvents` (400, 422)
         is simply listed in pages.
