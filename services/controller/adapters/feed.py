@@ -6,17 +6,16 @@ API server a write, and nothing depends on it: an event that is missed, or is ab
 PodGroup that is not held here, is followed by the status itself a little later.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Final
 
 from pumice.events import EventsError, GangAdmitted, decode
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import Identity, ObjectRef
 from services.controller.metrics import ControllerMetrics
-from shared.bus.audit import HeldUids
 from shared.bus.nats import NatsBus
-from shared.bus.state import Facts, Stale, StateItem, Synced
+from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
 from shared.bus.values import Reset
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
@@ -27,25 +26,6 @@ from shared.runtime.quarantine import Quarantine
 _STAGE: Final = "fold"
 
 
-class StateSource(Protocol):
-    """The part of `shared.bus.state.StateFollower` that the feed uses."""
-
-    def items(self) -> AsyncGenerator[StateItem, None]:
-        """Yield for ever."""
-        ...
-
-    def compare(
-        self,
-        held: Callable[[], HeldUids],
-        unpublished: Callable[[], Collection[tuple[str, str]]] = tuple,
-    ) -> None:
-        """Compare what is held, if it is time; have STATE read anew if that differs.
-
-        `unpublished` returns kind and key of objects whose changes STATE does not have yet.
-        """
-        ...
-
-
 class InformerFeed:
     """Follows STATE; a part of the service, whose `synced` gates every reconciliation."""
 
@@ -53,7 +33,7 @@ class InformerFeed:
 
     def __init__(
         self,
-        states: StateSource,
+        states: StateFollower,
         informers: Informers,
         *,
         on_marker: Callable[[Marker], None],
