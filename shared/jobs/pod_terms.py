@@ -8,12 +8,24 @@ a node already counts there, without its terms.
 from typing import Final
 
 from shared.api.core import PodSpec
-from shared.api.selectors import NodeSelectorTerm
+from shared.api.scheduling import PodGroupSpec
+from shared.api.selectors import LabelSelector, NodeSelectorTerm, PodAffinityTerm
+from shared.api.workloads import PodDisruptionBudgetSpec
 
 POD_TERMS_MAX: Final = 32
 """Terms of pod affinity and anti-affinity, and topology spread constraints, of one pod."""
 NODE_TERMS_MAX: Final = 256
 """Terms of node affinity, expressions of all of them, and labels of the node selector."""
+
+
+EXPRESSIONS_MAX: Final = 256
+"""Expressions of all label selectors of one object: each is looked at for every pod."""
+SUBGROUP_TERMS_MAX: Final = 1_024
+"""Policies of a PodGroup's subgroups with their expressions, looked at once for each pod of it."""
+PARTITIONED_TASKS_MAX: Final = SUBGROUP_TERMS_MAX // 3
+"""Tasks of a job that may have partitions: the policy of each has a label and a key."""
+_VALUES_EACH: Final = 32
+"""So many values of an expression, and namespaces of a term, count as much as one expression."""
 
 
 class TooManyTerms(ValueError):  # noqa: N818 - reads as the fact it states
@@ -22,26 +34,72 @@ class TooManyTerms(ValueError):  # noqa: N818 - reads as the fact it states
 
 def excess(spec: PodSpec) -> str:
     """Return which field of a pod asks for too much, and what the bound is; "" if none does."""
+    pod_terms = _pod_terms(spec)
+    constraints = spec.topology_spread_constraints
     for field, count, most in (
-        ("affinity.podAffinity, podAntiAffinity", _pod_terms(spec), POD_TERMS_MAX),
-        ("topologySpreadConstraints", len(spec.topology_spread_constraints), POD_TERMS_MAX),
+        ("affinity.podAffinity, podAntiAffinity", len(pod_terms), POD_TERMS_MAX),
+        ("topologySpreadConstraints", len(constraints), POD_TERMS_MAX),
         ("affinity.nodeAffinity", _node_terms(spec), NODE_TERMS_MAX),
         ("nodeSelector", len(spec.node_selector), NODE_TERMS_MAX),
     ):
         if count > most:
             return f"spec.{field}: {count} terms, at most {most} are looked at"
+    for field, count in (
+        ("affinity.podAffinity, podAntiAffinity", sum(map(_expressions_of_term, pod_terms))),
+        (
+            "topologySpreadConstraints",
+            sum(expressions(c.label_selector) + len(c.match_label_keys) for c in constraints),
+        ),
+    ):
+        if count > EXPRESSIONS_MAX:
+            return _too_many(f"spec.{field}", count)
     return ""
 
 
-def _pod_terms(spec: PodSpec) -> int:
-    affinity = spec.affinity
-    kinds = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
-    return sum(
-        len(each.required_during_scheduling_ignored_during_execution)
-        + len(each.preferred_during_scheduling_ignored_during_execution)
-        for each in kinds
-        if each is not None
+def excess_of_subgroups(spec: PodGroupSpec) -> str:
+    """Return why the policies of a PodGroup's subgroups are too many, "" if they are not."""
+    count = sum(
+        1 + expressions(policy.label_selector) + len(policy.match_label_keys)
+        for policy in spec.sub_group_policy
     )
+    if count > SUBGROUP_TERMS_MAX:
+        return f"spec.subGroupPolicy: {count} terms, at most {SUBGROUP_TERMS_MAX} are looked at"
+    return ""
+
+
+def excess_of_budget(spec: PodDisruptionBudgetSpec) -> str:
+    """Return why the selector of a PodDisruptionBudget is too long, "" if it is not."""
+    count = expressions(spec.selector)
+    return _too_many("spec.selector", count) if count > EXPRESSIONS_MAX else ""
+
+
+def expressions(selector: LabelSelector | None) -> int:
+    """Return how many expressions there are in a selector, long lists of values as several."""
+    if selector is None:
+        return 0
+    values = sum(len(each.values) // _VALUES_EACH for each in selector.match_expressions)
+    return len(selector.match_labels) + len(selector.match_expressions) + values
+
+
+def _too_many(field: str, count: int) -> str:
+    return f"{field}: {count} expressions of label selectors, at most {EXPRESSIONS_MAX} are read"
+
+
+def _pod_terms(spec: PodSpec) -> list[PodAffinityTerm]:
+    affinity = spec.affinity
+    found: list[PodAffinityTerm] = []
+    for each in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
+        if each is not None:
+            found += each.required_during_scheduling_ignored_during_execution
+            preferred = each.preferred_during_scheduling_ignored_during_execution
+            found += (weighted.pod_affinity_term for weighted in preferred)
+    return found
+
+
+def _expressions_of_term(term: PodAffinityTerm) -> int:
+    of_namespaces = len(term.namespaces) // _VALUES_EACH + expressions(term.namespace_selector)
+    keys = len(term.match_label_keys) + len(term.mismatch_label_keys)
+    return expressions(term.label_selector) + of_namespaces + keys
 
 
 def _node_terms(spec: PodSpec) -> int:

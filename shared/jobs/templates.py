@@ -16,7 +16,7 @@ from shared.api.base import without_nulls
 from shared.api.batch import Job, TaskSpec, TopologyPolicy
 from shared.api.core import Container, PodSpec, PodTemplateSpec, ResourceRequirements
 from shared.api.nesting import TOO_DEEP, is_too_deep
-from shared.jobs.pod_terms import excess
+from shared.jobs.pod_terms import PARTITIONED_TASKS_MAX, excess
 from shared.jobs.problems import LABEL, LABEL_MAX, Problem, Problems, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, milli
@@ -93,6 +93,10 @@ def term_problems(job: Job) -> Problems:
         if why:
             field, _, reason = why.partition(": ")
             yield Problem(f"spec.tasks[{index}].template.{field}", reason)
+    partitioned = sum(task.partition_policy is not None for task in job.spec.tasks)
+    if partitioned > PARTITIONED_TASKS_MAX:
+        most = f"at most {PARTITIONED_TASKS_MAX} may have one"
+        yield Problem("spec.tasks", f"{partitioned} tasks with a partitionPolicy, {most}")
 
 
 class _Template:

@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from shared.runtime.contain import describe
+
 from tests.attack.arena import Arena, arena, pause
 from tests.attack.churn import churn
 from tests.attack.faults import FAULTS, Fault
@@ -131,8 +133,8 @@ async def one_round(
         struck_s = time.monotonic()
         try:
             await fault.strike(here)
-        except AssertionError as error:
-            failure = f"the fault did not come about: {error}"
+        except Exception as error:  # noqa: BLE001 - goes into the table; the other faults go on
+            failure = f"the fault did not come about: {describe(error)}"
         failure = failure or "; ".join(here.ended())
         await here.revive()
         await pause(AFTER_S)

@@ -296,6 +296,11 @@ FAULTS: dict[str, Fault] = {
         partial(mechanisms.decision_hangs, kill=True),
         40.0,
     ),
+    "decision-hangs-disk-full": Fault(
+        "a gang about which a decision never ends, and the disk of the watchdog's files is full",
+        partial(mechanisms.decision_hangs, full_disk=True),
+        30.0,
+    ),
     "quarantine-tampered": Fault(
         "kill -9 of each scheduler, and noise in the files of its watchdog",
         mechanisms.quarantine_tampered,

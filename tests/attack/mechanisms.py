@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import aiohttp
 
 from tests.attack.arena import Arena, Replica, pause
 from tests.attack.tenants import children
@@ -94,12 +98,18 @@ async def expressions_flooded(arena: Arena) -> None:
         await _clear(arena)
 
 
-async def decision_hangs(arena: Arena, *, kill: bool = False) -> None:
+async def decision_hangs(arena: Arena, *, kill: bool = False, full_disk: bool = False) -> None:
     """Let the leading scheduler meet a gang about which its decision never ends.
 
-    With `kill` it is killed in the middle of it, twice: the gang is quarantined after that. The
-    others go on without the gang.
+    With `kill` it is killed in the middle of it, twice: the gang is quarantined after that. With
+    `full_disk` no file of the watchdog can be written. The others go on without the gang.
     """
+    for replica in arena.of("scheduler") if full_disk else ():
+        folder = _watchdog(arena, replica)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name in ("handling", "quarantine.json.new"):
+            (folder / name).symlink_to("/dev/full")
     program = arena.directory / "slow-scheduler.py"
     program.write_text(BUG)
     python = arena.directory / "slow-python"
@@ -126,6 +136,7 @@ async def decision_hangs(arena: Arena, *, kill: bool = False) -> None:
         await _clear(arena)
         for replica in replicas:
             replica.kill()
+            shutil.rmtree(_watchdog(arena, replica), ignore_errors=True)
             await replica.start()
 
 
@@ -214,8 +225,7 @@ async def schema_objects(arena: Arena) -> None:
     async def store(one: Planted) -> None:
         nonlocal stored
         async with at_once:
-            status = await arena.api.send("POST", address(one.plural, DRAWN), as_json(one.body))
-            stored += status < 300
+            stored += await _sent(arena, "POST", address(one.plural, DRAWN), as_json(one.body))
 
     beside_s: list[float] = []
     try:
@@ -230,16 +240,25 @@ async def schema_objects(arena: Arena) -> None:
         assert stored > len(drawn) // 5, "the server refuses nearly all"
         assert median_s[1] <= 2 * median_s[0] + 1.0, f"a gang runs after {median_s} s"
     finally:
-        for plural in TENANT:
-            for item in (await arena.api.request("GET", address(plural, DRAWN)))["items"]:
-                url = address(plural, DRAWN, item["metadata"]["name"])
-                if item["metadata"].get("finalizers"):
-                    free = {"metadata": {"finalizers": None}}
-                    await arena.api.request(
-                        "PATCH", url, free, content_type="application/merge-patch+json"
-                    )
-                await arena.api.send("DELETE", url, b'{"gracePeriodSeconds":0}')
+        await asyncio.gather(*(_delete_drawn(arena, plural, at_once) for plural in TENANT))
         await _clear(arena)
+
+
+async def _delete_drawn(arena: Arena, plural: str, at_once: asyncio.Semaphore) -> None:
+    """Delete the drawn objects of a kind, whatever their finalizers say."""
+    free = b'{"metadata":{"finalizers":null}}'
+    for name in await arena.api.names(address(plural, DRAWN)):
+        url = address(plural, DRAWN, name)
+        async with at_once:
+            await _sent(arena, "PATCH", url, free, content_type="application/merge-patch+json")
+            await _sent(arena, "DELETE", url, b'{"gracePeriodSeconds":0}')
+
+
+async def _sent(arena: Arena, *request: Any, **more: str) -> bool:
+    """Send a request; tell whether it was carried out and answered."""
+    with contextlib.suppress(aiohttp.ClientError):  # answers about hostile objects are no better
+        return await arena.api.send(*request, **more) < 300
+    return False
 
 
 async def _gang_s(arena: Arena, name: str) -> float:

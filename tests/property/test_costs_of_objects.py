@@ -16,7 +16,11 @@ from pumice.testing import Cluster
 from services.scheduler.engine.state.cluster_state import BadFact
 from shared.api import kinds
 from shared.jobs.flows import in_circles, in_order
-from shared.jobs.pod_terms import NODE_TERMS_MAX, POD_TERMS_MAX
+from shared.jobs.pod_terms import (
+    EXPRESSIONS_MAX,
+    NODE_TERMS_MAX,
+    POD_TERMS_MAX,
+)
 from shared.model.schedules import parse
 from tests.support.devices import DRIVER, device, device_class, slice_of
 from tests.support.work import lines_run
@@ -26,6 +30,7 @@ MORE: Final = 50_000
 NODES: Final = 20
 NEIGHBOURS: Final = 100
 SIZES: Final = (1, 16, POD_TERMS_MAX, POD_TERMS_MAX + 1, NODE_TERMS_MAX, NODE_TERMS_MAX + 1, 5_000)
+"""The bound of expressions is that of terms of nodes."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -59,6 +64,24 @@ def _values(size: int) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
+def _selecting(size: int) -> dict[str, Any]:
+    """Return a selector that matches every pod, which shows only after all of its expressions."""
+    return {
+        "matchExpressions": [
+            {"key": f"key-{n}", "operator": "NotIn", "values": ["x"]} for n in range(size)
+        ]
+    }
+
+
+def _one_term(**term: Any) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {_REQUIRED: [{"topologyKey": "zone", **term}]}}}
+
+
+def _one_expression(size: int) -> dict[str, Any]:
+    values = [f"value-{n}" for n in range(size)]
+    return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]}
+
+
 def _spread(hard: str, size: int) -> dict[str, Any]:
     return {
         "topologySpreadConstraints": [
@@ -81,6 +104,27 @@ SHAPES: Final[dict[str, Callable[[int], dict[str, Any]]]] = {
     "values of node affinity": _values,
     "hard spread": lambda size: _spread("DoNotSchedule", size),
     "soft spread": lambda size: _spread("ScheduleAnyway", size),
+    "expressions of a term": lambda size: _one_term(labelSelector=_selecting(size)),
+    "values of a term": lambda size: _one_term(labelSelector=_one_expression(size)),
+    "namespaces of a term": lambda size: _one_term(
+        labelSelector=_selecting(1), namespaces=[f"ns-{n}" for n in range(size)]
+    ),
+    "expressions about namespaces": lambda size: _one_term(
+        labelSelector=_selecting(1), namespaceSelector=_selecting(size)
+    ),
+    "keys of a term": lambda size: _one_term(
+        labelSelector=_selecting(1), matchLabelKeys=[f"key-{n}" for n in range(size)]
+    ),
+    "expressions of a constraint": lambda size: {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": _selecting(size),
+            }
+        ]
+    },
     "node selector": lambda size: {"nodeSelector": {f"key-{n}": "x" for n in range(size)}},
     "labels": lambda size: {"labels": {f"key-{n}": "x" for n in range(size)}},
     "annotations": lambda size: {"annotations": {f"key-{n}": "x" * 40 for n in range(size)}},
@@ -127,12 +171,15 @@ def test_a_decision_with_one_object_costs_at_most_twice_as_much_and_fifty_thousa
         ("hard spread", "spec.topologySpreadConstraints", POD_TERMS_MAX),
         ("node affinity", "spec.affinity.nodeAffinity", NODE_TERMS_MAX),
         ("node selector", "spec.nodeSelector", NODE_TERMS_MAX),
+        ("expressions of a term", "spec.affinity.podAffinity", EXPRESSIONS_MAX),
+        ("expressions about namespaces", "spec.affinity.podAffinity", EXPRESSIONS_MAX - 1),
+        ("expressions of a constraint", "spec.topologySpreadConstraints", EXPRESSIONS_MAX),
     ],
 )
 def test_a_pod_that_asks_for_more_is_left_out_with_the_name_of_the_field(name, field, most) -> None:
     made = Cluster().node("n1")
     made.gang("in", tasks=1, **SHAPES[name](most))
-    with pytest.raises(BadFact, match=f"{field}.*{most + 1} terms, at most {most}"):
+    with pytest.raises(BadFact, match=rf"{field}.*: \d+ (terms|expressions of).*, at most \d+"):
         made.gang("out", tasks=1, **SHAPES[name](most + 1))
 
 
@@ -144,6 +191,7 @@ def test_a_pod_that_asks_for_more_is_left_out_with_the_name_of_the_field(name, f
         ("values of node affinity", "", 10_000),
         ("node affinity", "affinity.nodeAffinity", NODE_TERMS_MAX),
         ("node selector", "nodeSelector", NODE_TERMS_MAX),
+        ("expressions of a constraint", "topologySpreadConstraints", EXPRESSIONS_MAX),
     ],
 )
 def test_a_job_whose_pods_would_ask_for_more_is_refused_by_field_when_it_is_ours(
@@ -298,14 +346,19 @@ def test_a_schedule_that_never_comes_is_given_up_after_a_bounded_search(text: st
     assert work <= MORE
 
 
-@pytest.mark.parametrize(("requests", "devices"), [(1, 128), (4, 64), (4, 128)])
-def test_a_search_for_devices_takes_a_bounded_part_of_a_cycle(requests: int, devices: int) -> None:
-    """A claim that no devices meet, which shows only when all combinations have been tried."""
+def _with_devices(devices: int) -> Cluster:
     made = Cluster().put(kinds.DEVICECLASS, device_class("gpu"))
     for number in range(NODES):
         name = f"n{number}"
         listed = [device(f"d{n}", parity=n % 2) for n in range(devices)]
         made.node(name, cpu="64").put(kinds.RESOURCESLICE, slice_of(name, listed, node=name))
+    return made
+
+
+@pytest.mark.parametrize(("requests", "devices"), [(1, 128), (4, 64), (4, 128)])
+def test_a_search_for_devices_takes_a_bounded_part_of_a_cycle(requests: int, devices: int) -> None:
+    """A claim that no devices meet, which shows only when all combinations have been tried."""
+    made = _with_devices(devices)
     made.gang("healthy", tasks=3)
     usual = lines_run(made.decide)
     asked = [
@@ -320,3 +373,35 @@ def test_a_search_for_devices_takes_a_bounded_part_of_a_cycle(requests: int, dev
     for _ in range(3):
         work = lines_run(lambda: made.decide() and None)
         assert work <= 2 * usual + 20 * MORE
+
+
+def _claimant(made: Cluster, namespace: str, name: str, count: int, **devices: Any) -> None:
+    """Add a PodGroup of one pod, and its claim for so many devices."""
+    head = {"metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}"}}
+    asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}
+    made.put(kinds.RESOURCECLAIM, {**head, "spec": {"devices": {"requests": [asked], **devices}}})
+    made.put(kinds.PODGROUP, {**head, "spec": {"minMember": 1}, "status": {"phase": "Inqueue"}})
+    head["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": name}
+    using = [{"name": "c", "resourceClaimName": name}]
+    containers = [{"name": "m", "resources": {"requests": {"cpu": "1"}}}]
+    spec = {"schedulerName": "volcano", "containers": containers, "resourceClaims": using}
+    made.put(kinds.POD, {**head, "spec": spec, "status": {"phase": "Pending"}})
+
+
+def test_claims_of_ever_new_shapes_take_no_devices_from_other_namespaces() -> None:
+    """Each cycle meets ten more for which all combinations are tried, before the plain one."""
+    made = _with_devices(64)
+    _claimant(made, "healthy", "warm", 1)
+    usual = lines_run(made.step)
+    shapes = 0
+    for cycle in range(4):
+        for _ in range(10):
+            shapes += 1
+            unlike = [{"distinctAttribute": f"{DRIVER}/parity", "requests": ["r"]}] * 2
+            _claimant(made, "a-hostile", f"c{shapes}", 3 + shapes, constraints=unlike)
+        if cycle == 2:
+            _claimant(made, "healthy", "plain", 7)
+        bound: set[str] = set()
+        work = lines_run(lambda: bound.update(gang.job for gang in made.step().binds))  # noqa: B023
+        assert work <= 2 * usual + 80 * MORE
+    assert bound == {"healthy/plain"}

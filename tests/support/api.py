@@ -141,9 +141,11 @@ class Api:
                 raise ApiError(answer.status, text)
             return text
 
-    async def send(self, method: str, url: str, body: bytes = b"") -> int:
+    async def send(
+        self, method: str, url: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> int:
         """Send bytes as they are and read nothing but the status of the answer."""
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": content_type}
         async with self._session.request(method, url, data=body, headers=headers) as answer:
             return answer.status
 
@@ -154,6 +156,16 @@ class Api:
     async def items(self, plural: str, namespace: str = "", **params) -> list[dict]:
         """List the items of a collection."""
         return (await self.get(plural, namespace, **params))["items"]
+
+    async def names(self, url: str) -> list[str]:
+        """List the names of a collection: objects may be nested deeper than `json` reads."""
+        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        params = {"includeObject": "None"}
+        async with self._session.get(url, headers=headers, params=params) as answer:
+            text = await answer.text()
+            if answer.status >= 300:
+                raise ApiError(answer.status, text)
+            return [row["cells"][0] for row in json.loads(text).get("rows") or ()]
 
     async def create(self, plural: str, body: dict, namespace: str = "") -> dict:
         """Create an object."""

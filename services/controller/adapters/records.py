@@ -215,7 +215,10 @@ class JobRecord:
         elif pod.out_of_sync or pod.phase != PodPhase.SUCCEEDED:
             # A pod that is to run, or runs, once more: a restart has struck it out.
             self._unrecorded.pop(pod.name, None)
-            self.completed.get(pod.task, set()).discard(pod.index)
+            done = self.completed.get(pod.task, set())
+            if pod.index in done:
+                done.remove(pod.index)
+                self._sums.restarted(pod.task)
 
     def group_changed(self, group: PodGroup | None) -> None:
         """Take the present PodGroup, or that there is none."""

@@ -5,7 +5,9 @@ the recorded phase and version only, so that a process that starts after a crash
 finds the pods that are left to delete.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
 
 from services.controller.job import completed_indexes
 from services.controller.job.facts import CompletedIndexes, PodView
@@ -40,12 +42,19 @@ def _kept(pod: PodView, retain: Retain) -> bool:
     return retain is Retain.FINISHED and pod.phase in FINISHED_PODS
 
 
-def meets_no_pod(pods: Iterable[PodView], transition: Transition, request: JobRequest) -> bool:
+Partitions = AbstractSet[tuple[str, str]]
+"""Task and number of each partition that has pods."""
+
+
+def partitions(pods: Iterable[PodView]) -> Partitions:
+    """Return the partitions that have pods."""
+    return {(pod.task, pod.partition) for pod in pods if pod.partition}
+
+
+def meets_no_pod(present: Partitions, transition: Transition, request: JobRequest) -> bool:
     """Whether a transition kills a partition that has no pods: it does nothing."""
     kills_partition = transition.do is Do.KILL and transition.scope is KillScope.PARTITION
-    return kills_partition and not any(
-        _is_in_scope(pod, KillScope.PARTITION, request) for pod in pods
-    )
+    return kills_partition and (request.task, request.partition) not in present
 
 
 def _is_in_scope(pod: PodView, scope: KillScope, request: JobRequest) -> bool:
@@ -80,9 +89,9 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
     return _sorted(p for p in alive if p.phase not in FINISHED_PODS)
 
 
-def is_specified(job: Job, name: str) -> bool:
-    """Tell whether a pod has the name of a replica that a job asks for."""
-    return _is_specified(name, _replicas(job))
+def specified_names(job: Job) -> Callable[[str], bool]:
+    """Return what tells whether a pod has the name of a replica that a job asks for."""
+    return partial(_is_specified, replicas=_replicas(job))
 
 
 def _replicas(job: Job) -> dict[str, int]:

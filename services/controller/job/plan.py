@@ -41,7 +41,7 @@ from services.controller.job.phases import (
     Transition,
     transition_for,
 )
-from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_action, due_actions
+from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_actions, due_actions
 from services.controller.job.requests import JobRequest
 from services.controller.job.validate import queue_problem
 from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
@@ -156,13 +156,14 @@ def _handle_requests(
     """Handle the requests that are `ready`, then do what the phase asks for."""
     job = facts.job
     commands = {c.metadata.uid: c for c in facts.commands}
+    partitions = kills.partitions(facts.pods.values()) if ready else frozenset()
+    done: list[tuple[JobRequest, Action]] = []
     for request, action in ready:
-        seen.add(request.key)
+        done.append((request, action))
         if request.command_uid:
             records.append(job_events.ordered(commands[request.command_uid]))
         transition = transition_for(job.status.state.phase or JobPhase.PENDING, action)
-        delayed = after_action(delayed, request, action)
-        meets_no_pod = kills.meets_no_pod(facts.pods.values(), transition, request)
+        meets_no_pod = kills.meets_no_pod(partitions, transition, request)
         if _restarts(job, transition) and not meets_no_pod:
             step = execute(
                 job, facts.pods.values(), action, request, now=now, completed=facts.completed
@@ -171,8 +172,8 @@ def _handle_requests(
             records.append(job_events.executed(request, action, job.status, step.status))
             return Pass(
                 stages=_entering(facts, step, request, records),
-                answered=frozenset(seen),
-                delayed=delayed,
+                answered=frozenset(seen.union(r.key for r, _ in done)),
+                delayed=after_actions(delayed, done),
                 requeue=True,
             )
         if action not in INTERNAL_ACTIONS:
@@ -188,8 +189,8 @@ def _handle_requests(
         stages = (*map(_as_urgent, stages), tuple(_delete(c) for c in facts.commands))
     return Pass(
         stages=stages,
-        answered=frozenset(seen),
-        delayed=delayed,
+        answered=frozenset(seen.union(r.key for r, _ in done)),
+        delayed=after_actions(delayed, done),
         requeue=any(_changes_phase(effect) for stage in stages for effect in stage),
         reconcile_at=job_events.reconcile_at(facts, now=now),
     )
@@ -376,9 +377,10 @@ def _blocked_by(facts: JobFacts) -> tuple[str, str]:
 
 def _without_claims(facts: JobFacts) -> str:
     """Return the message on claims that the user named and has to create (J30)."""
-    named = [volume.volume_claim_name for volume in facts.job.spec.volumes]
+    volumes = facts.job.spec.volumes
+    at = {volume.volume_claim_name: n for n, volume in reversed(list(enumerate(volumes)))}
     return "; ".join(
-        f"spec.volumes[{named.index(name)}].volumeClaimName: no claim {name!r} in this namespace: "
+        f"spec.volumes[{at[name]}].volumeClaimName: no claim {name!r} in this namespace: "
         "create it or name another"
         for name in facts.claims_missing
     )

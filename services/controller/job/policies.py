@@ -6,7 +6,7 @@ container), so a process that starts anew comes to the same moment; the reconcil
 the earliest one is due.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -48,38 +48,78 @@ SYNC: Final = PolicyAction(action=Action.SYNC_JOB)
 
 def apply_policies(job: Job, request: JobRequest) -> PolicyAction:
     """Return the action for `request`, in Volcano's order of precedence (J10)."""
-    if request.action is not None:
-        return PolicyAction(action=request.action)
-    if request.event in INTERNAL_EVENTS:
-        return SYNC
-    if request.job_uid != job.metadata.uid or request.version < job.status.version:
-        return SYNC
-    of_task = next((t.policies for t in job.spec.tasks if t.name == request.task), ())
-    for policies in (of_task, job.spec.policies):
-        found = _first_match(policies, request)
-        if found is not None:
-            return found
-    return SYNC
+    return PolicyTables(job).action(request)
 
 
-def _first_match(policies: Iterable[LifecyclePolicy], request: JobRequest) -> PolicyAction | None:
-    for policy in policies:
-        if _matches(policy, request) and policy.action in _ACTIONS:
-            return PolicyAction(action=Action(policy.action), delay_s=seconds(policy.timeout))
-    return None
+class PolicyTables:
+    """The policies of a job and its tasks, so arranged that a request costs no walk over them.
+
+    A job may have thousands of policies, and thousands of its pods may fail at once.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._of_job = _Table(job.spec.policies)
+        self._of_task: dict[str, _Table] = {}
+        for task in job.spec.tasks:
+            if task.policies and task.name not in self._of_task:
+                self._of_task[task.name] = _Table(task.policies)
+
+    def action(self, request: JobRequest) -> PolicyAction:
+        """Return the action for a request: of its task's policies, then of the job's (J10)."""
+        if request.action is not None:
+            return PolicyAction(action=request.action)
+        if request.event in INTERNAL_EVENTS:
+            return SYNC
+        job = self._job
+        if request.job_uid != job.metadata.uid or request.version < job.status.version:
+            return SYNC
+        of_task = self._of_task.get(request.task)
+        found = of_task.first(request) if of_task is not None else None
+        return found or self._of_job.first(request) or SYNC
+
+
+class _Table:
+    """One list of policies, by what they are about (J11): the first that matches counts."""
+
+    def __init__(self, policies: Sequence[LifecyclePolicy]) -> None:
+        self._policies = policies
+        self._by_event: dict[JobEvent, int] = {}
+        """Event → place of the first policy; PodPending counts only with a timeout."""
+        self._any: dict[bool, int] = {}
+        """The same for policies about any event: with a timeout, and all of them."""
+        self._by_exit_code: dict[int, int] = {}
+        for at, policy in enumerate(policies):
+            if policy.action not in _ACTIONS:
+                continue
+            is_timed = policy.timeout != ""
+            for event in events_of(policy):
+                if event == JobEvent.ANY:
+                    self._any.setdefault(False, at)
+                    if is_timed:
+                        self._any.setdefault(True, at)
+                elif event != JobEvent.POD_PENDING or is_timed:
+                    self._by_event.setdefault(event, at)
+            if policy.exit_code:
+                self._by_exit_code.setdefault(policy.exit_code, at)
+
+    def first(self, request: JobRequest) -> PolicyAction | None:
+        """Return what the first policy about a request says, None where none is."""
+        places = (
+            self._by_event.get(request.event),
+            self._any.get(request.event == JobEvent.POD_PENDING),
+            self._by_exit_code.get(request.exit_code),
+        )
+        at = min((place for place in places if place is not None), default=None)
+        if at is None:
+            return None
+        policy = self._policies[at]
+        return PolicyAction(action=Action(policy.action), delay_s=seconds(policy.timeout))
 
 
 def events_of(policy: LifecyclePolicy) -> tuple[JobEvent, ...]:
     """Return the events that a policy names, by `event` or by `events`."""
     return (*policy.events, policy.event) if policy.event is not None else policy.events
-
-
-def _matches(policy: LifecyclePolicy, request: JobRequest) -> bool:
-    """Whether `policy` is about `request` (J11): PodPending counts only with a timeout."""
-    events = events_of(policy)
-    if request.event in events or JobEvent.ANY in events:
-        return request.event != JobEvent.POD_PENDING or policy.timeout != ""
-    return policy.exit_code is not None and policy.exit_code == request.exit_code != 0
 
 
 _KILL_SCOPE: Final[Mapping[Action, KillScope]] = {
@@ -107,19 +147,19 @@ def due_actions(
     """Return the actions to carry out now, in order, and the delayed ones.
 
     Delayed actions that are due come first, and are among the delayed ones until they have been
-    carried out (`after_action`).
+    carried out (`after_actions`).
     """
     found: list[tuple[JobRequest, Action]] = []
-    waiting = list(delayed)
+    tables, waiting = PolicyTables(job), _Waiting(delayed)
     for request in requests:
-        waiting = [d for d in waiting if not _cancels(request, d.request)]
-        decided = apply_policies(job, request)
+        waiting.cancel(request)
+        decided = tables.action(request)
         if decided.delay_s == 0:
             found.append((request, decided.action))
-        elif all(d.request.key != request.key for d in waiting):
+        elif request.key not in waiting.by_key:
             since = time.read(request.since or None)
             since = now if since is None else since
-            waiting.append(
+            waiting.add(
                 Delayed(
                     request=request,
                     action=decided.action,
@@ -127,32 +167,61 @@ def due_actions(
                     delay_s=decided.delay_s,
                 )
             )
-    valid = tuple(d for d in waiting if d.due > now or d.request.version >= job.status.version)
+    valid = tuple(
+        d for d in waiting.by_key.values() if d.due > now or d.request.version >= job.status.version
+    )
     due = [(d.request, d.action) for d in valid if d.due <= now]
     return [*due, *found], valid
 
 
-def _cancels(new: JobRequest, old: JobRequest) -> bool:
-    """Whether a new request cancels the delayed action of an old one (J12)."""
-    if old.event == JobEvent.POD_PENDING:
-        return new.pod_uid == old.pod_uid and new.event != JobEvent.POD_PENDING
-    if old.event in {JobEvent.POD_FAILED, JobEvent.POD_EVICTED}:
-        return new.event == JobEvent.POD_RUNNING and new.pod == old.pod
-    return False
+class _Waiting:
+    """Delayed actions, by what cancels them (J12)."""
+
+    def __init__(self, delayed: Iterable[Delayed]) -> None:
+        self.by_key: dict[tuple[str, str, int], Delayed] = {}
+        self._pending: dict[str, list[Delayed]] = {}
+        """Pod uid → actions about its being Pending, which any other event of it cancels."""
+        self._lost: dict[str, list[Delayed]] = {}
+        """Pod → actions about its failure or eviction: it runs again."""
+        for each in delayed:
+            self.add(each)
+
+    def add(self, one: Delayed) -> None:
+        self.by_key[one.request.key] = one
+        if one.request.event == JobEvent.POD_PENDING:
+            self._pending.setdefault(one.request.pod_uid, []).append(one)
+        elif one.request.event in {JobEvent.POD_FAILED, JobEvent.POD_EVICTED}:
+            self._lost.setdefault(one.request.pod, []).append(one)
+
+    def cancel(self, new: JobRequest) -> None:
+        """Drop what a new request cancels."""
+        cancelled: list[Delayed] = []
+        if new.event != JobEvent.POD_PENDING:
+            cancelled += self._pending.pop(new.pod_uid, ())
+        if new.event == JobEvent.POD_RUNNING:
+            cancelled += self._lost.pop(new.pod, ())
+        for each in cancelled:
+            self.by_key.pop(each.request.key, None)
 
 
-def after_action(
-    delayed: tuple[Delayed, ...], request: JobRequest, action: Action
+def after_actions(
+    delayed: tuple[Delayed, ...], done: Iterable[tuple[JobRequest, Action]]
 ) -> tuple[Delayed, ...]:
-    """Return the delayed actions that are left after an action: those of its scope end (J12).
+    """Return the delayed actions that are left after actions: those of their scopes end (J12).
 
     A restart of a pod leaves delayed actions on its task or its job as they are.
     """
-    left = tuple(d for d in delayed if d.request.key != request.key)
-    if action in INTERNAL_ACTIONS:
-        return left
-    scope = _scope(request, action)
-    return tuple(d for d in left if _scope(d.request, d.action) != scope)
+    keys: set[tuple[str, str, int]] = set()
+    scopes: set[tuple[KillScope, str, str]] = set()
+    for request, action in done:
+        keys.add(request.key)
+        if action not in INTERNAL_ACTIONS:
+            scopes.add(_scope(request, action))
+    return tuple(
+        d
+        for d in delayed
+        if d.request.key not in keys and _scope(d.request, d.action) not in scopes
+    )
 
 
 def _scope(request: JobRequest, action: Action) -> tuple[KillScope, str, str]:

@@ -7,8 +7,7 @@ server that is away does not count, however long it takes.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -21,7 +20,7 @@ from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
 from services.controller.job.held_pods import is_beside_pods, quota_of
-from services.controller.job.kills import is_specified
+from services.controller.job.kills import specified_names
 from services.controller.job.phases import ALIVE, FINISHED
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import JobRequest, pod_name
@@ -209,7 +208,7 @@ class JobReconciler(Reconciler):
     def _report_held(self, record: JobRecord) -> None:
         """Say what pods wait for that were not made, and have them tried again in time."""
         held = record.held
-        held.keep_only(partial(_is_still_held, record))
+        held.keep_only(_still_held(record))
         self._note_quota(record.key, is_over=held.is_over_quota)
         reason, message = held.why()
         left_s = held.until - self._clock.monotonic()
@@ -349,11 +348,17 @@ class JobReconciler(Reconciler):
         )
 
 
-def _is_still_held(record: JobRecord, name: str) -> bool:
-    """Tell whether an object is still missing that could not be made."""
-    if record.job.status.state.phase not in ALIVE or name in record.pods:
-        return False
-    return is_beside_pods(name) or is_specified(record.job, name)
+def _still_held(record: JobRecord) -> Callable[[str], bool]:
+    """Return what tells whether an object is still missing that could not be made."""
+    is_alive = record.job.status.state.phase in ALIVE
+    is_specified = specified_names(record.job)
+
+    def is_still_held(name: str) -> bool:
+        if not is_alive or name in record.pods:
+            return False
+        return is_beside_pods(name) or is_specified(name)
+
+    return is_still_held
 
 
 def _words(name: str) -> str:

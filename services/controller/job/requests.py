@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -62,8 +62,9 @@ class PodSums:
     def __init__(self, pods: Iterable[PodView]) -> None:
         self._succeeded: dict[str, set[int]] = {}
         self._restarts: Counter[str] = Counter()
-        self._known: dict[str, tuple[AbstractSet[int], int, bool]] = {}
-        """Task → the last answer of `all_succeeded`, with the indexes and their number then."""
+        self._known: dict[str, _Shortage] = {}
+        self._tasks: tuple[TaskSpec, ...] = ()
+        self._by_name: dict[str, TaskSpec] = {}
         for pod in pods:
             self._count(pod, 1)
 
@@ -75,26 +76,59 @@ class PodSums:
             self._count(after, 1)
 
     def _count(self, pod: PodView, sign: int) -> None:
-        self._known.pop(pod.task, None)
         if pod.phase in _ALIVE:
             self._restarts[pod.task] += sign * pod.restarts
         elif pod.phase == PodPhase.SUCCEEDED:
             done = self._succeeded.setdefault(pod.task, set())
-            (done.add if sign > 0 else done.discard)(pod.index)
+            if sign > 0:
+                done.add(pod.index)
+            else:
+                done.discard(pod.index)
+                self.restarted(pod.task)
+
+    def restarted(self, task: str) -> None:
+        """Note that an index of a task that has succeeded counts no more."""
+        self._known.pop(task, None)
+
+    def task(self, spec: JobSpec, name: str) -> TaskSpec | None:
+        """Return a task of the job by its name: a job may have thousands of them."""
+        if self._tasks is not spec.tasks:
+            self._tasks = spec.tasks
+            self._by_name = {task.name: task for task in reversed(spec.tasks)}
+        return self._by_name.get(name)
 
     def restarts(self, task: str) -> int:
         """Return how often containers of the task's pods that are alive have restarted."""
         return self._restarts[task]
 
     def all_succeeded(self, task: TaskSpec, completed: AbstractSet[int]) -> bool:
-        """Return whether all replicas have succeeded, those of `completed` among them."""
+        """Return whether all replicas have succeeded, those of `completed` among them.
+
+        The two sets are joined only when so many indexes have come that none may be missing.
+        """
+        done = self._succeeded.get(task.name, NO_INDEX)
+        size = len(done) + len(completed)
         known = self._known.get(task.name)
-        if known is None or known[0] is not completed or known[1] != len(completed):
-            done = self._succeeded.get(task.name, NO_INDEX)
-            enough = len(done) + len(completed) >= task.replicas
-            whole = enough and len(done | completed) >= task.replicas
-            known = self._known[task.name] = (completed, len(completed), whole)
-        return known[2]
+        if known is None or known.may_be_over(completed, size, task.replicas):
+            missing = task.replicas - (size if size < task.replicas else len(done | completed))
+            known = self._known[task.name] = _Shortage(completed, size, task.replicas, missing)
+        return known.missing <= 0
+
+
+class _Shortage(NamedTuple):
+    """How many indexes of a task had not succeeded when they were last counted."""
+
+    completed: AbstractSet[int]
+    size: int
+    """Of `completed` and of the indexes of pods that have succeeded, together."""
+    replicas: int
+    missing: int
+    """At least so many; a pod that succeeds adds one index to each of the two sets at most."""
+
+    def may_be_over(self, completed: AbstractSet[int], size: int, replicas: int) -> bool:
+        """Whether none may be missing by now."""
+        is_same = completed is self.completed and replicas == self.replicas
+        return not is_same or size - self.size >= self.missing
 
 
 def compare(
@@ -115,7 +149,7 @@ def compare(
         if before is None:
             return ()
         done = before.index in completed.get(before.task, ())
-        return (_ended(job, before, desired=deleted_by_us or done),)
+        return (_ended(job, before, sums, desired=deleted_by_us or done),)
     if after.out_of_sync:
         known = before is not None and before.out_of_sync
         return () if known else (_request(job, after, JobEvent.OUT_OF_SYNC),)
@@ -235,9 +269,9 @@ def _since(pod: PodView, event: JobEvent) -> str:
     return pod.created if event == JobEvent.POD_PENDING else pod.ended
 
 
-def _ended(job: Job, pod: PodView, *, desired: bool) -> JobRequest:
+def _ended(job: Job, pod: PodView, sums: PodSums, *, desired: bool) -> JobRequest:
     """Return the request for a pod that is gone: evicted, unless that was intended (J08)."""
-    task = _task(job.spec, pod.task)
+    task = sums.task(job.spec, pod.task)
     surplus = task is None or pod.index >= task.replicas
     no_loss = desired or pod.out_of_sync or surplus
     return _request(job, pod, JobEvent.OUT_OF_SYNC if no_loss else JobEvent.POD_EVICTED)
@@ -266,7 +300,7 @@ def _task_completed(
     spec: JobSpec, pod: PodView, sums: PodSums, completed: CompletedIndexes
 ) -> bool:
     """Whether all replicas of the pod's task have succeeded (J07)."""
-    task = _task(spec, pod.task)
+    task = sums.task(spec, pod.task)
     if task is None or task.replicas == 0:
         return False
     return sums.all_succeeded(task, completed.get(pod.task, NO_INDEX))
@@ -278,13 +312,9 @@ def _restarted_too_often(job: Job, pod: PodView, sums: PodSums) -> tuple[JobRequ
     Unlike in Volcano the event is not lost when the phase changed in the same update: facts are
     coalesced here, so that would happen far more often.
     """
-    task = _task(job.spec, pod.task)
+    task = sums.task(job.spec, pod.task)
     if task is None or task.replicas == 0 or task.max_retry < 0:
         return ()
     if sums.restarts(pod.task) < (task.max_retry or DEFAULT_TASK_RETRIES):
         return ()
     return (_request(job, pod, JobEvent.TASK_FAILED),)
-
-
-def _task(spec: JobSpec, name: str) -> TaskSpec | None:
-    return next((task for task in spec.tasks if task.name == name), None)

@@ -5,6 +5,7 @@ moment; objects that are there already are left alone, so that it may be repeate
 """
 
 import zlib
+from collections import Counter
 
 import msgspec
 
@@ -121,6 +122,7 @@ def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
     if its object is gone: it never runs again.
     """
     made = []
+    readiness = _Readiness(facts)
     for task in facts.job.spec.tasks:
         done = facts.completed.get(task.name, ())
         missing = tuple(
@@ -130,7 +132,7 @@ def pods_to_make(facts: JobFacts) -> list[effects.CreatePods]:
             and name not in facts.not_due
             and i not in done
         )
-        if missing and _may_start(facts, task):
+        if missing and readiness.may_start(task):
             assert facts.group is not None, "the gate is open"
             builder = PodBuilder(
                 facts.job,
@@ -151,20 +153,27 @@ def _is_forwarded(facts: JobFacts) -> bool:
     return facts.queue is not None and bool(facts.queue.spec.extend_clusters)
 
 
-def _may_start(facts: JobFacts, task: TaskSpec) -> bool:
-    """Whether the tasks that `task` waits for are ready: all of them unless it says any (J25)."""
-    depends = task.depends_on
-    if depends is None or not depends.name:
-        return True
-    by_name = {t.name: t for t in facts.job.spec.tasks}
-    ready = [_is_ready(facts, by_name[name]) for name in depends.name if name in by_name]
-    return any(ready) if depends.iteration == "any" else all(ready)
+class _Readiness:
+    """Which tasks are ready, so that those that wait for them may start (J25)."""
 
+    def __init__(self, facts: JobFacts) -> None:
+        tasks = facts.job.spec.tasks
+        self._ready: dict[str, bool] = {}
+        """Task → whether so many of its pods are ready or have succeeded as it needs."""
+        if any(task.depends_on is not None for task in tasks):
+            done = Counter(pod.task for pod in facts.pods.values() if _counts(pod))
+            done.update(completed_indexes.gone(facts.job, facts.completed, facts.pods))
+            self._ready = {
+                task.name: done[task.name] >= (task.min_available or 0) for task in tasks
+            }
 
-def _is_ready(facts: JobFacts, task: TaskSpec) -> bool:
-    ready = sum(1 for pod in facts.pods.values() if pod.task == task.name and _counts(pod))
-    ready += completed_indexes.gone(facts.job, facts.completed, facts.pods).get(task.name, 0)
-    return ready >= (task.min_available or 0)
+    def may_start(self, task: TaskSpec) -> bool:
+        """Whether the tasks that `task` waits for are ready: all of them unless it says any."""
+        depends = task.depends_on
+        if depends is None or not depends.name:
+            return True
+        ready = [self._ready[name] for name in depends.name if name in self._ready]
+        return any(ready) if depends.iteration == "any" else all(ready)
 
 
 def _counts(pod: PodView) -> bool:

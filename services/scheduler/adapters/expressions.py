@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from hashlib import blake2b
 from typing import Final
 from weakref import WeakSet
 
@@ -42,7 +43,8 @@ expressions that were asked about first go."""
 EXCEEDED_MAX: Final = 10_000
 """Expressions beyond their limit that are remembered."""
 QUEUED_MAX: Final = 20_000
-"""Questions of one namespace that wait; more are put again after these."""
+"""Questions of one namespace that wait, and letters of their expressions (`LETTERS`); more are put
+again after these."""
 OWNERS_MAX: Final = 10_000
 TURN_S: Final = 0.02
 """A turn has so many devices as took so long before, one at least."""
@@ -56,6 +58,12 @@ _now: Final = SystemClock().monotonic
 """Processes take real time, in a simulation, too."""
 Devices = OrderedDict[bytes, bytes]
 """Digest → content."""
+_DIGEST_BYTES: Final = 16
+
+
+def _digest(expression: str) -> bytes:
+    """Return what stands for an expression where it is remembered: it may have 10 KiB."""
+    return blake2b(expression.encode(errors="replace"), digest_size=_DIGEST_BYTES).digest()
 
 
 _living: "WeakSet[ExpressionEvaluator]" = WeakSet()
@@ -105,13 +113,14 @@ class ExpressionEvaluator(Evaluator):
         """Guards all that follows."""
         self._known: OrderedDict[str, dict[bytes, Verdict]] = OrderedDict()
         self._size = 0
-        self._exceeded: OrderedDict[str, SelectorFault] = OrderedDict()
+        self._exceeded: OrderedDict[bytes, SelectorFault] = OrderedDict()
+        """By digests of expressions."""
         self._queues: OrderedDict[str, OrderedDict[str, Devices]] = OrderedDict()
         """Namespace → expression → devices, in the order in which they get their turns."""
         self._queued: dict[str, int] = {}
-        """Namespace → its questions that wait."""
-        self._cost_s: OrderedDict[str, float] = OrderedDict()
-        """Expression → what it took for a device in its last turn."""
+        """Namespace → its questions that wait, and letters of their expressions."""
+        self._cost_s: OrderedDict[bytes, float] = OrderedDict()
+        """Digest of an expression → what it took for a device in its last turn."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._told_at = 0.0
@@ -147,7 +156,7 @@ class ExpressionEvaluator(Evaluator):
         return found
 
     def _find(self, expression: str, digest: bytes) -> Verdict | None:
-        fault = self._exceeded.get(expression)
+        fault = self._exceeded.get(_digest(expression)) if self._exceeded else None
         return fault or self._known.get(expression, {}).get(digest)
 
     def _wait_for(self, expression: str, digest: bytes) -> Verdict | None:
@@ -164,11 +173,15 @@ class ExpressionEvaluator(Evaluator):
             owner not in self._queues and len(self._queues) >= OWNERS_MAX
         ):
             return
-        devices = self._queues.setdefault(owner, OrderedDict()).setdefault(expression, Devices())
+        expressions = self._queues.setdefault(owner, OrderedDict())
+        devices = expressions.get(expression)
+        if devices is None:
+            devices = expressions[expression] = Devices()
+            self._queued[owner] = self._queued.get(owner, 0) + len(expression) // LETTERS
         if device.digest in devices:
             return
         devices[device.digest] = device.encoded
-        self._queued[owner] = self._queued.get(owner, 0) + 1
+        self._queued[owner] += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="expressions", daemon=True)
             self._thread.start()
@@ -183,37 +196,46 @@ class ExpressionEvaluator(Evaluator):
         self._closed = self._closed or in_child
         self._condition.release()
 
-    def close(self) -> None:
-        """End thread and process."""
+    def end(self) -> None:
+        """Have the thread end the process and itself, without waiting for it.
+
+        It may be waiting for an answer, or for a process to start.
+        """
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+
+    def close(self) -> None:
+        """End thread and process, and wait until they have ended."""
+        self.end()
         if self._thread is not None:
             self._thread.join()
-        self._process.close()
 
     # --- in the evaluator's thread ---------------------------------------------------------------
 
     def _run(self) -> None:
         while (turn := self._next_turn()) is not None:
-            expression, devices = turn
-            begun, done = _now(), 0
-            try:
-                answers = self._process.answers(expression, list(devices.values()))
-                for digest, answer in zip(devices, answers, strict=False):
-                    verdict = SelectorFault(answer) if isinstance(answer, str) else answer
-                    self._learn(expression, digest, verdict)
-                    done += 1
-            except Exceeded as error:
-                self._remember(expression, f"the expression has taken {error} for one device")
-            except EvaluatorUnavailable as error:
-                self._fail(str(error))
-            except Exception as error:  # noqa: BLE001 - without this thread nothing is evaluated
-                self._process.close()
-                self._fail(describe(error))
-            else:
-                self._note_cost(expression, (_now() - begun) / max(1, done))
-            self._tell()
+            self._take_turn(*turn)
+        self._process.close()
+
+    def _take_turn(self, expression: str, devices: Devices) -> None:
+        begun, done = _now(), 0
+        try:
+            answers = self._process.answers(expression, list(devices.values()))
+            for digest, answer in zip(devices, answers, strict=False):
+                verdict = SelectorFault(answer) if isinstance(answer, str) else answer
+                self._learn(expression, digest, verdict)
+                done += 1
+        except Exceeded as error:
+            self._remember(expression, f"the expression has taken {error} for one device")
+        except EvaluatorUnavailable as error:
+            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - without this thread nothing is evaluated
+            self._process.close()
+            self._fail(describe(error))
+        else:
+            self._note_cost(expression, (_now() - begun) / max(1, done))
+        self._tell()
 
     def _next_turn(self) -> tuple[str, Devices] | None:
         """Wait for questions; return those of the next namespace, about one expression."""
@@ -235,6 +257,8 @@ class ExpressionEvaluator(Evaluator):
             self._queued[owner] -= taken
             if waiting:
                 expressions[expression] = waiting
+            else:
+                self._queued[owner] -= len(expression) // LETTERS
             if expressions:
                 self._queues[owner] = expressions  # behind all others
             else:
@@ -242,11 +266,11 @@ class ExpressionEvaluator(Evaluator):
             return expression, devices
 
     def _turn_size(self, expression: str) -> int:
-        cost_s = self._cost_s.get(expression)
+        cost_s = self._cost_s.get(_digest(expression))
         return 1 if cost_s is None else max(1, min(_TURN_MAX, int(TURN_S / max(cost_s, 1e-6))))
 
     def _note_cost(self, expression: str, cost_s: float) -> None:
-        self._cost_s[expression] = cost_s
+        self._cost_s[_digest(expression)] = cost_s
         if len(self._cost_s) > EXCEEDED_MAX:
             self._cost_s.popitem(last=False)
 
@@ -269,7 +293,7 @@ class ExpressionEvaluator(Evaluator):
             self._log.warning("cel_limit_exceeded", expression=shown(expression), reason=text)
         with self._condition:
             self._failure = ""
-            self._exceeded[expression] = SelectorFault(f"CEL limit exceeded: {text}")
+            self._exceeded[_digest(expression)] = SelectorFault(f"CEL limit exceeded: {text}")
             if len(self._exceeded) > EXCEEDED_MAX:
                 self._exceeded.popitem(last=False)
             self._condition.notify_all()
@@ -307,7 +331,7 @@ class Expressions:
             await asyncio.Event().wait()
         finally:
             self._loop = None
-            self.evaluator.close()
+            self.evaluator.end()
 
     def _wake(self) -> None:
         loop = self._loop

@@ -7,6 +7,7 @@ for the next process on the same volume (an emptyDir outlives its containers); w
 and pods have to know is on the bus as well.
 """
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from shared.runtime.errors import Rejected
 
 _SIZE: Final = 4096
 _HEAD: Final = 1
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SLOW: Final = b"!"
 _USUAL: Final = b" "
 
@@ -26,11 +28,16 @@ class WatchdogFiles:
     """The files in one directory; without a directory nothing is kept."""
 
     def __init__(self, directory: str) -> None:
-        """Open the files. Raises `Rejected` if the directory cannot be written to."""
+        """Open the files. Raises `Rejected` if the directory cannot be written to.
+
+        On a full disk the process goes on without a mark of what it is doing.
+        """
         self._directory = Path(directory) if directory else None
         self.died_at, self.was_slow = IDLE, False
         """The step that the predecessor did not end, and whether it was slow already."""
         self.found: list[OverrunEntry] = []
+        self.failure = ""
+        """Why the present step is not marked, "" if it is, or is not to be."""
         self._map: mmap.mmap | None = None
         if self._directory is None:
             return
@@ -38,6 +45,9 @@ class WatchdogFiles:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._open(self._directory)
         except OSError as error:
+            if error.errno in _FULL:
+                self.failure = str(error)
+                return
             raise Rejected(
                 f"--watchdog-dir: cannot write to {directory}: {error}", field="watchdog-dir"
             ) from error

@@ -1,9 +1,11 @@
 """Watches decisions: names what takes too long, quarantines it, and ends a process that is stuck.
 
 A decision runs in the worker thread; this part watches it from the event loop, which Python lets
-in every few milliseconds. It adds up how long the decision has handled each object. An object that
-takes the whole budget of a decision is quarantined: in a file for the next process of this pod, on
-the bus for standbys and other pods. When the decision takes longer than its limit, `/livez` fails.
+in every few milliseconds. It adds up how much processor time the thread has spent on each object:
+a process that was frozen, or had no processor, says nothing about what it was handling. An object
+that takes the whole budget of a decision is quarantined: in a file for the next process of this
+pod, on the bus for standbys and other pods. When the decision takes longer than its limit, `/livez`
+fails.
 
 A call that never lets other threads in stops this part as well, and the health pages with it. For
 that case, and where no kubelet asks for `/livez`, a timer outside of Python ends the process
@@ -14,6 +16,7 @@ what it was doing.
 import faulthandler
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from types import FrameType
@@ -46,6 +49,25 @@ _GUARD: Final = ("pumice.plugins.guarding", "attempt")
 _OURS: Final = ("services.scheduler.", "pumice.plugins.")
 
 
+ThreadClock = Callable[[], float | None]
+"""Tells any thread the processor time of one thread in seconds, None where nobody says it."""
+
+
+def thread_clock() -> ThreadClock:
+    """Return the clock of the calling thread."""
+    if sys.platform == "darwin":
+        return lambda: None
+    number = time.pthread_getcpuclockid(threading.get_ident())
+
+    def processor_s() -> float | None:
+        try:
+            return time.clock_gettime(number)
+        except OSError:  # the thread has ended
+            return None
+
+    return processor_s
+
+
 class DecisionBudget(msgspec.Struct, frozen=True, kw_only=True):
     """How long a decision may take, in seconds; 0 is no bound."""
 
@@ -74,8 +96,11 @@ class Watchdog:
         shared: Shared,
         event_publisher: EventPublisher,
         context: Context,
+        thread_clock: Callable[[], ThreadClock] = thread_clock,
     ) -> None:
         self._budget = budget
+        self._thread_clock = thread_clock
+        self._processor_s: ThreadClock = lambda: None
         self._marker = marker
         self._shared = shared
         self._publisher = shared.bus.publisher(shared.stream)
@@ -87,13 +112,17 @@ class Watchdog:
         self.leads = False
         """Whether this process decides: a standby may know less than what is on the bus."""
         self._stored = -1
+        self._not_stored = ""
+        """Why the file does not hold the present entries; it is tried again at each look."""
         self._published = -1
         self._begun: float | None = None
         self._looked_at: float | None = None
         """When the decision began that was looked at last."""
         self._thread = 0
         self._spent: dict[str, float] = defaultdict(float)
-        """Seconds that the present decision has handled each PodGroup, by samples."""
+        """Seconds of a processor that the present decision has spent on each PodGroup."""
+        self._used: float | None = None
+        """Processor time of the deciding thread at the last look."""
         self._told: set[str] = set()
         self._slow = context.metrics.counter(
             "pumice_scheduler_slow_decisions", "Decisions that took longer than their budget"
@@ -104,12 +133,15 @@ class Watchdog:
             ["stage"],
         )
         context.liveness.add(self._stuck)
+        if marker.failure:
+            self._log.warning("handling_not_marked", reason=marker.failure)
         if marker.died_at.kind == PODGROUP.token:
             self._note_death(marker.died_at, was_slow=marker.was_slow)
 
     def watch(self, work: Callable[[], T]) -> T:
         """Decide in the worker thread, watched."""
         self._thread = threading.get_ident()
+        self._processor_s = self._thread_clock()
         self._begun = self._clock.monotonic()
         if self._budget.limit_s:
             faulthandler.dump_traceback_later(self._budget.limit_s * (1 + LAST_RESORT), exit=True)
@@ -157,8 +189,11 @@ class Watchdog:
             try:
                 self._marker.store(entries)
             except OSError as error:
-                self._log.warning("quarantine_not_stored", reason=str(error))
-            self._stored = changes
+                if str(error) != self._not_stored:
+                    self._log.warning("quarantine_not_stored", reason=str(error))
+                self._not_stored = str(error)
+            else:
+                self._stored, self._not_stored = changes, ""
         if self._published >= 0 and not self.leads:
             return
         if changes != self._published and (entries or self._published >= 0):
@@ -179,12 +214,17 @@ class Watchdog:
             self._looked_at = begun
             self._spent.clear()
             self._told.clear()
+            self._used = None
         if begun is None:
             return
         took_s = self._clock.monotonic() - begun
+        before, self._used = self._used, self._processor_s()
+        used_s = EVERY_S  # since the last look, where no clock says more
+        if self._used is not None:
+            used_s = min(EVERY_S, self._used - before) if before is not None else 0.0
         spent_s = 0.0
         if step.kind == PODGROUP.token:
-            self._spent[step.key] += EVERY_S
+            self._spent[step.key] += used_s
             spent_s = self._spent[step.key]
             if spent_s >= SLOW_S:
                 self._marker.note_slow()
@@ -197,6 +237,7 @@ class Watchdog:
             self._log.error(
                 "decision_slow",
                 seconds=round(took_s, 1),
+                spent_on_object_s=round(spent_s, 1),
                 stage=step.stage,
                 kind=step.kind,
                 key=step.key,

@@ -140,7 +140,8 @@ class _Verdict:
             codes[:] = _LACKING
             return codes
         shape = (*self._devices.shape(claims), taken is self._devices.taken())
-        answer = self._devices.fits.answer(shape, asks, self._attributes, taken)
+        owner = claims[0].partition("/")[0]
+        answer = self._devices.fits.answer(shape, asks, self._attributes, taken, owner=owner)
         found = answer.codes
         if answer.fault:
             self._fault = f"resource claim {claims[answer.claim]}: {answer.fault}"

@@ -1,13 +1,13 @@
 """The answers to all questions: from the mirror, the leader's explanations, and the events.
 
-One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Explanations,
-which take many sessions, go one at a time and not for ever; each what-if has a process of its own.
+One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Explanations
+and what-ifs, which take many sessions, have a process each; explanations go one at a time.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 from typing_extensions import override
@@ -40,6 +40,8 @@ from shared.api.visibility import (
 from shared.api.whatifs import WhatIfSpec
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected
+
+T = TypeVar("T")
 
 SURVEY_S: Final = 1.0
 """A survey is as old as this at most when the cluster changes."""
@@ -126,7 +128,9 @@ class QueryService(Queries):
     @override
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
         async with self._one:
-            found = await self._owner.ask(lambda mirror: self._explain(mirror, namespace, name))
+            found = await self._in_a_process(
+                Explanation, lambda mirror: self._explaining(mirror, namespace, name)
+            )
         if found is None or not found.pod_group:
             return found
         await self._starts.current()
@@ -137,17 +141,32 @@ class QueryService(Queries):
     @override
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         begun = self._clock.monotonic()
-        forked = ForkedQuery(WhatIfStatus, limits=self._limits, clock=self._clock)
-        async with self._processes, forked as query:
-
-            def start(mirror: ClusterMirror) -> None:
-                mirror.request_devices()  # a fork evaluates no expression
-                query.start(lambda: self._imagine(mirror, namespace, spec))
-
-            await self._owner.ask(start)
-            answer = await query.result()
+        async with self._processes:
+            answer = await self._in_a_process(
+                WhatIfStatus, lambda mirror: lambda: self._imagine(mirror, namespace, spec)
+            )
+        assert answer is not None, "a what-if always has work"
         took_ms = 1e3 * (self._clock.monotonic() - begun)
         return replace(answer, decided_in_ms=round(took_ms, 1))
+
+    async def _in_a_process(
+        self, result: type[T], prepare: Callable[[ClusterMirror], Callable[[], T] | None]
+    ) -> T | None:
+        """Return what a process of its own finds in the cluster, None where there is no work.
+
+        `prepare` is called in the mirror's thread. Raises Rejected, Retryable and Broken.
+        """
+        async with ForkedQuery(result, limits=self._limits, clock=self._clock) as question:
+
+            def start(mirror: ClusterMirror) -> bool:
+                work = prepare(mirror)
+                if work is None:
+                    return False
+                mirror.request_devices()  # a fork evaluates no expression
+                question.start(work)
+                return True
+
+            return await question.result() if await self._owner.ask(start) else None
 
     @override
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
@@ -176,21 +195,25 @@ class QueryService(Queries):
         """Return when a running job is expected to end, in Unix seconds; None if not known."""
         return self._starts.end_of(job)
 
-    def _explain(self, mirror: ClusterMirror, namespace: str, name: str) -> Explanation | None:
+    def _explaining(
+        self, mirror: ClusterMirror, namespace: str, name: str
+    ) -> Callable[[], Explanation] | None:
+        """Return what explains an object, None when there is none of that name."""
         subject = subject_of(mirror, namespace, name)
         if subject is None:
             return None
         latest = self._make_survey(mirror)
-        return explain(
+        policy, now = self._policy(), self._clock.now()
+        return lambda: explain(
             mirror,
-            self._policy(),
+            policy,
             subject,
             latest.explanations.get(subject.job.key if subject.job else ""),
-            now=self._clock.now(),
+            now=now,
             decided=self._decisions.of(subject.job) if subject.job else None,
             found_at=latest.at,
             ends=self._starts.end_of,
-            out_of_time=self._time_limit(),
+            out_of_time=_time_limit(),
         )
 
     def _pending(self, mirror: ClusterMirror, namespace: str, queue: str) -> list[PendingJob]:
@@ -209,7 +232,6 @@ class QueryService(Queries):
     def _imagine(self, mirror: ClusterMirror, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         """Decide in a process of its own. Raises Rejected."""
         policy, now = self._policy(), self._clock.now()
-        ends = time.process_time() + ANSWER_S  # of this process alone: no other makes it late
         mirror.review(policy.config, now=now)
         try:
             return what_if(
@@ -218,7 +240,7 @@ class QueryService(Queries):
                 spec,
                 namespace=namespace,
                 now=now,
-                out_of_time=lambda: time.process_time() >= ends,
+                out_of_time=_time_limit(),
                 forecast_for=lambda keys: self._starts.forecast_for(mirror.state, keys, now),
             )
         except BadQuery as error:
@@ -236,6 +258,7 @@ class QueryService(Queries):
         self._cached = _CachedSurvey(found, self._clock.monotonic(), mirror.version, of)
         return found
 
-    def _time_limit(self) -> Callable[[], bool]:
-        ends = self._clock.monotonic() + ANSWER_S
-        return lambda: self._clock.monotonic() >= ends
+
+def _time_limit() -> Callable[[], bool]:
+    ends = time.process_time() + ANSWER_S  # of this process alone: no other makes it late
+    return lambda: time.process_time() >= ends

@@ -13,8 +13,14 @@ from shared.bus.api import ApiError
 from shared.bus.errors import LimitReached, NotPermitted, StreamMissing
 from shared.bus.feed import NANO
 from shared.bus.nats import NatsBus
+from shared.bus.service import bus_of
+from shared.bus.values import Idle
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import CONSUMERS_MAX, events_of
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Secret
+from tests.contract.bus.conftest import only_nats
+from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 
@@ -84,6 +90,33 @@ async def test_services_start_and_have_the_events_while_all_consumers_are_used_u
         break
     assert heard
     hearing.cancel()
+
+
+@only_nats
+async def test_a_reader_without_room_says_so_and_reads_as_soon_as_there_is_room(
+    server, bus, declared, open_bus, start_bus
+):
+    stream = declared.events.name
+    await use_up(await open_bus("events", name="subscriber"), stream, CONSUMERS_MAX)
+    context = context_of_a_test()
+    password = Secret(server.nats.passwords["events"])
+    settings = CommonSettings(nats=server.nats.url, nats_user="events", nats_password=password)
+    reader = start_bus(bus_of(settings, context))
+    following = reader.follow(stream, ["pumice.local.event.>"])
+    refused = f'pumice_bus_refused{{stream="{stream}"}}'
+
+    async with asyncio.timeout(30):
+        assert isinstance(await anext(following), Idle)
+        assert f"{refused} 1.0" in context.metrics.render().decode()
+        [note] = context.readiness.notes()
+        assert note["gate"] == f"reader of {stream}"
+        assert "maximum consumers limit reached" in note["reason"]
+        await bus._api.call(f"CONSUMER.DELETE.{stream}.c0", None, dict, about=stream)
+        while isinstance(await anext(following), Idle):
+            pass
+    assert f"{refused} 0.0" in context.metrics.render().decode()
+    assert context.readiness.notes() == []
+    await following.aclose()
 
 
 @pytest.mark.parametrize("service", ["controller", "visibility", "scheduler", "binder", "cache"])

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -12,11 +13,14 @@ from pumice.local.nats import NatsServer
 from services.visibility.app import following_parts
 from services.visibility.interface import Queries
 from services.visibility.settings import VisibilitySettings
+from shared.api.whatifs import WhatIfSpec
 from shared.bus.service import BusComponents
+from shared.runtime.errors import Retryable
 from shared.runtime.tasks import TaskGroup
 from tests.support.bus import admin_bus
 from tests.support.scheduler_stage import STREAMS, Stage, scheduler_stage
 from tests.support.visibility import context_of_a_test
+from tests.support.wait import until
 
 
 @pytest_asyncio.fixture
@@ -30,7 +34,7 @@ Instance = Callable[..., contextlib.AbstractAsyncContextManager[Queries]]
 
 @pytest_asyncio.fixture
 async def answers(instance: Instance) -> AsyncIterator[Queries]:
-    """Answers that follow the bus with the rights of visibility."""
+    """Queries that follow the bus with the rights of visibility."""
     async with instance() as found:
         yield found
 
@@ -55,3 +59,27 @@ async def _instance(
         for each in running:
             each.cancel()
         await asyncio.wait(running)
+
+
+def question(**spec: object) -> WhatIfSpec:
+    return msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
+
+
+async def pending(answers: Queries) -> list[str] | str:
+    """Return the names of the jobs that wait, or why that is not known."""
+    try:
+        return [job.metadata.name for job in await answers.pending_jobs()]
+    except Retryable as error:
+        return str(error)
+
+
+async def until_pending(answers: Queries, *names: str) -> None:
+    """Wait until exactly these jobs wait."""
+    last: list[str] | str = []
+
+    async def found() -> bool:
+        nonlocal last
+        last = await pending(answers)
+        return last == list(names)
+
+    await until(found, deadline_s=10, describe=lambda: str(last))

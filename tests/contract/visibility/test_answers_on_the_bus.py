@@ -1,10 +1,8 @@
-"""Answers of a mirror on a real nats-server, with the rights of visibility."""
+"""Queries of a mirror on a real nats-server, with the rights of visibility."""
 
-import json
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
@@ -14,14 +12,12 @@ from services.visibility.interface import Queries
 from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import ExpectedStart, Explanation, QueueTree
-from shared.api.whatifs import WhatIfSpec
 from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.tasks import TaskGroup
 from shared.runtime.values import Seconds
-from tests.contract.visibility.conftest import Instance
+from tests.contract.visibility.conftest import Instance, pending, question, until_pending
 from tests.support import world
 from tests.support.mirrors import job_of_tasks
 from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
@@ -29,26 +25,6 @@ from tests.support.wait import until
 
 FOLLOWERS = 3
 """Those of STATE, OUTCOME and WAITING."""
-
-
-async def pending(answers: Queries) -> list[str] | str:
-    """Return the names of the jobs that wait, or why that is not known."""
-    try:
-        return [job.metadata.name for job in await answers.pending_jobs()]
-    except Retryable as error:
-        return str(error)
-
-
-async def until_pending(answers: Queries, *names: str) -> None:
-    """Wait until exactly these jobs wait."""
-    last: list[str] | str = []
-
-    async def found() -> bool:
-        nonlocal last
-        last = await pending(answers)
-        return last == list(names)
-
-    await until(found, deadline_s=10, describe=lambda: str(last))
 
 
 async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
@@ -85,10 +61,6 @@ async def test_while_nobody_asks_nothing_is_read_and_the_next_question_sees_ever
         assert job.metadata.name == "big"
         assert job.expected_start is not None
         assert not pace.paused
-
-
-def question(**spec: object) -> WhatIfSpec:
-    return msgspec.json.decode(msgspec.json.encode(spec), type=WhatIfSpec)
 
 
 async def test_nothing_is_answered_before_the_state_is_known(stage: Stage, answers: Queries):
@@ -157,40 +129,6 @@ async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Que
     await until_pending(answers, "big")
 
     assert await answers.queue_trees() is await answers.queue_trees()
-
-
-async def test_a_what_if_that_takes_too_much_is_killed_and_others_are_answered_meanwhile(
-    stage: Stage, instance: Instance
-):
-    """The pods of the job have a hundred containers each: making them takes more than a second."""
-    async with instance(what_if_cpu=Seconds(1.0)) as answers:
-        await stage.cluster(nodes=1, cpu="4")
-        await until_pending(answers)
-        small = question(job=job_of_tasks("train", worker=(1, "3")))
-        large = json.loads(msgspec.json.encode(job_of_tasks("large", worker=(10_000, "1m"))))
-        large["spec"]["minAvailable"] = 1
-        template = large["spec"]["tasks"][0]["template"]["spec"]
-        [container] = template["containers"]
-        template["containers"] = [{**container, "name": f"c{n}"} for n in range(100)]
-
-        async with TaskGroup() as tasks:
-            asked = tasks.create_task(refused(answers, question(job=large)), name="large")
-            meanwhile = 0
-            while not asked.done():
-                assert [tree.metadata.name for tree in await answers.queue_trees()]
-                assert (await answers.what_if("ns", small)).starts_now
-                meanwhile += 1
-
-        assert "more than 1 s of a processor" in str(asked.result())
-        assert meanwhile > 0
-        assert (await answers.what_if("ns", small)).starts_now
-
-
-async def refused(answers: Queries, spec: WhatIfSpec) -> Rejected:
-    """Return the refusal of a question."""
-    with pytest.raises(Rejected) as refusal:
-        await answers.what_if("ns", spec)
-    return refusal.value
 
 
 async def test_a_what_if_changes_nothing_for_those_who_ask_later(stage: Stage, answers: Queries):

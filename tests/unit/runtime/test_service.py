@@ -23,6 +23,7 @@ from tests.support.wait import until
 
 PROGRAM = """
 import asyncio, time
+from shared.bus.service import refused_readers
 from shared.runtime.common import CommonSettings
 from shared.runtime.errors import Retryable
 from shared.runtime.entry import settings_or_exit
@@ -44,6 +45,8 @@ class Part:
             raise ZeroDivisionError("by zero")
         if self.settings.mode == "aside":
             self.context.quarantined.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
+        if self.settings.mode == "refused":
+            refused_readers(self.context)("EVENTS", "maximum consumers limit reached")
         if self.settings.mode == "fault":
             self.context.faults.point("binder.after-write")
             self.context.faults.point("binder.after-write")
@@ -165,6 +168,30 @@ async def test_what_is_quarantined_is_on_a_page_and_in_the_status_of_the_cluster
             state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
             assert await status.run(argparse.Namespace(data_dir=directory)) == 0
     assert "quarantined: pods a/b (fold): boom" in capsys.readouterr().out
+
+
+async def test_a_stream_without_room_for_a_reader_is_told_by_a_service_that_is_ready(
+    tmp_path, capsys
+) -> None:
+    said = {"gate": "reader of EVENTS", "reason": "maximum consumers limit reached"}
+    async with (
+        service(tmp_path, "--mode=refused") as running,
+        aiohttp.ClientSession() as session,
+    ):
+        address = await running.address()
+        async with session.get(f"http://{address}/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, [said])
+        async with session.get(f"http://{address}/metrics") as answer:
+            assert 'pumice_bus_refused{stream="EVENTS"} 1.0' in await answer.text()
+        directory = tmp_path / "cluster"
+        with state.held(directory):
+            program = state.Program(
+                name="binder", pid=running.process.pid, address=address, log="x"
+            )
+            state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
+            assert await status.run(argparse.Namespace(data_dir=directory)) == 0
+    line = "goes on without: reader of EVENTS (maximum consumers limit reached)"
+    assert line in capsys.readouterr().out
 
 
 async def test_a_shut_gate_is_told_with_its_reason(tmp_path) -> None:

@@ -328,24 +328,6 @@ def test_the_queue_of_a_namespace_is_bounded(monkeypatch):
         assert found.verdict("other", BENIGN, DEVICE) is True
 
 
-def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr("services.scheduler.adapters.expressions.KNOWN_MAX", 10)
-    with evaluator() as found:
-        for number in range(50):
-            assert found.verdict("ns", f"{number} >= 0", DEVICE) is True
-        assert found._size <= 10
-        assert sum(map(len, found._known.values())) == found._size
-
-
-def test_long_expressions_take_the_place_of_many_verdicts(monkeypatch):
-    """Else a tenant has the scheduler keep gigabytes: each may have 10 KiB."""
-    monkeypatch.setattr("services.scheduler.adapters.expressions.KNOWN_MAX", 100)
-    with evaluator() as found:
-        for number in range(30):
-            assert found.verdict("ns", f"{'true && ' * 200}{number} >= 0", DEVICE) is True
-        assert sum(map(len, found._known)) <= 100 * 100
-
-
 def test_news_are_told_once_verdicts_are_known():
     told = threading.Event()
     with evaluator(wait_s=0.0, news=told.set) as found:

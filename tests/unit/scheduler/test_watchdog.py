@@ -1,7 +1,9 @@
 """What the watchdog holds against a job, and what it does not."""
 
 import asyncio
+import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +12,13 @@ from typing import Any, cast
 import msgspec
 
 from services.scheduler.adapters.marker import WatchdogFiles
-from services.scheduler.adapters.watchdog import DecisionBudget, Shared, Watchdog
+from services.scheduler.adapters.watchdog import (
+    DecisionBudget,
+    Shared,
+    ThreadClock,
+    Watchdog,
+    thread_clock,
+)
 from services.scheduler.engine.progress import Step
 from services.scheduler.overruns import decode
 from shared.bus.values import Message
@@ -47,18 +55,34 @@ class Silent:
         return
 
 
+class Log:
+    """Keeps the lines of a log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def _line(self, event: str, **_: object) -> None:
+        self.lines.append(event)
+
+    info = warning = error = _line
+
+
 class Decisions:
     """Has decisions watched whose steps last as long as a test says."""
 
     def __init__(self, clock: VirtualClock, directory: Path, bus: Bus) -> None:
         self._clock = clock
         self.directory = directory
+        self.share = 1.0
+        """The part of a processor that the deciding thread gets."""
+        self.log = Log()
         self.watchdog = Watchdog(
             DecisionBudget(budget_s=BUDGET_S, limit_s=0.0),
             marker=WatchdogFiles(str(directory)),
             shared=Shared(bus=cast("Any", bus), stream="LEASE", subject="quarantine"),
             event_publisher=cast("Any", Silent()),
-            context=msgspec.structs.replace(context_of_a_test(), clock=clock),
+            context=msgspec.structs.replace(context_of_a_test(), clock=clock, log=self.log),
+            thread_clock=lambda: lambda: self.share * clock.monotonic(),
         )
 
     async def decide(self, *steps: tuple[Step, float]) -> None:
@@ -101,6 +125,71 @@ async def test_a_job_that_takes_the_budget_of_one_decision_is_quarantined(tmp_pa
     async with watched(tmp_path) as decisions:
         await decisions.decide((handles("ns/slow"), BUDGET_S + 0.5), (handles("ns/next"), 1.0))
         assert decisions.quarantined == {"ns/slow"}
+
+
+async def test_a_job_is_not_blamed_for_a_process_that_has_no_processor(tmp_path: Path) -> None:
+    """As one that is frozen, or throttled, while it happens to handle that job."""
+    async with watched(tmp_path) as decisions:
+        decisions.share = 0.05
+        await decisions.decide((handles("ns/usual"), 3 * BUDGET_S))
+        assert decisions.quarantined == set()
+        assert (decisions.directory / "handling").read_bytes()[:1] == b" ", "a death would be none"
+        decisions.share = 0.5
+        await decisions.decide((handles("ns/slow"), 3 * BUDGET_S))
+        assert decisions.quarantined == {"ns/slow"}
+
+
+def test_the_clock_of_a_thread_counts_its_work_and_not_its_waits() -> None:
+    told: list[ThreadClock] = []
+    go, ready, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        told.append(thread_clock())
+        ready.set()
+        go.wait()
+        end_s = time.thread_time() + 0.2
+        while time.thread_time() < end_s:
+            pass
+        done.set()
+        release.wait()
+
+    release = threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    begun = told[0]()
+    if begun is None:
+        assert sys.platform == "darwin"
+    else:
+        begun_s = time.monotonic()
+        while time.monotonic() < begun_s + 0.3:
+            pass
+        waited = told[0]()
+        assert waited is not None
+        assert waited - begun < 0.1
+        go.set()
+        done.wait()
+        ended = told[0]()
+        assert ended is not None
+        assert ended - waited >= 0.19
+    go.set()
+    release.set()
+    thread.join()
+
+
+async def test_a_full_disk_costs_the_mark_and_the_file_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("handling", "quarantine.json.new"):
+        (tmp_path / name).symlink_to("/dev/full")
+    async with watched(tmp_path) as decisions:
+        assert decisions.log.lines == ["handling_not_marked"]
+        await decisions.decide((handles("ns/slow"), 2 * BUDGET_S))
+        assert decisions.quarantined == {"ns/slow"}
+        assert not (tmp_path / "quarantine.json").exists()
+        (tmp_path / "quarantine.json.new").unlink()  # there is room again
+        await decisions.decide((OPEN, 1.0))
+        stored = decode((tmp_path / "quarantine.json").read_bytes())
+        assert [entry.key for entry in stored] == ["ns/slow"]
+        assert decisions.log.lines.count("quarantine_not_stored") == 1
 
 
 async def test_what_earlier_decisions_took_is_not_held_against_a_job(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api import keys
 from shared.api.scheduling import PodGroup, PriorityClass, QueueAffinity, QueueState
 from shared.api.scheduling import Queue as QueueObject
+from shared.jobs.pod_terms import TooManyTerms, excess_of_subgroups
 from shared.model.numbers import parse_bool
 from shared.model.resources import CPU, MEMORY, is_counted, parse_list
 from shared.model.status import READY, TaskStatus
@@ -67,8 +68,10 @@ class Jobs:
     # --- facts -------------------------------------------------------------------------------
 
     def put_group(self, key: str, group: PodGroup) -> None:
-        """Take over a PodGroup. Raises `BadQuantity`."""
+        """Take over a PodGroup. Raises `BadQuantity` and `TooManyTerms`."""
         spec, meta = group.spec, group.metadata
+        if why := excess_of_subgroups(spec):
+            raise TooManyTerms(why)
         minimum = self._dimensions.parse(spec.min_resources) if spec.min_resources else None
         job = self._by_key.get(key)
         if job is None:
@@ -86,9 +89,7 @@ class Jobs:
         job.owner_kind, job.owner_name = (owner.kind, owner.name) if owner else ("", "")
         job.priority_class = spec.priority_class_name
         job.priority = self._priority(spec.priority_class_name)
-        job.min_available = spec.min_member
-        job.min_task_member = spec.min_task_member
-        job.min_task_total = sum(spec.min_task_member.values())
+        job.set_minima(spec.min_member, spec.min_task_member)
         job.min_resources = minimum
         job.beyond = () if minimum is None else self._dimensions.beyond(minimum, AMOUNT_MAX)
         job.min_listed = as_listed(spec.min_resources or {})

@@ -50,10 +50,16 @@ class LastSeen(NamedTuple):
     """Of the conditions that it shows."""
 
 
+_Counted = tuple[tuple[int, ...], bool]
+"""Statuses in which tasks count towards a minimum, and whether pending best-effort ones do."""
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
 class Job:
     """One PodGroup with its tasks; a group of tasks whose PodGroup has not been seen is one too."""
 
     __slots__ = (
+        "_short",
         "annotations",
         "beyond",
         "by_status",
@@ -99,9 +105,11 @@ class Job:
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
         self.priority = 0
-        self.min_available = 0
+        self.min_available = self.min_task_total = 0
         self.min_task_member: Mapping[str, int] = {}
-        self.min_task_total = 0
+        self._short: dict[_Counted, dict[str, int]] = {}
+        """Statuses that count → role → tasks missing to its minimum, kept up to date: a job may
+        have thousands of roles, and each placed task asks."""
         self.min_resources: IntArray | None = None
         self.beyond: tuple[str, ...] = ()
         """Resources of which minResources states more than is counted."""
@@ -119,9 +127,8 @@ class Job:
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
         self.non_preemptable = False
         """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
-        self.has_group = False
-        self.reservation_expired = False
-        """Whether it no longer reserves the minResources with which it entered its queue."""
+        self.has_group = self.reservation_expired = False
+        """Whether it has been seen, and no longer reserves what it entered its queue with."""
         self.sub_jobs: SubJobs | None = None
         """Its subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}
@@ -158,7 +165,7 @@ class Job:
         self._count(task, -1)
         self.sums.weigh(-task.task_class.weight)
         if self.sub_jobs is not None:
-            self.sub_jobs.invalidate()
+            self.sub_jobs.invalidate(task.uid)
 
     def _count(self, task: Task, sign: int) -> None:
         status = task.status
@@ -180,6 +187,8 @@ class Job:
         counts[status] += count
         if best_effort and status == _PENDING:
             counts[_STATUSES] += count
+        for counted, short in self._short.items():
+            self._note_shortage(role, counted, short)
 
     def move(self, tasks: list[Task], status: TaskStatus) -> None:
         """Give tasks that share class, role and present status another status.
@@ -195,6 +204,8 @@ class Job:
             target[task.uid] = task
         if task_class.best_effort:
             self.pending_best_effort += count * ((status == _PENDING) - (before == _PENDING))
+        if self.sub_jobs is not None:
+            self.sub_jobs.move(tasks, before, status)
         self._count_role(first.role, before, -count, best_effort=task_class.best_effort)
         self._count_role(first.role, status, count, best_effort=task_class.best_effort)
         awaited = (status == TaskStatus.PIPELINED) - (before == TaskStatus.PIPELINED)
@@ -303,17 +314,37 @@ class Job:
         """
         return bool(self.min_task_member) and self.min_available >= self.min_task_total
 
-    def roles_short_of(self, *statuses: int, best_effort: bool) -> dict[str, int]:
-        """Return role → tasks missing to its minimum, counting tasks in these statuses."""
-        missing = {}
-        if self.role_minima_count:
-            for role, minimum in self.min_task_member.items():
-                have = self.role_count(role, *statuses)
-                if best_effort:
-                    have += self.role_best_effort(role)
-                if have < minimum:
-                    missing[role] = minimum - have
-        return missing
+    def set_minima(self, min_available: int, min_task_member: Mapping[str, int]) -> None:
+        """Take over how many tasks it needs in all, and of each role."""
+        self.min_available = min_available
+        self.min_task_member = min_task_member
+        self.min_task_total = sum(min_task_member.values())
+        self._short.clear()
+
+    def roles_short_of(self, *statuses: int, best_effort: bool) -> Mapping[str, int]:
+        """Return role → tasks missing to its minimum, counting tasks in these statuses.
+
+        It changes with the job.
+        """
+        if not self.role_minima_count:
+            return _NOTHING
+        counted = (statuses, best_effort)
+        short = self._short.get(counted)
+        if short is None:
+            short = self._short[counted] = {}
+            for role in self.min_task_member:
+                self._note_shortage(role, counted, short)
+        return short
+
+    def _note_shortage(self, role: str, counted: _Counted, short: dict[str, int]) -> None:
+        statuses, best_effort = counted
+        missing = self.min_task_member.get(role, 0) - self.role_count(role, *statuses)
+        if best_effort:
+            missing -= self.role_best_effort(role)
+        if missing > 0:
+            short[role] = missing
+        else:
+            short.pop(role, None)
 
     def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
         """Return how many policies have fewer subgroups ready (pipelined, there) than they must."""

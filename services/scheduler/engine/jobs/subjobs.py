@@ -2,9 +2,10 @@
 
 A job without policies is one sub-job, so that placement within a network topology only deals with
 sub-jobs. Labels decide which sub-job a task is in; the result is cached until tasks come or go.
-Statuses are counted on demand, because few jobs have policies or a topology.
+Its tasks are counted per status, for a job may have thousands of sub-jobs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from services.scheduler.engine.tasks.task import Task
@@ -19,7 +20,16 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 class SubJob:
     """Tasks of one job that are placed together."""
 
-    __slots__ = ("id", "job_key", "match_index", "min_available", "policy", "tasks", "topology")
+    __slots__ = (
+        "_counts",
+        "id",
+        "job_key",
+        "match_index",
+        "min_available",
+        "policy",
+        "tasks",
+        "topology",
+    )
 
     def __init__(
         self,
@@ -40,17 +50,28 @@ class SubJob:
         self.match_index = match_index
         """The first label value by which it was matched, when that is a number (SS09)."""
         self.tasks: dict[str, Task] = {}
+        self._counts = [0] * (len(TaskStatus) + 1)
+        """Tasks per status; best-effort pending ones in one more entry."""
+
+    def take(self, task: Task) -> None:
+        """Count a task in, under its present status."""
+        self.tasks[task.uid] = task
+        self.tally(task, task.status, 1)
+
+    def tally(self, task: Task, status: TaskStatus, sign: int) -> None:
+        """Count a task in under a status, or out with a negative sign."""
+        self._counts[status] += sign
+        if status is TaskStatus.PENDING and task.task_class.best_effort:
+            self._counts[-1] += sign
 
     def count(self, *statuses: TaskStatus) -> int:
         """Return the number of tasks in these statuses."""
-        return sum(task.status in statuses for task in self.tasks.values())
+        return sum(self._counts[status] for status in statuses)
 
     @property
     def ready_count(self) -> int:
         """Tasks that count towards its minimum, pending best-effort ones included."""
-        return ready_count(
-            (task.status, task.task_class.best_effort) for task in self.tasks.values()
-        )
+        return self.count(*READY) + self._counts[-1]
 
     @property
     def missing(self) -> int:
@@ -126,6 +147,12 @@ class SubJobs:
         self._min_member = spec.min_member
         self._by_id: dict[str, SubJob] | None = None
         self._by_task: dict[str, SubJob] = {}
+        self._matched: dict[str, tuple[SubGroupPolicy | None, list[str]]] = {}
+        """Task → its policy, and the label values that tell its sub-job."""
+        self._there: Counter[str] = Counter()
+        """Policy → its sub-jobs; those that are ready, or will be; kept up to date."""
+        self._ready: Counter[str] = Counter()
+        self._pipelined: Counter[str] = Counter()
 
     def matches(self, spec: PodGroupSpec) -> bool:
         """Return whether these sub-jobs were made from an equal spec."""
@@ -135,9 +162,23 @@ class SubJobs:
             spec.min_member,
         )
 
-    def invalidate(self) -> None:
-        """Drop the cached sub-jobs, because tasks came or went."""
+    def invalidate(self, uid: str = "") -> None:
+        """Drop the cached sub-jobs, because a task came, or that of `uid` went."""
         self._by_id = None
+        self._matched.pop(uid, None)
+
+    def move(self, tasks: Iterable[Task], before: TaskStatus, status: TaskStatus) -> None:
+        """Count tasks under another status, which they have already."""
+        for task in tasks if self._by_id is not None else ():
+            sub = self._by_task[task.uid]
+            self._count(sub, -1)
+            sub.tally(task, before, -1)
+            sub.tally(task, status, 1)
+            self._count(sub, 1)
+
+    def _count(self, sub: SubJob, sign: int) -> None:
+        self._ready[sub.policy] += sign * (not sub.missing)
+        self._pipelined[sub.policy] += sign * sub.is_pipelined
 
     def by_id(self) -> dict[str, SubJob]:
         """Return the sub-jobs that have tasks, by id in alphabetical order."""
@@ -145,11 +186,16 @@ class SubJobs:
             found: dict[str, SubJob] = {}
             self._by_task = {}
             for task in self._tasks.values():
-                sub = self._make(task.labels)
+                sub = self._make(task)
                 sub = found.setdefault(sub.id, sub)
-                sub.tasks[task.uid] = task
+                sub.take(task)
                 self._by_task[task.uid] = sub
             self._by_id = dict(sorted(found.items()))
+            for counter in (self._there, self._ready, self._pipelined):
+                counter.clear()
+            for sub in found.values():
+                self._there[sub.policy] += 1
+                self._count(sub, 1)
         return self._by_id
 
     def of_task(self, task: Task) -> SubJob:
@@ -157,18 +203,28 @@ class SubJobs:
         self.by_id()
         return self._by_task[task.uid]
 
-    def _make(self, labels: Mapping[str, str]) -> SubJob:
+    def _match(self, labels: Mapping[str, str]) -> tuple[SubGroupPolicy | None, list[str]]:
+        """Return the first policy that is about a pod, with its values; none: the default."""
         for policy in self.policies:
             values = match_values(policy, labels)
             if values:
-                return SubJob(
-                    self._job_key,
-                    subjob_id(self._job_key, policy.name, values),
-                    policy=policy.name,
-                    min_available=policy.sub_group_size,
-                    topology=policy.network_topology,
-                    match_index=_number(values[0]),
-                )
+                return policy, values
+        return None, []
+
+    def _make(self, task: Task) -> SubJob:
+        found = self._matched.get(task.uid)
+        if found is None:
+            found = self._matched[task.uid] = self._match(task.labels)
+        policy, values = found
+        if policy is not None:
+            return SubJob(
+                self._job_key,
+                subjob_id(self._job_key, policy.name, values),
+                policy=policy.name,
+                min_available=policy.sub_group_size,
+                topology=policy.network_topology,
+                match_index=_number(values[0]),
+            )
         return SubJob(
             self._job_key,
             self._job_key,
@@ -194,12 +250,9 @@ class SubJobs:
         minima = self.minima()
         if not minima:
             return 0
-        have: dict[str, int] = {}
-        for sub in self.by_id().values():
-            if sub.policy in minima:
-                counts = exists or (sub.is_pipelined if pipelined else not sub.missing)
-                have[sub.policy] = have.get(sub.policy, 0) + counts
-        return sum(have.get(name, 0) < minimum for name, minimum in minima.items())
+        self.by_id()
+        have = self._there if exists else self._pipelined if pipelined else self._ready
+        return sum(have[name] < minimum for name, minimum in minima.items())
 
 
 def has_sub_jobs(spec: PodGroupSpec) -> bool:

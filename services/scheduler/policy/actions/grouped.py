@@ -7,7 +7,8 @@ every subgroup is, so that a job's HyperNode is the one whose subgroups found th
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,6 +23,10 @@ from services.scheduler.engine.session.failures import need_continue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist, admit
+
+_TURNS: Final = 32
+"""Turns in which the subgroups of a job that is ready already are placed, and the tasks of one:
+each turn looks at all of the job's."""
 
 
 class Placement(NamedTuple):
@@ -181,14 +186,16 @@ class GroupedJobAttempt:
         self, place: str, left: dict[str, Worklist], required: set[str], places: dict[str, str]
     ) -> float:
         session = self._session
-        waiting = set(left)
+
+        def order(name: str) -> tuple[bool, Any, str]:
+            return name not in required, session.hooks.sub_job_order(self._subs[name]), name
+
+        waiting = [order(name) for name in left]
+        heapify(waiting)
+        least = len(waiting) // _TURNS
         total = 0.0
         while waiting:
-            name = min(
-                waiting,
-                key=lambda n: (n not in required, session.hooks.sub_job_order(self._subs[n])),
-            )
-            waiting.discard(name)
+            *_, name = heappop(waiting)
             sub = self._subs[name]
             score = _SubTry(session, self._queue, self._job, sub).run(place, left[name])
             if score is None:
@@ -197,8 +204,8 @@ class GroupedJobAttempt:
             total += score
             places[name] = session.network.allocated(self._job, sub)
             if left[name]:
-                waiting.add(name)
-            if session.hooks.job_ready(self._job) == 0:
+                heappush(waiting, order(name))
+            if len(places) > least and session.hooks.job_ready(self._job) == 0:
                 break
         return total
 
@@ -312,6 +319,7 @@ class _SubGoal:
         self._has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
         self._within = session.network.mask(place)
         self._so_far = session.network.allocated(job, sub)
+        self.turn = 1 + len(sub.pending()) // _TURNS
         network = session.network
         leaves = network.layout.at_tier(network.tiers[0])[network.layout.columns(place)]
         self.singly = sub.topology is not None and bool((leaves != leaves[:1]).any())

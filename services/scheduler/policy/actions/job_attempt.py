@@ -26,6 +26,8 @@ class Goal(Protocol):
 
     singly: bool
     """Whether the node of the last task matters for the next one, so that each is placed alone."""
+    turn: int
+    """How many tasks an attempt places where none is missing."""
 
     def missing(self) -> int:
         """Return how many tasks are still needed at least; 0 ends the attempt."""
@@ -47,6 +49,7 @@ class WholeJob:
     """The goal of a job without subgroups, on all nodes or some."""
 
     singly = False
+    turn = 1
 
     def __init__(self, session: Session, job: Job, within: BoolArray | None = None) -> None:
         self._session = session
@@ -134,8 +137,9 @@ class JobAttempt:
     def place(self) -> None:
         """Place tasks until the goal is reached or nothing more fits; the caller may undo it."""
         session, job, tasks = self._session, self._job, self._tasks
+        turn = self._goal.turn
         while tasks:
-            run = self._next_run()
+            run = self._next_run(turn)
             head = run[0]
             if head.gated:
                 self._wait_at_gates(self._equals())
@@ -151,6 +155,7 @@ class JobAttempt:
             if head.role and head.role in self._goal.failed_roles():
                 self._skip(self._equals())
                 continue
+            waited = len(tasks)
             if not self._place_run(run[:allowed]):
                 failure = session.fail(job, self._equals())
                 text = f"{failure.text()}{self._subgroup(head)}"
@@ -159,7 +164,8 @@ class JobAttempt:
                 if not self._goal.may_continue():
                     break
                 continue
-            if self._goal.missing() == 0:
+            turn -= waited - len(tasks)
+            if turn <= 0 and self._goal.missing() == 0:
                 break
 
     def _wait_at_gates(self, tasks: list[Task]) -> None:
@@ -219,9 +225,9 @@ class JobAttempt:
         )
         return list(islice(alike, limit))
 
-    def _next_run(self) -> list[Task]:
-        """Return as many equal tasks as the job lacks, at least one."""
-        return self._equals(1 if self._goal.singly else max(1, self._goal.missing()))
+    def _next_run(self, turn: int) -> list[Task]:
+        """Return as many equal tasks as the job lacks, or as are left of its turn; at least one."""
+        return self._equals(1 if self._goal.singly else max(1, turn, self._goal.missing()))
 
     def _skip(self, tasks: list[Task]) -> None:
         for _ in tasks:

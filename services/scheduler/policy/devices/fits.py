@@ -6,6 +6,7 @@ holds for the next, but for the nodes that reach a pool of which a device was ta
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -54,6 +55,71 @@ class FitResult(NamedTuple):
     """With which of them."""
 
 
+class SearchShares:
+    """The work of searching devices in one session, shared by the namespaces whose claims need it.
+
+    Each may have an equal part of it, a whole search on one node at least. Those that came away
+    with nothing are served first in the next session: claims of ever new shapes delay their own
+    namespace.
+    """
+
+    def __init__(self, total: int, *, least: int) -> None:
+        """Take the looks of a session, and those of a turn."""
+        self._total = total
+        self._least = least
+        self._left = total
+        self._asked: dict[str, None] = {}
+        """Namespaces that have asked for work in this session, in that order."""
+        self._spent: Counter[str] = Counter()
+        self._sharers = 0
+        """How many asked in the session before."""
+        self._first: tuple[str, ...] = ()
+        """Namespaces that got nothing then, as many as can have a turn now."""
+
+    def begin(self) -> None:
+        """Begin a session."""
+        denied = dict.fromkeys(
+            name for name in (*self._first, *self._asked) if self._is_denied(name)
+        )
+        self._first = tuple(islice(denied, self._total // self._least))
+        self._sharers = len(self._asked)
+        self._left = self._total
+        self._asked.clear()
+        self._spent.clear()
+
+    def _is_denied(self, namespace: str) -> bool:
+        return namespace in self._asked and not self._spent[namespace]
+
+    def allowance(self, namespace: str) -> int:
+        """Return how many looks a namespace may still take that needs some."""
+        self._asked[namespace] = None
+        share = max(self._least, self._total // max(self._sharers, len(self._asked)))
+        turns = sum(name != namespace and not self._spent[name] for name in self._first)
+        return max(0, min(share - self._spent[namespace], self._left - turns * self._least))
+
+    def spend(self, namespace: str, looks: int) -> None:
+        """Note that a namespace has taken looks."""
+        self._left -= looks
+        self._spent[namespace] += looks
+
+
+class Work:
+    """The work of one answer, in looks at devices."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.spent = 0
+
+    @property
+    def left(self) -> int:
+        """How much may still be done."""
+        return self._most - self.spent
+
+    def for_a_node(self) -> SearchBudget:
+        """Return what may be done on one node."""
+        return SearchBudget(min(WORK_MAX, self.left))
+
+
 class Fits:
     """Answers about all nodes, for one cluster."""
 
@@ -66,7 +132,7 @@ class Fits:
         self._offers: dict[str, tuple[OfferedPool, ...]] = {}
         self._masks: dict[NodeSelector, BoolArray] = {}
         self._columns: dict[str, int] = {}
-        self._left = _BUDGET
+        self._budget = SearchShares(_BUDGET, least=WORK_MAX)
         self._spent: Counter[Hashable] = Counter()
         """Shape → the work that it has taken in this session."""
 
@@ -83,7 +149,7 @@ class Fits:
 
     def begin(self) -> None:
         """Begin a session: what was too much work in the one before goes on."""
-        self._left = _BUDGET
+        self._budget.begin()
         self._spent.clear()
         self._judge.begin()
 
@@ -122,8 +188,10 @@ class Fits:
         asks: Sequence[ClaimRequest],
         attributes: NodeAttributes,
         taken: AllocatedDevices,
+        *,
+        owner: str,
     ) -> FitResult:
-        """Return what is known about claims of one shape on all nodes."""
+        """Return what is known about claims of one shape on all nodes; a namespace asks."""
         self._keep_up(attributes)
         known = self._answers.get(shape)
         if known is None:
@@ -137,22 +205,21 @@ class Fits:
             codes[columns] = PENDING
         fault, unknown, asked = DeviceRefusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
-        before = self._left
-        may_take = min(before, _SHAPE_BUDGET - self._spent[shape])
+        work = Work(min(self._budget.allowance(owner), _SHAPE_BUDGET - self._spent[shape]))
         for column in columns:
-            left = may_take - (before - self._left)
-            if left <= 0 or asked >= most_asked:
+            if work.left <= 0 or asked >= most_asked:
                 break
-            budget = SearchBudget(min(WORK_MAX, left))
-            found = self._on_node(asks, attributes, column, taken, budget)
+            budget = work.for_a_node()
+            found = self._on_node(asks, attributes, column, taken, budget=budget, work=work)
             unknown = unknown or budget.unknown
             asked += budget.unknowns
             if isinstance(found, DeviceRefusal) and found.fault:
                 fault = found
                 break
             if not isinstance(found, DeviceRefusal) or not found.unfinished:
-                codes[column] = self._code(found, asks, attributes, column, taken)
-        self._spent[shape] += before - self._left
+                codes[column] = self._code(found, asks, attributes, column, taken, work=work)
+        self._spent[shape] += work.spent
+        self._budget.spend(owner, work.spent)
         if unknown is None and known is not None and PENDING in codes:
             unknown = known.unknown
         if len(self._answers) >= _SHAPES_MAX:
@@ -168,14 +235,16 @@ class Fits:
         attributes: NodeAttributes,
         column: int,
         taken: AllocatedDevices,
+        *,
         budget: SearchBudget,
+        work: Work,
     ) -> tuple[AllocationResult, ...] | DeviceRefusal:
-        """Allocate on one node, within what work is left for all."""
+        """Allocate on one node, within what work is left."""
         if not attributes.names[column]:
             return DeviceRefusal("no node")
         before = budget.left
         found = self.allocate(asks, attributes, column, taken, budget)
-        self._left -= before - budget.left
+        work.spent += before - budget.left
         if isinstance(found, DeviceRefusal) and budget.left <= 0 and before < WORK_MAX:
             return found._replace(unfinished=True)
         return found
@@ -187,13 +256,15 @@ class Fits:
         attributes: NodeAttributes,
         column: int,
         taken: AllocatedDevices,
+        *,
+        work: Work,
     ) -> int:
         if not isinstance(found, DeviceRefusal):
             return FITS
         if not taken.devices:
             return LACKING
-        budget = SearchBudget(min(WORK_MAX, self._left))
-        alone = self._on_node(asks, attributes, column, NOTHING, budget)
+        budget = work.for_a_node()
+        alone = self._on_node(asks, attributes, column, NOTHING, budget=budget, work=work)
         if not isinstance(alone, DeviceRefusal):
             return IN_USE
         return PENDING if alone.unfinished else LACKING

@@ -221,7 +221,8 @@ class Devices(PolicyState):
             keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
             asks = self.asks(keys)
             if keys and task.status is TaskStatus.PENDING and not isinstance(asks, DeviceRefusal):
-                self.fits.answer((*self.shape(keys), True), asks, attributes, self.taken())
+                shape = (*self.shape(keys), True)
+                self.fits.answer(shape, asks, attributes, self.taken(), owner=task.namespace)
 
     @override
     def bars(self, task_class: TaskClass) -> bool:
@@ -241,7 +242,8 @@ class Devices(PolicyState):
             return False
         shape = self.shape(key for key in keys if self.allocation(key) is None)
         kept = self.kept()
-        answer = self.fits.answer((*shape, kept is self.taken()), asks, attributes, kept)
+        owner, as_now = keys[0].partition("/")[0], kept is self.taken()
+        answer = self.fits.answer((*shape, as_now), asks, attributes, kept, owner=owner)
         return bool(answer.fault) or not (answer.codes == FITS).any()
 
     def _allocate(self, task: Task) -> None:

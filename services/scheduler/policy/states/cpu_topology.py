@@ -6,6 +6,7 @@ A set of CPUs is a frozenset of their numbers; a NUMA affinity is a frozenset of
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -19,6 +20,8 @@ _MILLI: Final = 1000
 _DIGITS_MAX: Final = 5
 _NUMA_NODES_MAX: Final = 12
 """All sets of them are looked at; the kubelet's topology manager takes up to 8."""
+_CONTAINERS_MAX: Final = 32
+"""Containers of a pod to which CPUs are given, each on every node."""
 _CPU: Final = "cpu"
 
 
@@ -57,10 +60,6 @@ class Hint(NamedTuple):
 
     affinity: frozenset[int]
     preferred: bool
-
-    def order(self) -> tuple[bool, int, int]:
-        """Return what makes a hint better: preferred, narrow, on low numbers."""
-        return not self.preferred, len(self.affinity), sum(1 << numa for numa in self.affinity)
 
 
 # --- what objects say ----------------------------------------------------------------------------
@@ -109,9 +108,15 @@ def _number(text: str) -> int:
 
 
 def assign(topology: Topology, free: Cpus, counts: Iterable[int]) -> Cpus | None:
-    """Return CPUs for the containers of a pod by the node's policy; None when it refuses."""
+    """Return CPUs for the containers of a pod by the node's policy; None when it refuses.
+
+    A pod of more containers with CPUs to themselves than are looked at is refused.
+    """
     given: Cpus = NO_CPUS
-    for count in counts:
+    wanted = [count for count in counts if count]
+    if len(wanted) > _CONTAINERS_MAX:
+        return None
+    for count in wanted:
         hint = _best_hint(topology, free - given, count)
         if hint is None:
             return None
@@ -126,32 +131,39 @@ def assign(topology: Topology, free: Cpus, counts: Iterable[int]) -> Cpus | None
 
 def _best_hint(topology: Topology, free: Cpus, count: int) -> Hint | None:
     """Return the NUMA nodes for a container; None when the policy admits none."""
-    anywhere = frozenset(topology.numa_nodes)
-    if not count:
-        return Hint(anywhere, preferred=True)
-    found = _hints(topology, free, count)
-    if topology.policy == "single-numa-node":
-        found = [hint for hint in found if hint.preferred and len(hint.affinity) == 1]
-    best = min([*found, Hint(anywhere, preferred=False)], key=Hint.order)
+    best = _hint(topology, free, count)
+    if topology.policy == "single-numa-node" and len(best.affinity) > 1:
+        return None
     strict = topology.policy in {"restricted", "single-numa-node"}
     return best if best.preferred or not strict else None
 
 
-def _hints(topology: Topology, free: Cpus, count: int) -> list[Hint]:
-    """Return all sets of NUMA nodes with so many free CPUs; those of least size are preferred."""
+def _hint(topology: Topology, free: Cpus, count: int) -> Hint:
+    """Return the best set of NUMA nodes with so many free CPUs, all of them if none has.
+
+    The best one is narrow and on low numbers. It is preferred if no narrower one could ever serve:
+    none has so many CPUs in all.
+    """
     there = Counter(place.numa for place in topology.places.values())
     spare = Counter(topology.places[cpu].numa for cpu in free)
-    numa_nodes = topology.numa_nodes
+    sets = _sets_of(tuple(topology.numa_nodes))
+    for found in sets:
+        if sum(spare[numa] for numa in found) >= count:
+            narrower = (s for s in sets if len(s) < len(found))
+            preferred = all(sum(there[numa] for numa in s) < count for s in narrower)
+            return Hint(found, preferred=preferred)
+    return Hint(frozenset(topology.numa_nodes), preferred=False)
+
+
+@lru_cache(maxsize=64)
+def _sets_of(numa_nodes: tuple[int, ...]) -> list[frozenset[int]]:
+    """Return all sets of NUMA nodes, narrow ones first, then those on low numbers."""
     sets = [
         frozenset(chosen)
         for size in range(1, len(numa_nodes) + 1)
         for chosen in combinations(numa_nodes, size)
     ]
-    enough = [len(s) for s in sets if sum(there[numa] for numa in s) >= count]
-    least = min(enough, default=len(numa_nodes))
-    return [
-        Hint(s, preferred=len(s) == least) for s in sets if sum(spare[numa] for numa in s) >= count
-    ]
+    return sorted(sets, key=lambda each: (len(each), sum(1 << numa for numa in each)))
 
 
 def take(places: Mapping[int, CpuLocation], available: Cpus, count: int) -> Cpus | None:

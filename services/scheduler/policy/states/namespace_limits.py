@@ -11,6 +11,7 @@ from services.scheduler.engine.tasks.task import Fold, PolicyState
 from shared.api import kinds
 from shared.api.core import ResourceQuota
 from shared.api.workloads import PodDisruptionBudget
+from shared.jobs.pod_terms import TooManyTerms, excess_of_budget
 
 Amounts = Mapping[str, int]
 """Resource as the quota spells it → thousandths."""
@@ -83,7 +84,9 @@ class Budgets(_ByNamespace[DisruptionBudget]):
         return {kinds.PDB.token: Fold(self.put, self.remove)}
 
     def put(self, key: str, obj: PodDisruptionBudget) -> None:
-        """Take over a budget."""
+        """Take over a budget. Raises `TooManyTerms`."""
+        if why := excess_of_budget(obj.spec):
+            raise TooManyTerms(why)
         budget = DisruptionBudget(
             selector=selector_of(obj.spec.selector, {}),
             allowed=obj.status.disruptions_allowed,
