@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from pumice.local import admin, parts
 from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
+from pumice.local.embedded import EmbeddedPlane
 from pumice.local.nats import NatsServer
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
@@ -52,6 +53,16 @@ async def real_plane(
     async with plane:
         await plane.apply_crds(CRDS)
         await roles.apply_roles(plane)
+        yield plane
+
+
+@asynccontextmanager
+async def embedded_plane(directory: Path, *, crds: bool = True) -> AsyncIterator[ControlPlane]:
+    """The embedded API server and NATS, with our CRDs; no nodes yet."""
+    options = ControlPlaneOptions(directory=directory, api="embedded")
+    async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
+        if crds:
+            await plane.apply_crds(CRDS)
         yield plane
 
 

@@ -11,21 +11,19 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
-from pumice.local.embedded import EmbeddedPlane
+from pumice.local.control_plane import ControlPlane
 from tests.contract.apiserver.client import Side, opened
-from tests.support.stack import CRDS
+from tests.support.stack import embedded_plane
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def embedded_side(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Side]:
     """The embedded API server as a process, with our CRDs; no nodes yet."""
-    options = ControlPlaneOptions(directory=tmp_path_factory.mktemp("embedded"), api="embedded")
-    async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
-        await plane.apply_crds(CRDS)
-        async with opened(plane, "embedded") as side:
-            yield side
+    async with (
+        embedded_plane(tmp_path_factory.mktemp("embedded")) as plane,
+        opened(plane, "embedded") as side,
+    ):
+        yield side
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pumice.local import parts
-from pumice.local.control_plane import ControlPlaneOptions
-from pumice.local.embedded import EmbeddedPlane
 from pumice.local.ports import free_port
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.support import pages
+from tests.support.stack import embedded_plane
 from tests.support.visibility import FixedAnswers, explained, lived, pending, serving_api, tree
 
 PAGE = pages.ROOT / "docs" / "visibility.md"
@@ -46,8 +44,7 @@ async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
         },
         timelines={("default", "my-job"): lived("default", "my-job")},
     )
-    options = ControlPlaneOptions(directory=tmp_path / "cluster", api="embedded")
-    async with EmbeddedPlane(options, parts.require(["nats-server"])) as plane:
+    async with embedded_plane(tmp_path / "cluster", crds=False) as plane:
         kube = await connect_kube(str(plane.kubeconfig), user_agent="pumice-visibility")
         settings = VisibilitySettings(
             port=free_port(),
