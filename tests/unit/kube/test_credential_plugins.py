@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pumice.local.authority import Pair
 from shared.api.kinds import POD
 from shared.kube import sources
 from shared.kube.config import connect
@@ -135,22 +136,29 @@ async def test_a_plugin_that_is_not_installed_gives_its_hint(
         await ask(api, file)
 
 
-async def test_a_plugin_may_hand_out_a_certificate_and_is_told_of_the_cluster(
-    tmp_path: Path, authority: Authority
-) -> None:
-    client = authority.issue("someone")
+def write_certificate(directory: Path, client: Pair, expires_in_s: float | None = None) -> None:
+    """A plugin that hands out a certificate, and notes in the file `info` what it is told."""
     status = {
         "clientCertificateData": client.cert.read_text(),
         "clientKeyData": client.key.read_text(),
     }
+    if expires_in_s is not None:
+        at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=expires_in_s)
+        status["expirationTimestamp"] = f"{at:%Y-%m-%dT%H:%M:%SZ}"
     version = "client.authentication.k8s.io/v1"
     told = {"apiVersion": version, "kind": "ExecCredential", "status": status}
-    (tmp_path / "credential").write_text(stdjson.dumps(told))
-    plugin = tmp_path / "plugin"
+    (directory / "credential").write_text(stdjson.dumps(told))
+    plugin = directory / "plugin"
     plugin.write_text(
-        f'#!/bin/sh\necho "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\ncat {tmp_path}/credential\n'
+        f'#!/bin/sh\necho "$KUBERNETES_EXEC_INFO" > {directory}/info\ncat {directory}/credential\n'
     )
     plugin.chmod(0o755)
+
+
+async def test_a_plugin_may_hand_out_a_certificate_and_is_told_of_the_cluster(
+    tmp_path: Path, authority: Authority
+) -> None:
+    write_certificate(tmp_path, authority.issue("someone"))
     async with ScriptedApi().serving(authority.server_context()) as api:
         api.cluster = {"certificate-authority": str(authority.ca_file)}
         file = tmp_path / "kubeconfig"
@@ -161,6 +169,24 @@ async def test_a_plugin_may_hand_out_a_certificate_and_is_told_of_the_cluster(
         assert [seen.client for seen in api.seen] == ["someone"]
         info = stdjson.loads((tmp_path / "info").read_text())
         assert info["spec"]["cluster"]["server"] == api.url
+
+
+async def test_a_certificate_of_a_plugin_is_renewed_before_it_expires(
+    tmp_path: Path, authority: Authority
+) -> None:
+    clock = SteppedClock()
+    write_certificate(tmp_path, authority.issue("before"), expires_in_s=100)
+    async with ScriptedApi().serving(authority.server_context()) as api:
+        api.cluster = {"certificate-authority": str(authority.ca_file)}
+        file = tmp_path / "kubeconfig"
+        file.write_text(api.kubeconfig(exec=exec_section("./plugin")))
+        api.then(json({}), json({}))
+        async with await connect(str(file), user_agent="t", clock=clock) as kube:
+            await kube.get(POD, "ns", "p")
+            write_certificate(tmp_path, authority.issue("after"), expires_in_s=200)
+            clock.ahead_s = 85
+            await kube.get(POD, "ns", "p")
+        assert [seen.client for seen in api.seen] == ["before", "after"]
 
 
 async def test_a_plugin_that_hangs_is_given_up_and_ended(
