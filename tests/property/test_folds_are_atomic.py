@@ -15,16 +15,8 @@ from services.scheduler.engine.jobs import jobs, records
 from services.scheduler.engine.nodes import ledger, nodes, pod_affinity
 from services.scheduler.engine.state import cluster_state
 from services.scheduler.engine.tasks import classes
-from services.scheduler.policy.states import (
-    claims,
-    gpus,
-    mindcluster,
-    npus,
-    numa,
-    shared_cards,
-    vgpus,
-    volumes,
-)
+from services.scheduler.policy.states import claims, numa, volumes
+from services.scheduler.policy.vendors import gpus, mindcluster, npus, shared_cards, vgpus
 from services.scheduler.scheduler_state import SchedulerState
 from tests.property.test_hostile_objects import HEALTHY, SETTINGS, fact, hostile_facts
 

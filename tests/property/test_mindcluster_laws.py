@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.policy.states.cards import CardUsage, each
-from services.scheduler.policy.states.mind_chips import CORES, shown_chips
-from services.scheduler.policy.states.mindcluster import MindclusterNpus
+from services.scheduler.policy.vendors.cards import CardUsage, each
+from services.scheduler.policy.vendors.mind_chips import CORES, shown_chips
+from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from shared.api import kinds
 from tests.support.hits import count_hits, needs_hits
 from tests.support.mindcluster import LISTENING

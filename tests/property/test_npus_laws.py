@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import Plan
-from services.scheduler.policy.states.cards import CardUsage, each
-from services.scheduler.policy.states.npu_cards import cards_of, shown_shares
-from services.scheduler.policy.states.npus import Npus
+from services.scheduler.policy.vendors.cards import CardUsage, each
+from services.scheduler.policy.vendors.npu_cards import cards_of, shown_shares
+from services.scheduler.policy.vendors.npus import Npus
 from shared.api import kinds
 from shared.api.core import Node
 from tests.support.hits import count_hits, needs_hits

@@ -15,11 +15,11 @@ from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
-from services.scheduler.policy.states.gpus import Gpus
-from services.scheduler.policy.states.npus import Npus
 from services.scheduler.policy.states.numa import Numa
-from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
+from services.scheduler.policy.vendors.gpus import Gpus
+from services.scheduler.policy.vendors.npus import Npus
+from services.scheduler.policy.vendors.vgpus import VGpus
 from shared.api import kinds
 from tests.support.hits import count_hits, needs_hits
 

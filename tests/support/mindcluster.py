@@ -3,7 +3,7 @@
 from functools import partial
 
 from services.scheduler.policy import catalog
-from services.scheduler.policy.states.mindcluster import MindclusterNpus
+from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 
 LISTENING = tuple(
     partial(MindclusterNpus, on=True) if state is MindclusterNpus else state

@@ -47,15 +47,15 @@ from services.scheduler.policy.plugins.tdm import Tdm
 from services.scheduler.policy.plugins.usage import Usage
 from services.scheduler.policy.states.capacities import Capacities
 from services.scheduler.policy.states.claims import Devices
-from services.scheduler.policy.states.gpus import Gpus
-from services.scheduler.policy.states.mindcluster import MindclusterNpus
 from services.scheduler.policy.states.namespace_limits import Budgets, Quotas
-from services.scheduler.policy.states.npus import Npus
 from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.queue_gates import QueueGates
 from services.scheduler.policy.states.usage import UsageTable
-from services.scheduler.policy.states.vgpus import VGpus
 from services.scheduler.policy.states.volumes import Volumes
+from services.scheduler.policy.vendors.gpus import Gpus
+from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
+from services.scheduler.policy.vendors.npus import Npus
+from services.scheduler.policy.vendors.vgpus import VGpus
 
 Action = Callable[[Session, Arguments], None]
 """An action: a session and the action's arguments (K07)."""

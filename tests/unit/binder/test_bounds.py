@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw, structs
 
 from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_desired
-from services.scheduler.policy.states.gpus import GPU_INDEX
-from services.scheduler.policy.states.vgpu_cards import IDS
+from services.scheduler.policy.vendors.gpus import GPU_INDEX
+from services.scheduler.policy.vendors.vgpu_cards import IDS
 from shared.contracts.messages import (
     Bind,
     BindGang,

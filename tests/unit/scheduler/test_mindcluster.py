@@ -7,7 +7,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
-from services.scheduler.policy.states.mindcluster import MindclusterNpus
+from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from shared.api import kinds
 from tests.support.mindcluster import LISTENING
 

@@ -10,8 +10,8 @@ from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.messages import commands
-from services.scheduler.policy.states.cards import read_shares
-from services.scheduler.policy.states.npu_chips import KNOWN
+from services.scheduler.policy.vendors.cards import read_shares
+from services.scheduler.policy.vendors.npu_chips import KNOWN
 from shared.api import kinds
 from shared.contracts.messages import Result
 

@@ -6,7 +6,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.messages import commands
-from services.scheduler.policy.states.cards import read_shares
+from services.scheduler.policy.vendors.cards import read_shares
 from shared.api import kinds
 from shared.contracts.messages import Bind, Result
 

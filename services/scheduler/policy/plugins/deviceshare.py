@@ -24,14 +24,14 @@ from pumice.plugins import (
     TaskClass,
 )
 from services.scheduler.policy.arguments import BadArgument, boolean, integer, text
-from services.scheduler.policy.states import gpus, mind_chips, vgpus
-from services.scheduler.policy.states.gpus import Gpus
-from services.scheduler.policy.states.mindcluster import MindclusterNpus
-from services.scheduler.policy.states.npu_cards import annotations_of, refuses
-from services.scheduler.policy.states.npu_chips import read_table
-from services.scheduler.policy.states.npus import Npus
-from services.scheduler.policy.states.shared_cards import SharedCards
-from services.scheduler.policy.states.vgpus import VGpus
+from services.scheduler.policy.vendors import gpus, mind_chips, vgpus
+from services.scheduler.policy.vendors.gpus import Gpus
+from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
+from services.scheduler.policy.vendors.npu_cards import annotations_of, refuses
+from services.scheduler.policy.vendors.npu_chips import read_table
+from services.scheduler.policy.vendors.npus import Npus
+from services.scheduler.policy.vendors.shared_cards import SharedCards
+from services.scheduler.policy.vendors.vgpus import VGpus
 
 _REASONS = (
     Reason("GpuShare no enough gpu memory on node"),

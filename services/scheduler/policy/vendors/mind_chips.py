@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from services.scheduler.engine.resources.amounts import POD_MAX
-from services.scheduler.policy.states.cards import (
+from services.scheduler.policy.vendors.cards import (
     Card,
     CardChoice,
     CardPart,

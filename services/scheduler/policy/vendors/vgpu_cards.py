@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from services.scheduler.policy.states.cards import (
+from services.scheduler.policy.vendors.cards import (
     SCORE,
     Card,
     CardChoice,

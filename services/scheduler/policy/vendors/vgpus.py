@@ -9,15 +9,15 @@ from typing_extensions import override
 from pumice import plugins
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.tasks.task import Task
-from services.scheduler.policy.states.cards import (
+from services.scheduler.policy.vendors.cards import (
     CardChoice,
     CardUsage,
     Shares,
     read_shares,
     show_shares,
 )
-from services.scheduler.policy.states.shared_cards import NONE, NodeCards, SharedCards
-from services.scheduler.policy.states.vgpu_cards import (
+from services.scheduler.policy.vendors.shared_cards import NONE, NodeCards, SharedCards
+from services.scheduler.policy.vendors.vgpu_cards import (
     IDS,
     NO_UUID,
     PERCENT,

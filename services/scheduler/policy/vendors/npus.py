@@ -5,16 +5,16 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from services.scheduler.policy.states.cards import CardChoice, CardUsage, Shares
-from services.scheduler.policy.states.npu_cards import (
+from services.scheduler.policy.vendors.cards import CardChoice, CardUsage, Shares
+from services.scheduler.policy.vendors.npu_cards import (
     NpuWant,
     cards_of,
     choose,
     is_part,
     shown_shares,
 )
-from services.scheduler.policy.states.npu_chips import KNOWN, ChipTable
-from services.scheduler.policy.states.shared_cards import NodeCards, SharedCards
+from services.scheduler.policy.vendors.npu_chips import KNOWN, ChipTable
+from services.scheduler.policy.vendors.shared_cards import NodeCards, SharedCards
 from shared.api.core import Node, Pod
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from services.scheduler.policy.states.cards import (
+from services.scheduler.policy.vendors.cards import (
     SCORE,
     Card,
     CardChoice,
@@ -25,7 +25,7 @@ from services.scheduler.policy.states.cards import (
     read_shares,
     show,
 )
-from services.scheduler.policy.states.npu_chips import (
+from services.scheduler.policy.vendors.npu_chips import (
     CORES_SUFFIX,
     FAMILY,
     HUAWEI,

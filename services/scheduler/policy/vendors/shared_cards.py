@@ -17,7 +17,7 @@ from pumice import plugins
 from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
-from services.scheduler.policy.states.cards import (
+from services.scheduler.policy.vendors.cards import (
     Card,
     CardChoice,
     CardUsage,

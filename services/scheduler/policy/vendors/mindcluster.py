@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from pumice import plugins
 from services.scheduler.engine.tasks.task import Fold, Task
-from services.scheduler.policy.states.cards import CardChoice, CardUsage, Shares, each
-from services.scheduler.policy.states.mind_chips import (
+from services.scheduler.policy.vendors.cards import CardChoice, CardUsage, Shares, each
+from services.scheduler.policy.vendors.mind_chips import (
     APART,
     REAL,
     ChipWant,
@@ -25,7 +25,7 @@ from services.scheduler.policy.states.mind_chips import (
     groups_in,
     shown_chips,
 )
-from services.scheduler.policy.states.shared_cards import NodeCards, SharedCards
+from services.scheduler.policy.vendors.shared_cards import NodeCards, SharedCards
 from shared.api import kinds
 from shared.api.core import ConfigMap, Node, Pod
 

@@ -16,7 +16,7 @@ from pumice.plugins import IntArray
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.resources.amounts import NODE_MAX, POD_MAX
 from services.scheduler.engine.tasks.task import Fold, Task, TaskClass
-from services.scheduler.policy.states.shared_cards import CardAssignments
+from services.scheduler.policy.vendors.shared_cards import CardAssignments
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.model.quantity import BadQuantity, units
