@@ -108,6 +108,9 @@ def test_surplus_workers_do_not_start_a_gang_whose_subgroup_does_not_fit(gpus: i
     assert binds_of(plan) == {}
     (why,) = plan.explanations
     assert "subgroup gpu" in why.message, why
+    (group,) = plan.podgroups
+    (condition,) = group.conditions or ()
+    assert condition.message.startswith(f"{2 - gpus}/7 tasks in gang"), condition
 
 
 def test_a_gang_starts_whole_when_each_subgroup_fits():

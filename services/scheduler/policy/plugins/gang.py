@@ -100,7 +100,10 @@ def _condition(job: Job, cluster: Cluster) -> Condition | None:
         return Condition("Scheduled", "True", "tasks in gang are ready to be scheduled")
     if _only_waits_for_the_end(job):
         return None
-    missing = job.min_available - cluster.schedulable(job)
+    schedulable = cluster.schedulable(job)
+    missing = job.min_available - schedulable
+    if missing <= 0:  # pods enough, but not those of a role or a subgroup
+        missing = job.task_count - schedulable
     return Condition(
         "Unschedulable",
         "True",
