@@ -103,7 +103,8 @@ CONTROLLERS: Final = (
         watches=(kinds.POD, kinds.PODGROUP, kinds.QUEUE, *kinds.WORKLOADS),
         rights=(
             *_rights(kinds.PODGROUP, "create", "patch", "delete"),
-            *_rights(kinds.POD, "patch"),
+            *_rights(kinds.POD, "patch", owns=True),
+            *(right for kind in kinds.WORKLOADS for right in _rights(kind, owns=True)),
         ),
     ),
     Controller(

@@ -33,9 +33,7 @@ class World:
             self.lists(*shown, version=version)
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
 
-    def lists(
-        self, *pods: tuple[str, ShownObject], version: int = 100, unreadable: tuple = ()
-    ) -> None:
+    def lists(self, *pods: tuple[str, ShownObject], version: int = 100, unreadable=()) -> None:
         self.queue.listed("pods", dict(pods), unreadable, str(version))
 
     def puts(self, shown: tuple[str, ShownObject]) -> None:

@@ -72,6 +72,7 @@ EXTRAS = {
     "pumice/plugins/jobs.py": (),
     "pumice/plugins/status.py": (),
     "pumice/plugins": ("plugins",),
+    "pumice/embedded": ("services", "local"),
     "pumice/local": ("services", "local"),
     "pumice": ("services",),
 }

@@ -6,14 +6,7 @@ everything back.
 """
 
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Final, TypeVar
@@ -30,20 +23,9 @@ from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
 from services.scheduler.engine.placement.choice import PlacementTarget, choose_by_batch_order, fill
-from services.scheduler.engine.plan import (
-    Eviction,
-    Explanation,
-    GangBinds,
-    Shortage,
-)
+from services.scheduler.engine.plan import Eviction, Explanation, GangBinds, Shortage
 from services.scheduler.engine.progress import Progress
-from services.scheduler.engine.session.binding import (
-    Room,
-    claims_of,
-    devices_of,
-    lacked,
-    needed,
-)
+from services.scheduler.engine.session.binding import Room, claims_of, devices_of, lacked, needed
 from services.scheduler.engine.session.changes import (
     Placed,
     PluginMemory,

@@ -34,12 +34,7 @@ from services.scheduler.policy.states.claim_users import ClaimUsers
 from services.scheduler.policy.states.device_promises import PromisedAllocation, Promises
 from shared.api import kinds
 from shared.api.core import Pod
-from shared.api.resource import (
-    AllocationResult,
-    DeviceClass,
-    ResourceClaim,
-    ResourceClaimStatus,
-)
+from shared.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceClaimStatus
 from shared.contracts.messages import Bind
 from shared.model.status import TERMINAL, TaskStatus
 
