@@ -155,6 +155,15 @@ CHURN ?=
 attack: go parts ## every fault on the real stack, an independent judge watching: make attack ROUNDS=2
 	@$(PY) -m tests.attack $(if $(CHURN),--churn $(CHURN),--rounds $(ROUNDS) $(if $(FAULT),--fault $(FAULT),--page docs/reliability.md))
 
+# What decides the draws of a night.
+SEED ?= $(shell date +%Y%m%d)
+
+.PHONY: nightly
+nightly: go parts ## each night: the laws on new examples, new seeds, 500 drawn objects beside a healthy workload
+	@$(MAKE) --no-print-directory search
+	@$(PY) -m tests.sim --seeds 1000 --first $(SEED)000
+	@$(PY) -m tests.attack --rounds 1 --seed $(SEED) --fault schema-objects --fault hostile-objects
+
 # The other build: a revision of this history.
 FROM ?= HEAD
 
