@@ -47,8 +47,8 @@ class SchedulerSettings(InheritedSettings, frozen=True, kw_only=True):
     decision_budget: Annotated[
         Seconds,
         Meta(
-            description="time for one decision; a job that uses all of it is quarantined, for a "
-            "minute at first; 0: no limit",
+            description="CPU time for one decision; a job that uses all of it is quarantined, for "
+            "a minute at first; 0: no limit",
             ge=0,
         ),
     ] = Seconds(5.0)

@@ -106,7 +106,7 @@ class VisibilitySettings(CommonSettings, frozen=True, kw_only=True):
     ] = Seconds(600.0)
     what_if_cpu: Annotated[
         Seconds,
-        Meta(description="maximum CPU time of a what-if in whole seconds", ge=1),
+        Meta(description="maximum CPU time of a what-if or explanation in whole seconds", ge=1),
     ] = Seconds(15.0)
     what_if_memory: Annotated[
         int, Meta(description="maximum memory of a what-if beyond the cluster state in MiB", ge=32)
