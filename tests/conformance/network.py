@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from services.scheduler.engine.jobs.subjobs import SubJob, match_values, ready_count
+from services.scheduler.engine.jobs.subjobs import SubJob, match_values
 from services.scheduler.engine.nodes.hypernodes import Layout
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.network import Network
@@ -210,18 +210,12 @@ def _values(case: dict[str, Any]) -> Any:
     return [values if values is None else sorted(values)]
 
 
-def _counted(case: dict[str, Any]) -> list[tuple[TaskStatus, bool]]:
-    return [
-        (TaskStatus[status.upper()], bool(task.get("bestEffort")))
-        for status, tasks in case["tasksByStatus"].items()
-        for task in tasks.values()
-    ]
-
-
-def _is_pipelined(case: dict[str, Any]) -> Any:
-    tasks = _counted(case)
-    waiting = sum(status is TaskStatus.PIPELINED for status, _ in tasks)
-    return [ready_count(tasks) + waiting >= case["minAvailable"]]
+def _sub_job(case: dict[str, Any]) -> SubJob:
+    sub = SubJob("ns/job", "ns/job", min_available=case["minAvailable"], topology=None)
+    for status, tasks in case["tasksByStatus"].items():
+        for task in tasks.values():
+            sub.tally(TaskStatus[status.upper()], 1, best_effort=bool(task.get("bestEffort")))
+    return sub
 
 
 PURE = {
@@ -231,6 +225,6 @@ PURE = {
     "GetLeafHyperNodes": lambda case: [sorted(leaves(_specs(case["hyperNodes"]), *case["args"]))],
     "hypernode GetMembers": _members,
     "getSubJobMatchValues": _values,
-    "SubJobInfo.IsReady": lambda case: [ready_count(_counted(case)) >= case["minAvailable"]],
-    "SubJobInfo.IsPipelined": _is_pipelined,
+    "SubJobInfo.IsReady": lambda case: [not _sub_job(case).missing],
+    "SubJobInfo.IsPipelined": lambda case: [_sub_job(case).is_pipelined],
 }

@@ -56,12 +56,12 @@ class SubJob:
     def take(self, task: Task) -> None:
         """Count a task in, under its present status."""
         self.tasks[task.uid] = task
-        self.tally(task, task.status, 1)
+        self.tally(task.status, 1, best_effort=task.task_class.best_effort)
 
-    def tally(self, task: Task, status: TaskStatus, sign: int) -> None:
+    def tally(self, status: TaskStatus, sign: int, *, best_effort: bool) -> None:
         """Count a task in under a status, or out with a negative sign."""
         self._counts[status] += sign
-        if status is TaskStatus.PENDING and task.task_class.best_effort:
+        if status is TaskStatus.PENDING and best_effort:
             self._counts[-1] += sign
 
     def count(self, *statuses: TaskStatus) -> int:
@@ -96,14 +96,6 @@ class SubJob:
     def pending(self) -> list[Task]:
         """Return the tasks that are still to be placed."""
         return [task for task in self.tasks.values() if task.status is TaskStatus.PENDING]
-
-
-def ready_count(tasks: Iterable[tuple[TaskStatus, bool]]) -> int:
-    """Return how many of (status, is best-effort) count towards a minimum."""
-    return sum(
-        status in READY or (status is TaskStatus.PENDING and best_effort)
-        for status, best_effort in tasks
-    )
 
 
 def match_values(policy: SubGroupPolicy, labels: Mapping[str, str]) -> list[str] | None:
@@ -171,9 +163,10 @@ class SubJobs:
         """Count tasks under another status, which they have already."""
         for task in tasks if self._by_id is not None else ():
             sub = self._by_task[task.uid]
+            best_effort = task.task_class.best_effort
             self._count(sub, -1)
-            sub.tally(task, before, -1)
-            sub.tally(task, status, 1)
+            sub.tally(before, -1, best_effort=best_effort)
+            sub.tally(status, 1, best_effort=best_effort)
             self._count(sub, 1)
 
     def _count(self, sub: SubJob, sign: int) -> None:
