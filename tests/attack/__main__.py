@@ -15,8 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from shared.runtime.contain import describe
-
+from shared.runtime.quarantine import describe
 from tests.attack.arena import Arena, arena, pause
 from tests.attack.churn import churn
 from tests.attack.faults import FAULTS, Fault
