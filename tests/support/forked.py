@@ -102,6 +102,7 @@ def _forking_process() -> socket.socket:
         process = subprocess.Popen(
             (*guard, sys.executable, "-m", "tests.support.forked", str(theirs.fileno())),
             pass_fds=[theirs.fileno()],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a thread would not be forked
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
