@@ -23,7 +23,7 @@ import msgspec
 from pumice.local.errors import LocalError
 
 GUARD: Final = Path(__file__).with_name("guard.py")
-POLL_S: Final = 0.02
+POLL_S: Final = 0.05
 _TAIL_BYTES: Final = 8192
 _RELAYED_KEPT: Final = 20
 

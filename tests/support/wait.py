@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar, overload
 
 _T = TypeVar("_T")
 _TICK_S: Final = 0.05
+_LOOK_S: Final = 0.02
+_ASK_S: Final = 0.05
 
 
 class Stopwatch:
@@ -64,7 +66,7 @@ async def until(
     *,
     deadline_s: float = ...,
     describe: str | Callable[[], str] = ...,
-    every_s: float = ...,
+    every_s: float | None = ...,
 ) -> _T: ...
 
 
@@ -74,7 +76,7 @@ async def until(
     *,
     deadline_s: float = ...,
     describe: str | Callable[[], str] = ...,
-    every_s: float = ...,
+    every_s: float | None = ...,
 ) -> _T: ...
 
 
@@ -83,21 +85,24 @@ async def until(
     *,
     deadline_s: float = 30.0,
     describe: str | Callable[[], str] = "the condition",
-    every_s: float = 0.02,
+    every_s: float | None = None,
 ) -> Any:
     """Return the first truthy answer of `probe`, which may be a plain or an async function.
 
     Fails with `describe` (text, or a function that makes it then) and the last answer seen when
     `deadline_s` passes by a stopwatch; a condition that comes costs no more for a later one, and
     the default is for processes that start on a busy machine. An exception of the probe is an
-    answer like any other: what is asked may not be there yet.
+    answer like any other: what is asked may not be there yet. A probe that asks a server is called
+    less often than one that looks.
     """
     last: object = None
+    pause_s = _LOOK_S if every_s is None else every_s
     async with stopwatch() as watch:
         while True:
             try:
                 answer = probe()
                 if isinstance(answer, Awaitable):
+                    pause_s = _ASK_S if every_s is None else every_s
                     async with within(max(0.1, deadline_s - watch.seconds)):
                         answer = await answer
                 if answer:
@@ -110,4 +115,4 @@ async def until(
             if watch.seconds > deadline_s:
                 what = describe if isinstance(describe, str) else describe()
                 raise AssertionError(f"{what}: not within {deadline_s:g} s; last seen: {last!r}")
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(pause_s)

@@ -79,7 +79,7 @@ ENDS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
     "no-kubeconfig": (
         "controller",
         ["--kubeconfig={files}/no-kubeconfig"],
-        ("/no-kubeconfig", "is no kubeconfig"),
+        ("/no-kubeconfig", "no kubeconfig"),
     ),
     "unknown-context": (
         "controller",

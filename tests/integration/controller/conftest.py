@@ -64,7 +64,7 @@ class Hand:
             for group in await self.api.items("podgroups", self.namespace):
                 if self.admits and not group.get("status", {}).get("phase"):
                     await self._admit(group["metadata"]["name"])
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     async def _admit(self, name: str) -> None:
         with gone_is_fine():
