@@ -63,8 +63,7 @@ def test_a_service_is_one_module_of_the_one_image(service: str) -> None:
     assert container["image"] == pod_of(deployment("cache"))["containers"][0]["image"]
 
 
-A_STARVED_START_S = 150
-"""Starts of 18 to 70 s were seen on a node of two cores whose images were still being unpacked."""
+A_STARVED_START_S = 150  # starts of 18 to 70 s were seen on a node that was unpacking images
 
 
 @each_service
