@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from services.controller.cronjob.asks import (
+from services.controller.cronjob.steps import (
     CreateJob,
     DeleteJob,
     Failed,

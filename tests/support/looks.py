@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from services.controller.cronjob.asks import Asking, Step, StepResult, SyncResult
+from services.controller.cronjob.steps import Asking, Step, StepResult, SyncResult
 
 
 def played(look: Asking[SyncResult], answer: Callable[[Step], StepResult]) -> SyncResult:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from services.controller.adapters.reconciler import ControllerContext, KindReconciler
 from services.controller.adapters.writer import namespace_ends
-from services.controller.cronjob import asks
+from services.controller.cronjob import steps
 from services.controller.cronjob.jobs import due_of
 from services.controller.cronjob.sync import sync
 from shared.api import kinds
@@ -50,7 +50,7 @@ class CronJobReconciler(KindReconciler):
         if outcome.unreported:
             message = f"unparseable schedule for cronjob: {cron.spec.schedule}: {outcome.invalid}"
             self._record_event(
-                cron, asks.RecordCronJobEvent(reason=UNPARSEABLE, message=message, warning=True)
+                cron, steps.RecordCronJobEvent(reason=UNPARSEABLE, message=message, warning=True)
             )
         if outcome.requeue_after_s is not None:
             self.add(key, min(outcome.requeue_after_s, _CHECK_S))
@@ -58,53 +58,53 @@ class CronJobReconciler(KindReconciler):
             self._log.warning("cronjob_refused", cronjob=key, reason=outcome.failed)
             self.add(key, _REQUEUE_AFTER_S)
 
-    async def _drive(self, cron: CronJob) -> asks.SyncResult:
+    async def _drive(self, cron: CronJob) -> steps.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
         steps = sync(cron, jobs, now=self._clock.now())
-        answer: asks.StepResult = None
+        answer: steps.StepResult = None
         while True:
             try:
                 ask = steps.send(answer)
             except StopIteration as stop:
-                outcome: asks.SyncResult = stop.value
+                outcome: steps.SyncResult = stop.value
                 return outcome
             try:
                 answer = await self._carry_out(cron, ask)
             except Rejected as error:
-                answer = asks.Failed(reason=str(error), namespace_ends=namespace_ends(error))
+                answer = steps.Failed(reason=str(error), namespace_ends=namespace_ends(error))
 
-    async def _carry_out(self, cron: CronJob, ask: asks.Step) -> asks.StepResult:
+    async def _carry_out(self, cron: CronJob, ask: steps.Step) -> steps.StepResult:
         match ask:
-            case asks.RecordCronJobEvent():
+            case steps.RecordCronJobEvent():
                 self._record_event(cron, ask)
-            case asks.ReadJob():
+            case steps.ReadJob():
                 return await self._writer.get_job(cron.metadata.namespace, ask.name)
-            case asks.CreateJob():
+            case steps.CreateJob():
                 return await self._make(cron, ask.job)
-            case asks.DeleteJob():
+            case steps.DeleteJob():
                 await self._writer.delete(kinds.JOB, ask.job.metadata, propagation="Background")
                 self._faults.point("controller.after-cron-delete")
                 self._log.info(
                     "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
                 )
-            case asks.WriteCronJobStatus():
+            case steps.WriteCronJobStatus():
                 meta = cron.metadata
                 await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, ask.status)
                 self._faults.point("controller.after-cron-status")
         return None
 
-    async def _make(self, cron: CronJob, job: Job) -> asks.StepResult:
+    async def _make(self, cron: CronJob, job: Job) -> steps.StepResult:
         try:
             made = await self._writer.create_job(job)
         except AlreadyExists:
-            return asks.NameTaken()
+            return steps.NameTaken()
         self._faults.point("controller.after-cron-create")
         if (due := due_of(made)) is not None:
             self._metrics.cron_lateness.observe(max(0.0, self._clock.now() - due))
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 
-    def _record_event(self, cron: CronJob, say: asks.RecordCronJobEvent) -> None:
+    def _record_event(self, cron: CronJob, say: steps.RecordCronJobEvent) -> None:
         self._recorder.object_event(
             kinds.CRONJOB,
             cron.metadata,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.controller.cronjob import jobs as made
-from services.controller.cronjob.asks import (
+from services.controller.cronjob.steps import (
     Asking,
     CreateJob,
     DeleteJob,

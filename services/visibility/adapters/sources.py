@@ -7,7 +7,7 @@ import msgspec
 
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.shares import QueryTurns
-from services.visibility.api import hiding, questions
+from services.visibility.api import hiding, what_if_request
 from services.visibility.api.requests import ServedTarget
 from services.visibility.api.rights import IMAGINE_CLUSTER
 from services.visibility.api.statuses import (
@@ -94,7 +94,7 @@ class Sources:
 
     async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
         """Return the answer to a what-if. Raises Failure, Retryable, Rejected."""
-        raw, query = questions.read(body)
+        raw, query = what_if_request.read(body)
         namespace, spec = target.namespace, query.spec
         if not namespace:
             raise wrong_method()
@@ -105,7 +105,7 @@ class Sources:
             raise invalid("WhatIf", "spec", "imagine at least a job, a queue or nodes")
         if spec.changes_cluster:
             await self._authorization.check(user, IMAGINE_CLUSTER)
-        warnings = questions.unknown_fields(raw, target)
+        warnings = what_if_request.unknown_fields(raw, target)
         async with self._turns.turn(user):
             status = await self._answers.what_if(namespace, spec)
         seen = await self._seen(user, namespace, status)

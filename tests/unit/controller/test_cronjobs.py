@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from services.controller.cronjob.asks import (
+from services.controller.cronjob.jobs import job_at
+from services.controller.cronjob.steps import (
     CreateJob,
     DeleteJob,
     Failed,
     ReadJob,
     WriteCronJobStatus,
 )
-from services.controller.cronjob.jobs import job_at
 from shared.api import time
 from shared.api.batch import JobPhase
 from shared.api.cron import CronJobStatus

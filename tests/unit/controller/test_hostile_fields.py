@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.controller.cronjob import asks
+from services.controller.cronjob import steps
 from services.controller.cronjob.sync import sync
 from services.controller.garbage.reconciler import due_at
 from services.controller.job.facts import pod_view
@@ -52,7 +52,7 @@ def test_a_cron_job_whose_status_names_nothing_and_no_time_is_looked_at() -> Non
     cron = msgspec.json.decode(msgspec.json.encode(body), type=CronJob)
     look = sync(cron, [], now=1_767_225_700.0)
     asked = list(look)
-    assert [ask for ask in asked if isinstance(ask, asks.ReadJob)] == []
+    assert [ask for ask in asked if isinstance(ask, steps.ReadJob)] == []
 
 
 def test_a_finished_job_without_a_time_is_never_due() -> None:

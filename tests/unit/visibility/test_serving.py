@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from services.visibility.adapters import server, sources, watching
-from services.visibility.api import questions
+from services.visibility.api import what_if_request
 from shared.api.visibility import WhatIfStatus
 from shared.runtime.errors import Broken, Rejected, Retryable
 from tests.support.visibility import FixedAnswers, FrontProxy, front_proxy, pending
@@ -178,9 +178,9 @@ async def test_a_question_of_usual_size_is_decided(tmp_path: Path):
 
 def test_the_sizes_are_counted_before_pods_are_made():
     body = json.dumps(job(10_000, 2_000)).encode()
-    assert len(body) < questions.BYTES_MAX
+    assert len(body) < what_if_request.BYTES_MAX
     with pytest.raises(Exception, match="20000000 containers are too many"):
-        questions.read(body)
+        what_if_request.read(body)
 
 
 @pytest.mark.parametrize("sign", ["\r\n", "\n", "\0", "\x1b", "\x7f", "\u2028", "\x85"])
@@ -204,7 +204,7 @@ async def test_many_unknown_fields_are_named_in_part(tmp_path: Path):
         async with session.post(WHATIFS, json=question) as response:
             assert response.status == 201
             warnings = response.headers.getall("Warning")
-    assert len(warnings) == questions.WARNINGS_MAX + 1
+    assert len(warnings) == what_if_request.WARNINGS_MAX + 1
     assert "980 more unknown fields" in warnings[-1]
     assert sum(map(len, warnings)) < 8_000
 
