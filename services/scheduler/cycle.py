@@ -1,8 +1,12 @@
-"""The leader's loop: gather, fold and decide in a thread, publish; recover before the first cycle.
+"""The scheduler's loop: take facts, fold, decide, publish.
 
-A cycle starts when something changed (after a short debounce and not sooner than `min_period`
-after the last one began) and at the latest after `schedule_period`. No cycle starts while STATE
-is not synced, or while another installation holds the cluster's Lease (`InstallationLeadership`).
+Last step of the flow "watch event → scheduler", and first of "bind → POST". `Scheduler._step` folds
+the received facts, `_run_cycle` decides in a thread and publishes the decision. A new leader first
+recovers the assumptions of the previous one (`_recover`).
+
+A cycle starts after a change (debounced, at least `min_period` after the start of the last one),
+and at the latest after `schedule_period`. No cycle starts while STATE is not synced, or while
+another installation holds the cluster's Lease (`InstallationLeadership`).
 """
 
 import asyncio
@@ -40,20 +44,21 @@ _DECIDE: Final = "decide"
 _DECIDED: Final = ("podgroups", "queues", "actions")
 RETRY_S: Final = 0.2
 REST: Final = 1.0
-"""Pause after a cycle, in lengths of the cycle: cycles take at most half of a core."""
+"""Pause after a cycle as a multiple of its duration: cycles use at most half of a core."""
 LONG_REST: Final = 3.0
 LONG_REST_MAX_S: Final = 0.1
-"""Pause after a short cycle, up to `LONG_REST_MAX_S`: a busy cluster changes all the time, and pods
-start sooner where the cores are left to the API server."""
+"""The same for short cycles, up to `LONG_REST_MAX_S`.
+
+A busy cluster changes all the time, and pods start sooner if the API server gets the cores."""
 
 
 def rest_s(cycle_s: float) -> float:
-    """Return how long to pause after a cycle that took `cycle_s`, both in seconds."""
+    """Return the pause in seconds after a cycle that took `cycle_s` seconds."""
     return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MAX_S))
 
 
 class Scheduler:
-    """Leads, or stands by: a standby folds facts, too, so that its cluster state is up to date."""
+    """Runs scheduling cycles while it leads; a standby only folds facts to stay current."""
 
     name: Final = "scheduler"
 
@@ -88,7 +93,7 @@ class Scheduler:
         self._outcomes = outcomes
         self._installation = installation
         self._decided_in = ""
-        """The last leadership term of the installation in which a cycle was run."""
+        """The installation's leadership term of the last cycle."""
         self._conf = conf
         self._publisher = publisher
         self._elector = elector
@@ -99,22 +104,22 @@ class Scheduler:
         self._quarantine = quarantine
         self._backoff = backoff
         self._failed_facts: set[tuple[str, str]] = set()
-        """Kind and key of the objects that cannot be folded as they are."""
+        """(Kind, key) of the objects whose last fact could not be folded."""
         self._deciding = False
-        """Whether the present step is a decision, which undoes all its changes itself."""
+        """Whether the current step decides. A decision rolls back its own changes on an error."""
         self._faults = faults
         self._clock = clock
         self._log = log
         self._cycle = 0
         self._recovered_epoch = NEVER
         self._cycle_s = 0.0
-        """How long the last step with a cycle took; 0 after one without, as the first reading."""
+        """Duration of the last step in seconds; 0 if it ran no cycle."""
         self._following = asyncio.Event()
         self._following.set()
         self._busy = asyncio.Lock()
 
     async def run(self) -> None:
-        """Stand by and lead, for ever."""
+        """Alternate between standby and leader until cancelled."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._stand_by(), name="stand-by")
             tasks.create_task(self._elector.run(self._lead), name="leadership")
@@ -161,8 +166,8 @@ class Scheduler:
     async def _isolated(self, work: Callable[[], Awaitable[None]]) -> str:
         """Run one step; return the text of an unexpected error, "" if there was none (ADR 19).
 
-        A step with an error has decided nothing. If the cluster state may be wrong, STATE is read
-        again; COMMAND and OUTCOME are read again in any case.
+        A step with an error decides nothing. COMMAND and OUTCOME are read again, and also STATE if
+        the cluster state may be inconsistent.
         """
         name = self._settings.scheduler_name[0]
         with self._quarantine.isolate("cycles", name, stage="cycle") as isolated:
@@ -171,7 +176,7 @@ class Scheduler:
             return ""
         self._recovered_epoch = NEVER
         if not self._scheduler_state.is_consistent or not self._deciding:
-            self._log.warning("state_read_again", reason="the cluster state is not whole")
+            self._log.warning("state_read_again", reason="the cluster state is inconsistent")
             self._state.resync()
         if isolated.error is None:
             return "the cluster state is read again"
@@ -179,7 +184,7 @@ class Scheduler:
         return f"the last cycle failed: {describe(isolated.error)}"
 
     async def _step(self, term: LeadershipTerm) -> None:
-        """Fold, and run a cycle if STATE is synced and the Lease is held."""
+        """Fold; then run a cycle if STATE is synced and this installation holds the Lease."""
         self._deciding = False
         self._cycle_s = 0.0
         begun = self._clock.monotonic()
@@ -198,9 +203,9 @@ class Scheduler:
             self._cycle_s = self._clock.monotonic() - begun
 
     def _resync_if_another_led(self) -> bool:
-        """Read STATE again if another installation has led meanwhile; return whether one has.
+        """Read STATE again if another installation has led since the last cycle; return whether.
 
-        Intents from before that are void, and so are their assumptions.
+        Binders refuse intents from before such a change, so their assumptions are wrong.
         """
         before, self._decided_in = self._decided_in, self._installation.term
         if before in ("", self._decided_in):
@@ -210,7 +215,7 @@ class Scheduler:
         return True
 
     async def _wait_for_change(self, started: float) -> None:
-        """Wait for a change; then wait a little more, the longer the last cycle took."""
+        """Wait for a change, then pause in proportion to the duration of the last cycle."""
         ended = self._clock.monotonic()
         if await sleep_or_event(self._clock, self._settings.schedule_period, self._inbox.changed):
             next_start = max(started + self._settings.min_period, ended + rest_s(self._cycle_s))
@@ -218,9 +223,10 @@ class Scheduler:
             await self._clock.sleep(max(self._settings.debounce, left))
 
     async def _recover(self) -> None:
-        """Take over the quarantine, and assume the intents of the previous leader.
+        """Load the quarantine, and assume the intents of the previous leader.
 
-        COMMAND is read before OUTCOME.
+        COMMAND is read before OUTCOME: an intent that finishes between the two reads is then in
+        both, and never in neither.
         """
         epoch = self._state.epoch
         await self._watchdog.load()
@@ -345,7 +351,7 @@ class Scheduler:
             self._quarantine.keep_only(kind, keys, stage=_DECIDE)
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
-        """Fold in the worker thread."""
+        """Fold what was received; runs in the worker thread."""
         if gathered.forget:
             self._scheduler_state.forget()
         failures = self._scheduler_state.fold(gathered.facts)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.cache.fold.objects import ShownObject
+from services.cache.fold.objects import ObservedObject
 from services.cache.fold.publish_queue import PublishQueue
 from services.controller.adapters.informers import Informers
 from services.scheduler.engine.tasks.task import Task
@@ -235,7 +235,7 @@ def test_changes_that_a_watch_skips_leave_the_same_facts_to_publish(data: st.Dat
                 queue.deleted(each.kind, each.key, each.uid, each.rv)
             else:
                 body = bytes(each.body)
-                held = ShownObject(uid=each.uid, rv=each.rv, body=body, digest=body)
+                held = ObservedObject(uid=each.uid, rv=each.rv, body=body, digest=body)
                 queue.put(each.kind, each.key, held)
         found = {}
         while (publication := queue.next()) is not None:

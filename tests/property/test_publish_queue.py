@@ -10,7 +10,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from services.cache.fold.objects import Published, ShownObject, digest, held
+from services.cache.fold.objects import ObservedObject, Published, digest, observed_object
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from tests.support.structs import pod
 
@@ -23,8 +23,8 @@ class CacheMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
-        self.world: dict[str, ShownObject] = {}
-        self.events: list[tuple[str, str, str, int, ShownObject | None]] = []
+        self.world: dict[str, ObservedObject] = {}
+        self.events: list[tuple[str, str, str, int, ObservedObject | None]] = []
         self.stream: dict[str, Published] = {}
         self.newest: dict[str, int] = {}
         self.queue = PublishQueue(["pods"])
@@ -46,7 +46,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.events.append(("delete", key, before.uid, version, None))
             version = self.next_version()
         uid = before.uid if before is not None and not new else f"uid-{version}"
-        _, shown = held(pod(name, uid=uid, version=version, node=node))
+        _, shown = observed_object(pod(name, uid=uid, version=version, node=node))
         self.world[key] = shown
         self.events.append(("put", key, uid, version, shown))
 

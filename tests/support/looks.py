@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from services.controller.cronjob.steps import Asking, Step, StepResult, SyncResult
+from services.controller.cronjob.steps import Step, StepGenerator, StepResult, SyncResult
 
 
-def played(look: Asking[SyncResult], answer: Callable[[Step], StepResult]) -> SyncResult:
+def played(look: StepGenerator[SyncResult], answer: Callable[[Step], StepResult]) -> SyncResult:
     """Return what a look comes to when `answer` says what the API server makes of each ask."""
     said: StepResult = None
     while True:

@@ -1,6 +1,7 @@
-"""The requests of intents; every refusal becomes an `ApiResponse` that the steps can judge.
+"""Requests of intents to the API server; each response becomes an `ApiResponse` value.
 
-Each request waits for its slot, is timed, and its latency and result go to the limiter.
+Last step of the flow "bind → POST". Each request waits for a slot of the throttle, which adapts to
+the latency and result of the requests.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -22,7 +23,7 @@ from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
 
 class ApiServerClient:
-    """The API server as intents see it; methods never raise the four error kinds but Broken."""
+    """Sends the requests of intents. Of the error kinds, methods raise `Broken` only."""
 
     def __init__(
         self,
@@ -39,21 +40,21 @@ class ApiServerClient:
         self._clock = clock
         self._metrics = metrics
 
-    async def bind(self, desired: Bind) -> ApiResponse:
+    async def bind(self, bind: Bind) -> ApiResponse:
         """Post the binding with the pod's uid and the annotations to merge (CA06)."""
-        namespace, name = split_key(desired.pod)
+        namespace, name = split_key(bind.pod)
 
         async def post() -> bytes:
             await self._kube.bind(
                 namespace,
                 name,
-                uid=desired.uid,
-                node=desired.node,
-                annotations=desired.annotations,
+                uid=bind.uid,
+                node=bind.node,
+                annotations=bind.annotations,
             )
             return b""
 
-        return await self._ask("bind", post, node=desired.node)
+        return await self._ask("bind", post, node=bind.node)
 
     async def get(self, pod: str) -> ApiResponse:
         """Get the pod."""

@@ -1,11 +1,13 @@
-"""COMMAND: one shared durable consumer per partition, each delivery to exactly one outcome.
+"""Consumes COMMAND: one shared durable consumer per partition, one outcome per intent.
 
-The order is the promise: writes, then OUTCOME stored, then the ack. A crash in between leads to a
-redelivery, which finds the outcome (`Finished`) or a world that already is as wanted. What cannot
-be read never blocks the others: it is quarantined with its reason.
+Second step of the flow "bind → POST": `Commands` → `IntentExecutor` → `ApiServerClient`. The order
+is: write to the API server, store the OUTCOME, acknowledge the delivery. After a crash in between
+the intent is delivered again; the binder then finds its outcome (`Finished`), or objects that are
+already as desired. A message that cannot be decoded is quarantined with its reason, so that it
+blocks no other.
 
-Nothing is begun before it is known that this installation is in charge of the cluster. An intent
-from before another installation was in charge fails, so that scheduling decides anew.
+No intent is executed before it is known that this installation holds the cluster's Lease. An intent
+from before another installation held it fails, so that the scheduler decides again.
 """
 
 import asyncio
@@ -45,14 +47,14 @@ from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "execute"
 NEWER_DELAY_S: Final = 5.0
-"""How long a message of a version that this process does not know is left to newer binders."""
+"""Redelivery delay in seconds of a message whose version only newer binders know."""
 POISON_BYTES: Final = 256 * 1024
-"""How much of an unreadable message is kept: base64 of a whole one could be too large."""
+"""Bytes of an unreadable message that are kept; base64 of all of it could be too large."""
 _ID_MAX: Final = 128
 
 
 class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds how many intents are held, and worked on, at once; shared by all partitions."""
+    """Limits how many intents are held, and executed, at once; shared by all partitions."""
 
     held: asyncio.Semaphore
     active: asyncio.Semaphore
@@ -61,8 +63,8 @@ class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
 class AckExtender:
     """Extends the acknowledgement time of deliveries that are being processed.
 
-    That time is short, so that another binder soon takes over from one that was killed. A live one
-    extends it three times in each such period, however long a gang takes.
+    The acknowledgement time is short, so that another binder soon takes over from a killed one. A
+    live binder extends it three times per period, for as long as a gang takes.
     """
 
     def __init__(self, *, ack_wait_s: float, clock: Clock, log: Logger) -> None:
@@ -72,7 +74,7 @@ class AckExtender:
 
     @asynccontextmanager
     async def extended(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
-        """Extend the time of `delivery` for the length of a block, by a task of `group`."""
+        """Extend the time of `delivery` during the block, in a task of `group`."""
         name = f"ack-extension {delivery.message.sequence}"
         extension = group.create_task(self._keep_extending(delivery), name=name)
         try:
@@ -136,7 +138,7 @@ class Commands:
         self._epoch = 0
 
     async def run(self) -> None:
-        """Take deliveries for ever, as many at once as the slots allow."""
+        """Process deliveries until cancelled, as many at once as the slots allow."""
         async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
@@ -201,7 +203,7 @@ class Commands:
     async def _work(
         self, delivery: Delivery, intent: BindGang | Evict, epoch: int
     ) -> Outcome | None:
-        """Do what an intent says; None when the stream that it came from was made anew."""
+        """Execute an intent; None if its stream was recreated in the meantime."""
         ended = {} if delivery.exhausted else await self._executor.prepare(intent)
         async with self._slots.active:
             if epoch != self._epoch:
@@ -231,7 +233,7 @@ class Commands:
         )
 
     async def _unknown(self, delivery: Delivery, error: UnknownVersion) -> None:
-        """Leave a newer version to newer binders; no binder reads an older one any more."""
+        """Leave a newer version to newer binders; quarantine an older one, which none reads."""
         if error.version <= CURRENT:
             await self._poison(delivery, str(error))
             return
@@ -261,7 +263,7 @@ class Commands:
         await self._acknowledge(delivery, poison=reason)
 
     async def _acknowledge(self, delivery: Delivery, *, poison: str = "") -> None:
-        """Acknowledge; a lost answer only means a redelivery, which finds the outcome."""
+        """Acknowledge. If that is lost, the redelivery finds the stored outcome."""
         try:
             if poison:
                 await delivery.term(poison)
@@ -279,7 +281,7 @@ def _causes(intent: BindGang | Evict) -> set[str]:
 
 
 def is_identity(text: str) -> bool:
-    """Tell whether a text can be the id of an intent: it travels in the header of a message."""
+    """Return whether a text is a valid intent id; ids travel in message headers."""
     return 0 < len(text) <= _ID_MAX and text.isascii() and text.isprintable()
 
 
@@ -298,10 +300,7 @@ class _PartialCommand(msgspec.Struct, frozen=True):
 
 
 def failed_outcome(payload: bytes, reason: str, *, instance: str, now: float) -> Outcome | None:
-    """Return the outcome `failed` of an unreadable command, or None if not even its id is clear.
-
-    An id travels in a header, so that it must be one: those of schedulers are digits and dashes.
-    """
+    """Return the outcome `failed` of an unreadable command; None if its id is unreadable too."""
     try:
         partial = msgspec.json.decode(unpack(payload), type=_PartialCommand)
     except (ValueError, RecursionError):

@@ -1,4 +1,8 @@
-"""Runs one intent to its end: asks the API server, and does what the pure steps say."""
+"""Executes intents: sends requests to the API server and follows the pure steps.
+
+Third step of the flow "bind → POST". The steps in `services.binder.intents` decide after each
+response what follows: an outcome, a read, or a wait and another attempt.
+"""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Protocol
@@ -31,23 +35,23 @@ from shared.runtime.tasks import TaskGroup
 
 _VICTIMS_AT_ONCE: Final = 8
 _RECHECK_S: Final = 2.0
-"""After so long a preemptor is asked for again before the next victim."""
+"""Seconds after which the preemptor is read again before the next eviction."""
 
 
 class PodOutcomeListener(Protocol):
-    """A recipient of what happened to a pod: Kubernetes Events, subscribers' events."""
+    """Is told what happened to a pod: Kubernetes Events, events for subscribers."""
 
     def bound(self, gang: BindGang, item: Bind) -> None:
-        """Take note that a pod is bound."""
+        """Handle that a pod was bound."""
         ...
 
     def evicted(self, intent: Evict, victim: Victim) -> None:
-        """Take note that a pod is being evicted."""
+        """Handle that a pod is being evicted."""
         ...
 
 
 class IntentExecutor:
-    """Executes intents; holds no state between them."""
+    """Executes intents one by one; keeps no state between them."""
 
     def __init__(
         self,
@@ -75,9 +79,9 @@ class IntentExecutor:
         self._devices = devices
 
     async def prepare(self, intent: BindGang | Evict) -> Mapping[int, ItemOutcome]:
-        """Prepare what `run` needs: volumes, then devices; may take minutes.
+        """Prepare volumes, then devices, for the pods of an intent; may take minutes.
 
-        Returns how those pods end, by their index, that `run` is not to bind.
+        Returns index of a pod → outcome, for the pods that `run` must not bind.
         """
         if not isinstance(intent, BindGang):
             return {}
@@ -87,9 +91,9 @@ class IntentExecutor:
     async def run(
         self, intent: BindGang | Evict, ended: Mapping[int, ItemOutcome] | None = None
     ) -> Outcome:
-        """Do what `intent` says for every pod that has not `ended` and return how each did.
+        """Execute an intent for all pods that are not in `ended`, and return its outcome.
 
-        Takes as long as it needs: while the API server is away it waits.
+        Has no deadline: it waits while the API server is unavailable.
         """
         progress = IntentProgress(intent)
         for index, item in (ended or {}).items():
@@ -101,7 +105,7 @@ class IntentExecutor:
         return self._count_outcome(intent, progress)
 
     def refuse(self, intent: BindGang | Evict, reason: str) -> Outcome:
-        """Return that nothing was done for any pod, and that it may be decided again."""
+        """Return an outcome in which all pods failed without an attempt, for another decision."""
         items: tuple[Bind | Victim, ...]
         items = (*intent.binds,) if isinstance(intent, BindGang) else (*intent.victims,)
         progress = IntentProgress(intent)
@@ -110,7 +114,7 @@ class IntentExecutor:
         return self._count_outcome(intent, progress)
 
     async def report(self, intent: BindGang | Evict) -> Outcome:
-        """Return how each pod stands without trying anything: it was delivered too often."""
+        """Return the state of each pod without an attempt, for an intent delivered too often."""
         progress = IntentProgress(intent)
         if isinstance(intent, BindGang):
             for index, item in enumerate(intent.binds):
@@ -123,7 +127,7 @@ class IntentExecutor:
         return self._count_outcome(intent, progress)
 
     async def _isolated(self, item: Bind | Victim, work: Awaitable[ItemOutcome]) -> ItemOutcome:
-        """Return how one pod ended; an error of ours fails this pod and not its gang."""
+        """Return the outcome of one pod; an unexpected error fails this pod and not its gang."""
         with self._quarantine.isolate(
             POD.token, item.pod, stage="execute", uid=item.uid
         ) as isolated:

@@ -1,9 +1,8 @@
-"""Binding one pod: post, and when the answer leaves a doubt, read the pod (CA05, CA06, CA08).
+"""Steps of binding one pod: post, and read the pod if the result is unclear (CA05, CA06, CA08).
 
-Exactly once in effect: a pod that already is on the wanted node counts as bound, no matter
-which process put it there. Giving up needs certainty: an unanswered post may have been executed, so
-an intent only ends as failed after a read that shows the pod unbound. While the API server does not
-answer at all, the intent waits.
+Pure. A bind is idempotent: a pod that is already on its node counts as bound, whichever process
+bound it. A post without a response may have been executed, so a bind fails only after a read that
+shows the pod unbound. While the API server does not respond at all, the bind waits.
 """
 
 from services.binder.intents.steps import (
@@ -21,7 +20,7 @@ from shared.contracts.messages import Bind, ItemOutcome, Result, Retry
 def after_post(
     bind: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Get | Wait:
-    """Return what follows the answer to the `attempt`-th post (from 1)."""
+    """Return the next step after the response to post number `attempt` (from 1)."""
     if reply.kind is ResponseKind.DONE:
         return ended(bind, Result.BOUND, node=bind.node)
     if reply.kind is ResponseKind.GONE:
@@ -36,7 +35,7 @@ def after_post(
 def after_get(
     bind: Bind, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> ItemOutcome | Wait:
-    """Return what follows a read; after `Wait` comes the next post."""
+    """Return the next step after a read; after a `Wait` the caller posts again."""
     if reply.kind is ResponseKind.GONE:
         return ended(bind, Result.GONE, message=reply.message)
     if reply.kind is ResponseKind.REFUSED:
@@ -55,7 +54,7 @@ def after_get(
 
 
 def outcome_of(bind: Bind, snapshot: PodSnapshot) -> ItemOutcome | None:
-    """Return how the bind ended given the pod as it is; None: it can still be bound."""
+    """Return the outcome of the bind for a pod in this state; None if it can still be bound."""
     if snapshot.uid != bind.uid:
         return ended(bind, Result.GONE, message=f"the name belongs to uid {snapshot.uid}")
     if snapshot.node == bind.node:

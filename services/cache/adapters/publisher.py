@@ -1,10 +1,12 @@
-"""The leader's work: make the stream say what the queue holds, and mark how far it does.
+"""Publishes the facts of the publish queue to STATE, and markers, while this process leads.
 
-A term begins with what the stream says as of the leader's own fencing message (`published`). Then
-the differences go out, many in flight, each fenced; a refusal (`WrongSequence`) means that another
-leads, or that the stream was made anew, and ends the term. Facts go out at once, since each is true
-as of its version. Markers name the kinds that were shown to be current in the term, so that they
-vouch for the world and not for what a frozen process remembers.
+Second step of the flow "watch event → scheduler". A term starts by reading STATE up to the leader's
+own fencing message (`PublishedFacts`). Then the differences are published, many in flight, each
+with the fencing token. A `WrongSequence` from NATS ends the term: another process leads, or the
+stream was recreated.
+
+A marker each second names the kinds that are current in this term. Readers trust a kind only with a
+marker, because the objects of a process that was frozen may be old.
 """
 
 import asyncio
@@ -41,18 +43,20 @@ _SUBMIT: Final = "submit"
 MARKER_S: Final = 1.0
 RETRY_S: Final = 0.1
 BATCH_S: Final = 0.01
-"""Least time from one batch of facts to the next. Watch events of a burst arrive a few milliseconds
-apart. Without it each one wakes NATS and every reader of STATE for a single message."""
-IN_FLIGHT: Final = 2048
-"""Facts whose answers are awaited; what is beyond waits in the queue, where it coalesces."""
-_YIELD_EVERY: Final = 64
-"""Facts sent between two yields to the event loop: leases and pings must not wait for a burst."""
+"""Minimum seconds between two batches of facts.
 
-_Answer = tuple[Publication, Awaitable[Ack], float]
+Watch events of a burst arrive a few milliseconds apart. Without this pause each one would wake NATS
+and all readers of STATE for a single message."""
+IN_FLIGHT: Final = 2048
+"""Most facts in flight. More wait in the queue, where versions of one object coalesce."""
+_YIELD_EVERY: Final = 64
+"""Facts sent between two yields to the event loop, so a burst cannot delay lease renewals."""
+
+_Submitted = tuple[Publication, Awaitable[Ack], float]
 
 
 class StatePublisher:
-    """Publishes the queue for the length of a term."""
+    """Publishes the queue during a leadership term."""
 
     def __init__(
         self,
@@ -98,22 +102,22 @@ class StatePublisher:
         self._counters: dict[tuple[str, Op], Counter] = {}
         self._failing = ""
         self.leads = False
-        """Whether a term of this replica is under way."""
+        """Whether this replica leads."""
 
     @property
     def complete(self) -> bool:
-        """Return whether this leader has published every kind's list wholly."""
+        """Return whether this leader has published all objects of all kinds."""
         return self._complete == self._kinds
 
     def changed(self) -> None:
-        """Check the queue again (watchers call this)."""
+        """Look at the queue again; watchers call this after each change."""
         self._work.set()
         self._note_completeness()
 
     async def lead(self, term: LeadershipTerm) -> None:
-        """Publish until the term ends. Raises WrongSequence when the server refuses us."""
+        """Publish until the term ends. Raises `WrongSequence` when NATS refuses the token."""
         token = term.token(self._stream)
-        answers: asyncio.Queue[_Answer] = asyncio.Queue(IN_FLIGHT)
+        answers: asyncio.Queue[_Submitted] = asyncio.Queue(IN_FLIGHT)
         self.leads = True
         self._metrics.leads.set(1)
         async with TaskGroup() as group:
@@ -126,7 +130,7 @@ class StatePublisher:
                 claiming.cancel()
 
     async def _publish_all(
-        self, term: LeadershipTerm, token: FencingToken, answers: "asyncio.Queue[_Answer]"
+        self, term: LeadershipTerm, token: FencingToken, answers: "asyncio.Queue[_Submitted]"
     ) -> None:
         try:
             self._queue.end()
@@ -150,7 +154,7 @@ class StatePublisher:
             self._metrics.leads.set(0)
             self._metrics.waiting.set(0)
 
-    async def _publish(self, token: FencingToken, answers: asyncio.Queue[_Answer]) -> None:
+    async def _publish(self, token: FencingToken, answers: asyncio.Queue[_Submitted]) -> None:
         sent = 0
         next_batch_at = self._clock.monotonic()
         while True:
@@ -174,7 +178,7 @@ class StatePublisher:
                 await self._clock.sleep(RETRY_S)
                 continue
             except Rejected as exc:
-                self._park(publication, exc)
+                self._quarantine_fact(publication, exc)
                 continue
             if isolated.error is not None:
                 self._queue.quarantine(publication)
@@ -187,7 +191,7 @@ class StatePublisher:
     async def _submit(
         self, publication: Publication, token: FencingToken
     ) -> tuple[Publication, Awaitable[Ack]]:
-        """Send a fact; one that is too large goes without its body, and is logged."""
+        """Send a fact; send one that is too large without its body, and log it."""
         ttl_s = TOMBSTONE_TTL_S if publication.is_tombstone else None
         kind, key = publication.slot
         subject = self._subjects.state(kind, key)
@@ -210,7 +214,7 @@ class StatePublisher:
             )
         return publication, answer
 
-    async def _collect(self, answers: asyncio.Queue[_Answer]) -> None:
+    async def _collect(self, answers: asyncio.Queue[_Submitted]) -> None:
         while True:
             publication, answer, started = await answers.get()
             try:
@@ -219,7 +223,7 @@ class StatePublisher:
                 self._submit_failed(publication, exc)
                 continue
             except Rejected as exc:
-                self._park(publication, exc)
+                self._quarantine_fact(publication, exc)
                 continue
             self._faults.point("cache.after-publish")
             self._queue.confirmed(publication)
@@ -236,14 +240,14 @@ class StatePublisher:
             self.changed()
 
     def _counter(self, kind: str, op: Op) -> Counter:
-        """Return the counter of published facts; looked up once, for there are many facts."""
+        """Return the counter of published facts, cached because there are many facts."""
         counter = self._counters.get((kind, op))
         if counter is None:
             counter = self._counters[kind, op] = self._metrics.published.labels(kind, op.value)
         return counter
 
-    def _park(self, publication: Publication, exc: Rejected) -> None:
-        """Leave out a fact that the server refuses in any form, so that the others go on."""
+    def _quarantine_fact(self, publication: Publication, exc: Rejected) -> None:
+        """Quarantine a fact that NATS refuses even without its body."""
         kind, key = publication.slot
         self._quarantine.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
         self._queue.quarantine(publication)
@@ -252,7 +256,7 @@ class StatePublisher:
     def _submit_failed(self, publication: Publication, exc: Retryable) -> None:
         self._queue.failed(publication)
         self._metrics.failed.labels(type(exc).__name__).inc()
-        if type(exc).__name__ != self._failing:  # one line for each run of the same trouble
+        if type(exc).__name__ != self._failing:  # one line for each run of the same error
             self._failing = type(exc).__name__
             self._log.warning("publish_failed", key=publication.slot[1], reason=str(exc))
         self._work.set()
@@ -270,7 +274,7 @@ class StatePublisher:
             self._marker_due.clear()
             marker = Marker(
                 complete=self._queue.complete(),
-                bookmarks=self._queue.covered(),
+                bookmarks=self._queue.published_versions(),
                 time=self._clock.now(),
                 instance=self._instance,
                 leases=self._leases.statuses(),

@@ -1,11 +1,16 @@
-"""One watcher per kind: what list and watch return goes into the queue, errors into a gate.
+"""Watches one kind of object and puts each change into the publish queue.
 
-A watcher runs in a standby as in a leader, so that a new leader holds all objects already. They are
-as new as the last event that came, whose age is unknown: the process may have been frozen, or the
-connection may be dead without a sign. So a term begins with `revalidate`. A kind of which there is
-little is listed anew. Of the others the API server is asked for its present version, and the watch
-is opened anew where it was left: the kind is current once an event or a bookmark of that version or
-a later one has come. Should none come in time it is listed anew as well.
+First step of the flow "watch event → scheduler": `Watcher` → `PublishQueue` → `StatePublisher` →
+stream STATE.
+
+A watcher runs in standbys too, so a new leader already has all objects. They may be old: the
+process may have been frozen, or the connection may be dead without an error. So each leadership
+term starts with `revalidate`:
+
+- A kind with few objects (`RELIST_MAX`) is listed again.
+- For other kinds the watcher asks the API server for its current resourceVersion and reopens the
+  watch where it stopped. The kind is current once an event or bookmark of that version arrives. If
+  none arrives within `_BOOKMARK_WAIT_S`, the kind is listed again.
 """
 
 import asyncio
@@ -14,7 +19,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from services.cache.fold.objects import ShownObject, held
+from services.cache.fold.objects import ObservedObject, observed_object
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import Row
 from services.cache.metrics import CacheMetrics
@@ -38,20 +43,21 @@ from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "read"
 _CHUNK: Final = 500
-"""Objects that are taken in before others may run: some milliseconds."""
+"""Objects of a list that are processed between two yields to the event loop."""
 
 
 _NOT_FOUND_THRESHOLD: Final = 2
-"""Answers of 404 in a row after which objects that were there count as gone: seconds apart, so
-that one confused answer of a starting or broken server does not take all jobs away."""
+"""Consecutive 404 responses after which all objects of a kind count as deleted.
+
+They are seconds apart: one wrong response of a starting server must not delete all jobs."""
 RELIST_MAX: Final = 500
-"""Objects of a kind up to which a list costs no more than any other proof: one page."""
-_PROOF_S: Final = 5.0
-"""How long a bookmark is waited for: two watches that are short for it end in that time."""
+"""Kinds with at most this many objects (one page of a list) are listed instead of confirmed."""
+_BOOKMARK_WAIT_S: Final = 5.0
+"""Seconds to wait for a bookmark before the kind is listed again."""
 
 
 class Watcher:
-    """Watches the objects of one row, for ever (a part of the service)."""
+    """Watches the objects of one row of `services.cache.kinds`; a part of the service."""
 
     def __init__(
         self,
@@ -79,22 +85,22 @@ class Watcher:
         self._log = log.bind(kind=self.kind)
         self._restart = asyncio.Event()
         self._watch: ListWatch | None = None
-        """The watch that what is held comes from; None while the kind has to be listed."""
+        """The watch to continue; None if the kind has to be listed first."""
         self._is_listing = False
-        """Whether a list is under way."""
-        self._unproven = False
-        """Whether what is held, or what a list under way brings, may be older than the term."""
+        """Whether a list is in progress."""
+        self._unconfirmed = False
+        """Whether the objects, or those of a list in progress, may be older than the term."""
         self._error = ""
         self._absences = 0
         self._counted = -1
         """Value of the gauge of objects; most changes change no count."""
 
     def revalidate(self) -> None:
-        """Prove that what is held is up to date: a new leader's first act.
+        """Confirm that the objects are current. A new leader calls this first.
 
-        A list that is under way is completed first.
+        A list that is in progress is completed first.
         """
-        self._unproven = True
+        self._unconfirmed = True
         if not self._is_listing:
             self._restart.set()
 
@@ -109,12 +115,14 @@ class Watcher:
                 following.cancel()
 
     async def _follow(self) -> None:
-        doubted, self._unproven = self._unproven, False
-        if doubted and self._watch is not None and not await self._is_provable(self._watch):
+        doubted, self._unconfirmed = self._unconfirmed, False
+        if doubted and self._watch is not None and not await self._can_confirm(self._watch):
             self._watch = None
         self._is_listing = self._watch is None
         watch = self._watch or self._new_watch()
-        overdue = asyncio.get_running_loop().call_later(_PROOF_S, self._relist_if_unproven)
+        overdue = asyncio.get_running_loop().call_later(
+            _BOOKMARK_WAIT_S, self._relist_if_unconfirmed
+        )
         try:
             async with aclosing(watch.items()) as items:
                 async for item in items:
@@ -125,8 +133,8 @@ class Watcher:
         finally:
             overdue.cancel()
 
-    async def _is_provable(self, watch: ListWatch) -> bool:
-        """Ask which version the watch has to reach; False when a list is the better way."""
+    async def _can_confirm(self, watch: ListWatch) -> bool:
+        """Set the version that the watch has to reach; return False if the kind must be listed."""
         if self._queue.count(self.kind) <= RELIST_MAX:
             return False
         try:
@@ -139,10 +147,10 @@ class Watcher:
         watch.wants_bookmark = not self._queue.is_current(self.kind)
         return True
 
-    def _relist_if_unproven(self) -> None:
-        """List anew when the watch has not reached the expected version in time."""
+    def _relist_if_unconfirmed(self) -> None:
+        """List again if the watch has not reached the expected version in time."""
         if self._watch is not None and self._watch.wants_bookmark:
-            self._log.info("kind_listed_anew", reason=f"no bookmark in {_PROOF_S:g} s")
+            self._log.info("kind_listed_anew", reason=f"no bookmark in {_BOOKMARK_WAIT_S:g} s")
             self._watch = None
             self._restart.set()
 
@@ -161,7 +169,7 @@ class Watcher:
             case Unavailable():
                 self._is_listing = False
                 self._unavailable(item)
-                if self._unproven:
+                if self._unconfirmed:
                     self._restart.set()
                 return
             case Listed():
@@ -177,12 +185,12 @@ class Watcher:
 
     async def _listed(self, item: Listed, watch: ListWatch) -> None:
         self._watch, self._is_listing = None, True
-        shown: dict[str, ShownObject] = {}
+        shown: dict[str, ObservedObject] = {}
         unreadable = {odd.metadata.key for odd in item.malformed}
         for index, view in enumerate(item.items):
             with self._quarantine.isolate(self.kind, view.metadata.key, stage=_STAGE) as isolated:
                 if self._row.keep(view):
-                    key, what = held(view)
+                    key, what = observed_object(view)
                     shown[key] = what
             if isolated.error is not None:
                 unreadable.add(view.metadata.key)
@@ -192,10 +200,10 @@ class Watcher:
             self._malformed(odd)
         self._quarantine.keep_only(self.kind, unreadable, stage=_STAGE)
         self._queue.listed(
-            self.kind, shown, unreadable, item.resource_version, is_current=not self._unproven
+            self.kind, shown, unreadable, item.resource_version, is_current=not self._unconfirmed
         )
         self._watch, self._is_listing = watch, False
-        if self._unproven:
+        if self._unconfirmed:
             self._restart.set()
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
@@ -208,7 +216,7 @@ class Watcher:
             self.kind, metadata.key, stage=_STAGE, uid=metadata.uid
         ) as isolated:
             if self._row.keep(view):
-                self._queue.put(self.kind, *held(view))
+                self._queue.put(self.kind, *observed_object(view))
             else:
                 self._deleted(metadata)
         if isolated.error is not None:
@@ -219,7 +227,7 @@ class Watcher:
         self._queue.deleted(self.kind, metadata.key, metadata.uid, metadata.resource_version)
 
     def _malformed(self, odd: Malformed) -> None:
-        """Keep the last readable form of an unreadable object, unless it is gone."""
+        """Keep the last readable version of an unreadable object, unless it was deleted."""
         metadata = odd.metadata
         if odd.op is ChangeOp.DELETED:
             self._deleted(metadata)

@@ -1,7 +1,7 @@
-"""One object as the cache holds it: its body as it is published, and a digest to compare by.
+"""Objects as the cache observes and publishes them: a JSON body, and a digest for comparison.
 
-The body carries the object's resourceVersion, because readers want it; the digest leaves it out,
-because a new version alone (a field that no service reads, a managed field) is no news.
+The body includes the resourceVersion, because readers need it. The digest ignores it: a new version
+alone (a changed managed field, or a field that no service reads) is not worth a publication.
 """
 
 from hashlib import blake2b
@@ -23,7 +23,7 @@ _SUCCEEDED: Final = PodPhase.SUCCEEDED.encode()
 _MARKS: Final = frozenset(
     (keys.JOB_NAME, keys.TASK_SPEC, keys.TASK_INDEX, keys.JOB_VERSION, keys.OUT_OF_SYNC)
 )
-"""Annotations by which a job knows its pod, and what it had decided about it."""
+"""Annotations that a tombstone keeps, because the job controller reads them."""
 COPIES: Final = frozenset(
     (
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -32,50 +32,50 @@ COPIES: Final = frozenset(
         "banzaicloud.com/last-applied",
     )
 )
-"""Annotations in which tools keep the object as it was applied, values of variables included."""
+"""Annotations with a copy of the whole applied object, removed before publication."""
 
 
-class ShownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An object that the API server shows."""
+class ObservedObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An object as last observed in the API server."""
 
     uid: str
     rv: str
     body: bytes
     digest: bytes
     done: bytes = b""
-    """Of a pod that has succeeded before its deletion was asked for: the body that says so."""
+    """Body of a pod that succeeded before its deletion was requested; empty for all others."""
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An object as the stream has it; an empty digest: not known, to be published again."""
+    """An object as STATE has it. An empty digest means unknown: it is published again."""
 
     uid: str
     rv: str
     digest: bytes = b""
     done: bytes = b""
-    """As `Held.done`, where the stream alone knows it: the object went while no cache watched."""
+    """Like `ObservedObject.done`, for an object that was deleted while no cache watched."""
 
 
-def held(view: Any) -> tuple[str, ShownObject]:  # noqa: ANN401 - the view of any kind
-    """Return (key, object) of a view."""
+def observed_object(view: Any) -> tuple[str, ObservedObject]:  # noqa: ANN401 - the view of any kind
+    """Return the key and the observed object of a decoded view."""
     view = _without_copies(view)
     metadata = view.metadata
     body = _encoder.encode(view)
     rv = metadata.resource_version
     done = body if _is_done(view) else b""
     seen = digest(body, rv)
-    return metadata.key, ShownObject(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
+    return metadata.key, ObservedObject(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
 
 
 def done_of(body: bytes) -> bytes:
-    """Return what is to be kept of a published pod that has succeeded; empty for all others."""
+    """Return the tombstone body of a published pod that succeeded; empty for all others."""
     if _SUCCEEDED not in body:
         return b""
     return remains(body) if _is_done(_pods.decode(body)) else b""
 
 
 def remains(done: bytes) -> bytes:
-    """Return what a tombstone says of a pod that has succeeded: whose it was, and that it has."""
+    """Return the tombstone body of a succeeded pod: its owners, job annotations and phase."""
     pod = _pods.decode(done)
     meta = pod.metadata
     marks = {k: v for k, v in meta.annotations.items() if k in _MARKS}
@@ -103,7 +103,7 @@ def cause_of(fact: Fact) -> str:
 
 
 def _is_done(view: Any) -> bool:  # noqa: ANN401 - the view of any kind
-    """Tell whether a job's pod has succeeded, before its deletion was asked for."""
+    """Return whether a job's pod succeeded before its deletion was requested."""
     return (
         isinstance(view, Pod)
         and view.status.phase == PodPhase.SUCCEEDED
@@ -123,23 +123,24 @@ def _without_copies(view: Any) -> Any:  # noqa: ANN401 - the view of any kind
 
 
 def digest(body: bytes, rv: str) -> bytes:
-    """Return what two bodies have in common that differ at most in their resourceVersion.
+    """Return a hash of a body without its resourceVersion.
 
-    The first occurrence is the object's own: in the views it precedes all free text.
+    Only the first occurrence is removed. In our views it precedes all free text, so it is the
+    object's own.
     """
     same = body.replace(b'"resourceVersion":"%s"' % rv.encode(), b"", 1) if rv else body
     return blake2b(same, digest_size=_DIGEST_BYTES).digest()
 
 
 def older(rv: str, than: str) -> bool:
-    """Tell whether a version of an object precedes another version of it, or of its namesake.
+    """Return whether one resourceVersion of a name precedes another.
 
-    Versions are compared as the numbers that etcd makes of them (KEP-5504). Where one is no number
-    nothing is older: the order of arrival counts.
+    Versions are compared as numbers (KEP-5504). If one is not a number the result is False: the
+    order of arrival decides.
     """
     return rv.isdecimal() and than.isdecimal() and int(rv) < int(than)
 
 
 def reached(rv: str, version: str) -> bool:
-    """Tell whether `rv` is `version` or one after it, which is known of numbers only."""
+    """Return whether `rv` is at least `version`; False if one of them is not a number."""
     return rv.isdecimal() and version.isdecimal() and int(rv) >= int(version)

@@ -1,8 +1,9 @@
-"""Carries out the effects of a pass over a job.
+"""Carries out the effects of a pass over a Job.
 
-Writes are patches of own fields with the uid that was decided on; a delete of what is gone has
-succeeded. Raises Retryable (try again later), Conflict (others wrote: decide again) or Rejected
-(the API server will never take it).
+Third step of the flow "Job event → pods created". Patches contain our own fields only and the uid
+of the object that was decided on. Deleting a deleted object succeeds. Methods raise `Retryable`
+(try again later), `Conflict` (somebody else wrote: decide again) or `Rejected` (the API server will
+never accept it).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -45,9 +46,9 @@ Named = (
 )
 """Effects on one object of the job's namespace, by name and uid."""
 CREATORS: Final = 32
-"""Pods of one task that are being made at once."""
+"""Pods of one task that are created concurrently."""
 ERRORS_SHOWN: Final = 3
-"""Refusals that one event quotes; the rest, often of the same words, is counted."""
+"""Errors that one event quotes; the others, often equal, are counted."""
 TOO_LARGE: Final = (
     "spec.tasks: the job is larger than a message may be (1 MiB compressed): put scripts and data "
     "into ConfigMaps or images"
@@ -55,7 +56,7 @@ TOO_LARGE: Final = (
 
 
 class EffectExecutor:
-    """Carries out effects; methods raise what the writer's do."""
+    """Carries out effects; raises the errors of `Writer`."""
 
     def __init__(self, writer: Writer, *, recorder: ControllerRecorder, faults: Faults) -> None:
         self._writer = writer
@@ -77,7 +78,7 @@ class EffectExecutor:
         }
 
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
-        """Carry out one stage: everything is tried, then the worst failure is raised."""
+        """Carry out all effects of one stage, then raise the worst error if there was one."""
         effects_now = list(stage)
         record.held.stopped_tasks.clear()
         if deleted := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
@@ -88,7 +89,7 @@ class EffectExecutor:
             self._record_refusals(record)
 
     def _record_refusals(self, record: JobRecord) -> None:
-        """Say which pods could not be made or deleted: one event for all of a stage (J34)."""
+        """Record one Event for the pods of a stage that could not be created or deleted (J34)."""
         for reason, doing in (("FailedCreate", "creating"), ("FailedDelete", "deleting")):
             if errors := sorted(record.refused.pop(reason, ())):
                 rest = len(errors) - ERRORS_SHOWN

@@ -1,4 +1,6 @@
-"""The bus into the informers: facts of STATE, and admissions of EVENTS.
+"""Feeds the informers from the bus: facts of STATE, and admissions of EVENTS.
+
+First step of the flow "Job event → pods created".
 
 `Feed` folds facts, and says when the stores are complete. `AdmissionFeed` hears which PodGroups
 scheduling has admitted before their status shows it (ADR 35). This makes pods sooner and spares the
@@ -55,11 +57,11 @@ class InformerFeed:
 
     @property
     def synced(self) -> bool:
-        """Whether the stores are the whole cluster as of a moment ago."""
+        """Whether the stores hold the whole cluster, at most some seconds old."""
         return self._synced
 
     async def run(self) -> None:
-        """Follow STATE for ever."""
+        """Follow STATE until cancelled."""
         async with aclosing(self._states.items()) as items:
             async for item in items:
                 self._handle(item)
@@ -105,7 +107,7 @@ class InformerFeed:
 
 
 class AdmissionFeed:
-    """Hears admissions; a part of the service that does not count for readiness.
+    """Follows admissions on EVENTS; a part of the service that does not count for readiness.
 
     It needs no consumer of EVENTS: subscribers may have used up all of them.
     """
@@ -119,7 +121,7 @@ class AdmissionFeed:
         self._log = log
 
     async def run(self) -> None:
-        """Hear the admissions for ever."""
+        """Follow admissions until cancelled."""
         async with aclosing(self._bus.listen(self._subject)) as payloads:
             async for payload in payloads:
                 self._receive(payload)

@@ -1,4 +1,4 @@
-"""One controller: a work queue of keys, and `reconcile`, which handles one of them.
+"""Base of all controllers: a work queue of keys, and `reconcile`, which handles one key.
 
 A key is added when something that it depends on has changed. `reconcile` reads the present state
 and does what is missing, wherever this replica owns the key. Most controllers reconcile the objects
@@ -33,11 +33,11 @@ from shared.runtime.workqueue import WorkQueue
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that all controllers of a process share."""
+    """The dependencies that all controllers of a process share."""
 
     settings: ControllerSettings
     namespace: str
-    """Pumice's own."""
+    """The namespace that Pumice runs in."""
     kube: Kube
     """For reads that `writer` does not offer."""
     informers: Informers
@@ -55,7 +55,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciler(ABC):
-    """A part of the service, and the handler of its work queue."""
+    """A controller: a part of the service that handles the keys of its work queue."""
 
     name: str
 
@@ -75,18 +75,18 @@ class Reconciler(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> None:
-        """Do what one key needs. Raises any of the errors of a seam to be called again."""
+        """Handle one key. Raises an error of `shared.runtime.errors` to be called again."""
 
     @abstractmethod
     def keys(self) -> Iterable[str]:
-        """Return all keys, of this replica and of others."""
+        """Return all keys, also those that other replicas own."""
 
     @abstractmethod
     def enqueue(self, touched: Touched) -> None:
-        """Add the keys that a change touches."""
+        """Queue the keys that a change concerns."""
 
     def partition_key(self, key: str) -> str:
-        """Return what the partition of a key follows from: the key itself for jobs and groups."""
+        """Return the text whose hash gives the partition of a key; for jobs the key itself."""
         return key
 
     async def run(self) -> None:
@@ -94,12 +94,12 @@ class Reconciler(ABC):
         await self.queue.run(self.process, self._workers)
 
     def enqueue_all(self) -> None:
-        """Add every key that this replica owns: at the first sync."""
+        """Queue all keys that this replica owns, at the first sync."""
         for key in self.keys():
             self.add(key)
 
     def add(self, key: str, after_s: float = 0.0) -> None:
-        """Have one key reconciled after some seconds, if this replica owns it."""
+        """Queue a key after some seconds, if this replica owns it."""
         if self._ownership.owns(self.partition_key(key)):
             self.queue.add_after(key, after_s)
 
@@ -123,11 +123,11 @@ class Reconciler(ABC):
                 raise Retryable(str(error)) from error
 
     def collectors(self) -> Iterable[Collector]:
-        """Return metrics that are computed when they are asked for."""
+        """Return the metrics that are computed at each scrape."""
         return ()
 
     def released(self, key: str) -> None:  # noqa: B027 - most controllers remember nothing
-        """Forget what only the owner of a key may remember."""
+        """Drop the state that only the owner of a key may keep."""
 
     def _partition_changed(self, partition: int) -> None:
         for key in self.keys():
@@ -189,4 +189,4 @@ class SingletonReconciler(Reconciler):
 
     @abstractmethod
     async def reconcile_all(self) -> None:
-        """Do what any of the objects needs. Raises any of the errors of a seam."""
+        """Handle all objects. Raises an error of `shared.runtime.errors` to be called again."""

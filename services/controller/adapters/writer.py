@@ -1,8 +1,9 @@
-"""Every write of the controllers goes through here: bounded, counted, and folded into the stores.
+"""Sends all writes of the controllers: bounded, counted, and folded into the informers' stores.
 
-All controllers of a process share one bound on requests under way. The answer to a write is in the
-stores before the call returns, so that the next reconciliation sees it. An object that is gone is
-dropped from them, and one that was written by others meanwhile is read again.
+Last step of the flow "Job event → pods created". All controllers of a process share one limit on
+concurrent requests. The response to a write is in the stores before the call returns, so the next
+reconciliation sees it. An object that was deleted is removed from the stores, and one that somebody
+else has written is read again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +27,7 @@ _NAMESPACE_ENDS: Final = "NamespaceTerminating"
 
 
 class Writer:
-    """Sends requests; methods raise Retryable, Conflict, Gone and Rejected as `Kube` does."""
+    """Sends requests; methods raise `Retryable`, `Conflict`, `Gone` and `Rejected` like `Kube`."""
 
     def __init__(
         self, kube: Kube, informers: Informers, *, queue: WriteQueue, metrics: ControllerMetrics
@@ -37,7 +38,7 @@ class Writer:
         self._metrics = metrics
 
     async def get(self, kind: Kind, namespace: str, name: str) -> bytes:
-        """Return an object as the API server has it."""
+        """Return an object (JSON), read from the API server."""
         with self._informers.request():
             async with self.queue.slot():
                 reply = await self._kube.get(kind, namespace, name)
@@ -45,7 +46,7 @@ class Writer:
         return reply
 
     async def get_job(self, namespace: str, name: str) -> Job | None:
-        """Return a job as the API server has it, None when there is none."""
+        """Return a job, read from the API server; None if it does not exist."""
         try:
             found: Job = kinds.decode(kinds.JOB, await self.get(kinds.JOB, namespace, name))
         except Gone:
@@ -55,7 +56,7 @@ class Writer:
     async def create(
         self, kind: Kind, namespace: str, body: dict[str, Any] | bytes, *, rank: WriteRank = FIRST
     ) -> bytes:
-        """Create an object and return it. Raises AlreadyExists when the name is in use."""
+        """Create an object and return it (JSON). Raises `AlreadyExists` if the name is in use."""
         request = self._kube.create(kind, namespace, body)
         with self._informers.request():
             reply = await self._send("create", kind, request, rank)
@@ -63,7 +64,7 @@ class Writer:
         return reply
 
     async def create_job(self, job: Job) -> Job:
-        """Create a job and return it, likewise."""
+        """Create a job and return it. Raises `AlreadyExists` if the name is in use."""
         body = kinds.encode(kinds.JOB, job)
         made: Job = kinds.decode(
             kinds.JOB, await self.create(kinds.JOB, job.metadata.namespace, body)

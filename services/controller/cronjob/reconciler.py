@@ -1,4 +1,4 @@
-"""Reconciles CronJobs: asks of `cronjob.sync` in, requests to the API server out.
+"""Reconciles CronJobs: carries out the steps of `cronjob.sync`.
 
 A pass is due when something about the CronJob changed and at its next due time, which waits in the
 work queue. The replica that takes over a partition reconciles all of it first, so that a due time
@@ -60,36 +60,36 @@ class CronJobReconciler(KindReconciler):
 
     async def _drive(self, cron: CronJob) -> steps.SyncResult:
         jobs = self._informers.jobs_of(cron.metadata)
-        steps = sync(cron, jobs, now=self._clock.now())
-        answer: steps.StepResult = None
+        generator = sync(cron, jobs, now=self._clock.now())
+        result: steps.StepResult = None
         while True:
             try:
-                ask = steps.send(answer)
+                step = generator.send(result)
             except StopIteration as stop:
                 outcome: steps.SyncResult = stop.value
                 return outcome
             try:
-                answer = await self._carry_out(cron, ask)
+                result = await self._carry_out(cron, step)
             except Rejected as error:
-                answer = steps.Failed(reason=str(error), namespace_ends=namespace_ends(error))
+                result = steps.Failed(reason=str(error), namespace_ends=namespace_ends(error))
 
-    async def _carry_out(self, cron: CronJob, ask: steps.Step) -> steps.StepResult:
-        match ask:
+    async def _carry_out(self, cron: CronJob, step: steps.Step) -> steps.StepResult:
+        match step:
             case steps.RecordCronJobEvent():
-                self._record_event(cron, ask)
+                self._record_event(cron, step)
             case steps.ReadJob():
-                return await self._writer.get_job(cron.metadata.namespace, ask.name)
+                return await self._writer.get_job(cron.metadata.namespace, step.name)
             case steps.CreateJob():
-                return await self._make(cron, ask.job)
+                return await self._make(cron, step.job)
             case steps.DeleteJob():
-                await self._writer.delete(kinds.JOB, ask.job.metadata, propagation="Background")
+                await self._writer.delete(kinds.JOB, step.job.metadata, propagation="Background")
                 self._faults.point("controller.after-cron-delete")
                 self._log.info(
-                    "cronjob_job_deleted", cronjob=cron.metadata.key, job=ask.job.metadata.name
+                    "cronjob_job_deleted", cronjob=cron.metadata.key, job=step.job.metadata.name
                 )
             case steps.WriteCronJobStatus():
                 meta = cron.metadata
-                await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, ask.status)
+                await self._writer.patch_status(kinds.CRONJOB, meta, cron.status, step.status)
                 self._faults.point("controller.after-cron-status")
         return None
 
@@ -104,12 +104,12 @@ class CronJobReconciler(KindReconciler):
         self._log.info("cronjob_started", cronjob=cron.metadata.key, job=made.metadata.name)
         return made
 
-    def _record_event(self, cron: CronJob, say: steps.RecordCronJobEvent) -> None:
+    def _record_event(self, cron: CronJob, event: steps.RecordCronJobEvent) -> None:
         self._recorder.object_event(
             kinds.CRONJOB,
             cron.metadata,
-            say.reason,
-            say.message,
-            occasion=say.occasion,
-            warning=say.warning,
+            event.reason,
+            event.message,
+            occasion=event.occasion,
+            warning=event.warning,
         )

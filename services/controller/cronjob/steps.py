@@ -1,8 +1,8 @@
-"""Requests of the sync of a CronJob to the API server, and the answers.
+"""Steps that the sync of a CronJob yields, and their results.
 
-A sync needs answers in its middle (is this job still there? was that name taken?), so it is a
-generator: it yields one of these asks and is sent the answer. The reconciler does the I/O; a test
-answers from a table.
+A sync needs results before it can go on (does this job still exist? was that name taken?), so it is
+a generator: it yields a step and is sent its result. The reconciler does the I/O; tests take
+results from a table.
 """
 
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from shared.api.cron import CronJobStatus
 
 
 class RecordCronJobEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Record an event on the CronJob. No answer (X04)."""
+    """Record an event on the CronJob. Its result is None (X04)."""
 
     reason: str
     message: str
@@ -25,25 +25,25 @@ class RecordCronJobEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Read a job from the API server itself. Answered by the Job, None (gone) or Failed."""
+    """Read a job from the API server. The result is the Job, None if it was deleted, or Failed."""
 
     name: str
 
 
 class CreateJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Create a job. Answered by the Job as it was created, NameTaken or Failed."""
+    """Create a job. The result is the created Job, NameTaken or Failed."""
 
     job: Job
 
 
 class DeleteJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete a job; one that is gone already is deleted. Answered by None or Failed."""
+    """Delete a job; one that is already deleted counts as deleted. The result is None or Failed."""
 
     job: Job
 
 
 class WriteCronJobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the status. Answered by None or Failed."""
+    """Write the status. The result is None or Failed."""
 
     status: CronJobStatus
 
@@ -53,11 +53,11 @@ class NameTaken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server refused, or did not answer."""
+    """The API server refused the request, or did not respond."""
 
     reason: str
     namespace_ends: bool = False
-    """Nothing can be made any more, because the namespace is being deleted."""
+    """Whether the namespace is being deleted, so that nothing can be created in it."""
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ Step = RecordCronJobEvent | ReadJob | CreateJob | DeleteJob | WriteCronJobStatus
 StepResult = Job | NameTaken | Failed | None
 
 Result = TypeVar("Result")
-Asking = Generator[Step, StepResult, Result]
+StepGenerator = Generator[Step, StepResult, Result]
 """A part of a sync that ends in a Result."""
 
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from services.controller.cronjob import jobs as made
 from services.controller.cronjob.steps import (
-    Asking,
     CreateJob,
     DeleteJob,
     Failed,
     NameTaken,
     ReadJob,
     RecordCronJobEvent,
+    StepGenerator,
     SyncResult,
     WriteCronJobStatus,
     failure,
@@ -74,7 +74,7 @@ class _StatusDraft:
         return self.status() != self._before
 
 
-def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> Asking[SyncResult]:
+def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> StepGenerator[SyncResult]:
     """Sync a CronJob and the jobs that it controls, at Unix time `now`.
 
     A refusal by the API server ends the part that needed it; what was found until then is still
@@ -121,7 +121,7 @@ def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
 # Jobs that there are
 
 
-def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[None]:
+def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> StepGenerator[None]:
     """Bring the list of active jobs up to the jobs that there are (X03)."""
     for job in jobs:
         uid, name = job.metadata.uid, job.metadata.name
@@ -147,7 +147,7 @@ def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[None]:
                 )
 
 
-def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[SyncResult | None]:
+def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> StepGenerator[SyncResult | None]:
     """Drop active jobs that are gone; STATE may lag, so the API server is asked."""
     known = {job.metadata.uid for job in jobs}
     for uid, ref in list(draft.active.items()):
@@ -170,7 +170,7 @@ def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> Asking[SyncResult
 # Jobs that are due
 
 
-def _schedule(cron: CronJob, draft: _StatusDraft, *, now: float) -> Asking[SyncResult]:
+def _schedule(cron: CronJob, draft: _StatusDraft, *, now: float) -> StepGenerator[SyncResult]:
     """Start the job that is due, if one is."""
     if cron.metadata.deletion_timestamp is not None or cron.spec.suspend:
         return SyncResult()
@@ -197,7 +197,7 @@ def _schedule(cron: CronJob, draft: _StatusDraft, *, now: float) -> Asking[SyncR
 
 def _start(
     cron: CronJob, draft: _StatusDraft, schedule: Schedule, *, now: float
-) -> Asking[SyncResult]:
+) -> StepGenerator[SyncResult]:
     at = int(now)
     begin = draft.scheduled if draft.scheduled is not None else _begin(cron, now)
     since = int(begin)
@@ -231,7 +231,7 @@ def _begin(cron: CronJob, now: float) -> float:
     return created if created is not None else now
 
 
-def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[int | None]:
+def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> StepGenerator[int | None]:
     """Return the latest due time that was missed and may still be made up for (X02)."""
     deadline_s = cron.spec.starting_deadline_seconds
     after = since if deadline_s is None else max(since, at - deadline_s)
@@ -250,7 +250,7 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> Asking[in
     return due
 
 
-def _replace(draft: _StatusDraft, *, occasion: str) -> Asking[Failed | None]:
+def _replace(draft: _StatusDraft, *, occasion: str) -> StepGenerator[Failed | None]:
     """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
     if draft.active:
         yield RecordCronJobEvent(
@@ -274,7 +274,7 @@ def _replace(draft: _StatusDraft, *, occasion: str) -> Asking[Failed | None]:
     return None
 
 
-def _remove(job: Job) -> Asking[Failed | None]:
+def _remove(job: Job) -> StepGenerator[Failed | None]:
     name = job.metadata.name
     refused = failure((yield DeleteJob(job=job)))
     if refused is not None:
@@ -285,7 +285,7 @@ def _remove(job: Job) -> Asking[Failed | None]:
     return None
 
 
-def _make(cron: CronJob, draft: _StatusDraft, due: int) -> Asking[Failed | None]:
+def _make(cron: CronJob, draft: _StatusDraft, due: int) -> StepGenerator[Failed | None]:
     """Create the job that is due, or see that it is there."""
     job = made.job_at(cron, due)
     name = job.metadata.name
@@ -304,7 +304,7 @@ def _make(cron: CronJob, draft: _StatusDraft, due: int) -> Asking[Failed | None]
     return (yield from _adopt(cron, draft, name, due))
 
 
-def _adopt(cron: CronJob, draft: _StatusDraft, name: str, due: int) -> Asking[Failed | None]:
+def _adopt(cron: CronJob, draft: _StatusDraft, name: str, due: int) -> StepGenerator[Failed | None]:
     """Adopt a job of that name as the one that is due, if the CronJob owns it."""
     found = yield ReadJob(name=name)
     if refused := failure(found):

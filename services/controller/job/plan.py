@@ -1,22 +1,21 @@
-"""One pass over a job: facts and waiting requests → effects and the next status.
+"""One pure pass over a Job: facts and requests in, stages of effects and the next status out.
 
-A pass answers requests in order until one of them changes the phase, or none is left; then it does
-what the phase asks for (sync, or the rest of a kill). The order of effects is what makes a crash
-harmless (ADR 8):
+A pass handles requests in order until one changes the phase or none is left. Then it does what the
+phase requires: a sync, or the rest of a kill. The order of effects makes a crash harmless (ADR 8):
 
-- Entering a phase is written *before* its effects. Which pods to delete follows from the recorded
-  phase and version (`kills.to_delete_by_status`), or from a mark on the pod, so that a new process
-  goes on where the old one died; requests of an older version ask for nothing, so that no restart
+- A phase is entered *before* its effects. The pods to delete follow from the recorded phase and
+  version (`kills.to_delete_by_status`), or from an annotation of the pod, so a new process
+  continues where the old one crashed. Requests of an older version have no effect, so no restart
   counts twice.
-- Pending is written *after* the PodGroup is made, so that a watcher who sees the one finds the
-  other. When the group meets trouble, the next pass says Pending first.
-- Leaving a phase comes *after* its effects: Restarting ends only when nothing is left to kill.
-- No phase is skipped because facts came together: each is a write of its own that a watcher sees.
-- A Command is deleted after the status holds its uid (in `state.message`); a recorded one is only
-  deleted.
+- Pending is written *after* the PodGroup is created, so that a watcher of the one finds the other.
+  If creating the group fails, the next pass writes Pending first.
+- A phase is left *after* its effects: Restarting ends only when no pod is left to delete.
+- No phase is skipped when several facts arrive together: each phase is a write of its own.
+- A Command is deleted after the status contains its uid (in `state.message`). A Command whose uid
+  is
+  in the status is only deleted.
 
-Requests are forgotten by the shell once every stage has been carried out, else the pass is
-repeated.
+The reconciler drops requests after all stages were carried out; otherwise it repeats the pass.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,17 +51,17 @@ Stage = tuple[effects.Effect, ...]
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one pass."""
+    """Result of one pass: what to carry out, and when the next pass is due."""
 
     stages: tuple[Stage, ...] = ()
     answered: frozenset[tuple[str, str, int]] = frozenset()
-    """Keys of requests to forget when all stages are done."""
+    """Keys of the requests to drop when all stages are done."""
     delayed: tuple[Delayed, ...] = ()
     """Actions that wait for their policies' timeouts (J12)."""
     requeue: bool = False
-    """Whether another pass is due at once."""
+    """Whether another pass is due immediately."""
     reconcile_at: float | None = None
-    """When the next pass is due though nothing changes, in Unix seconds."""
+    """Time of the next pass if nothing changes, in Unix seconds."""
 
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +81,9 @@ def execute(
     now: float,
     completed: CompletedIndexes = NONE_COMPLETED,
 ) -> ActionResult:
-    """Carry out `action` by the table; `job` has its defaults filled in (J16 to J21).
+    """Apply `action` by the table of transitions; `job` has its defaults filled in (J16 to J21).
 
-    `completed` says which indexes have succeeded; a kill strikes out what it restarts.
+    `completed` holds the indexes that have succeeded; a kill removes those that it restarts.
     """
     phase = job.status.state.phase or JobPhase.PENDING
     transition = transition_for(phase, action)
@@ -113,7 +112,7 @@ def execute(
 
 
 def _entered_by_rule(job: Job, after: JobStatus, phase: JobPhase, *, now: float) -> JobStatus:
-    """Return a status in the phase that the counts call for; Failed and a refused job say why."""
+    """Return a status in the phase that follows from the counts, with the reason of a failure."""
     reason, message = job_events.why_failed(job, after) if phase == JobPhase.FAILED else ("", "")
     if job.status.state.reason == status.REFUSED and phase in FINISHED:
         reason, message = job.status.state.reason, job.status.state.message
@@ -127,10 +126,10 @@ def _by_rule(transition: Transition, job: Job, after: JobStatus, counts: Counts)
 def advance(
     facts: JobFacts, waiting: Sequence[JobRequest], delayed: tuple[Delayed, ...], *, now: float
 ) -> Pass:
-    """Return what to do about a job now."""
+    """Return the next pass of a job: the stages of effects to carry out now."""
     job = facts.job
     if job.metadata.deletion_timestamp is not None:
-        # The garbage collector has it (J22).
+        # The garbage collector deletes its objects (J22).
         return Pass(answered=frozenset(r.key for r in waiting))
     if recorded := [c for c in facts.commands if _is_recorded(job, c)]:
         return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, requeue=True)
@@ -153,7 +152,7 @@ def _handle_requests(
     *,
     now: float,
 ) -> Pass:
-    """Handle the requests that are `ready`, then do what the phase asks for."""
+    """Handle the requests in `ready`, then do what the phase requires."""
     job = facts.job
     commands = {c.metadata.uid: c for c in facts.commands}
     partitions = kills.partitions(facts.pods.values()) if ready else frozenset()

@@ -1,8 +1,11 @@
-"""Reconciles jobs: facts in, one pure pass, effects out.
+"""The reconciler of Jobs: reads facts, runs one pure pass, carries out its effects.
 
-A pass that fails leaves its requests waiting and is repeated by the work queue. What the API server
-refuses for good counts towards `--max-requeue-num`, after which the job is terminated (J13); an API
-server that is away does not count, however long it takes.
+Second step of the flow "Job event → pods created": `InformerFeed` → `JobReconciler` → `advance`
+(pure) → `EffectExecutor` → `Writer`.
+
+A pass that fails keeps its requests, and the work queue repeats it. A request that the API server
+rejects counts towards `--max-requeue-num`, after which the job is terminated (J13). An unavailable
+API server does not count.
 """
 
 import re
@@ -34,27 +37,28 @@ from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _REFUSAL_MAX: Final = 1024
-"""Letters of a refusal in a job's status."""
+"""Characters of a rejection that a job's status shows."""
 COUNTS: Final = Delay(first_s=0.5, doubled_by=50, longest_s=5.0)
-"""Delay of counts behind the jobs in the work queue: pods are created before counts."""
+"""Delay of status counts by the length of the work queue: creating pods comes first."""
 STARTING_COUNTS: Final = Delay(first_s=5.0, doubled_by=50, longest_s=30.0)
-"""Delay of counts of a Pending job behind other such jobs: they are written with its next phase."""
+"""The same for Pending jobs; their counts are written with their next phase."""
 GONE_RETRY_S: Final = 0.5
 ENQUEUE_DELAY_PER_POD_S: Final = 1e-4
-"""Delay per pod of a reconciliation that no policy waits for: its cost grows with the pods."""
+"""Delay per pod of a reconciliation that no policy needs; its cost grows with the pods."""
 ENQUEUE_DELAY_MAX_S: Final = 0.25
 
 
 def counts_delay_s(backlog: int, *, starting: int = 0) -> float:
-    """Return how long counts are held back, in seconds, with `backlog` jobs in the work queue.
+    """Return the delay of status counts in seconds, with `backlog` jobs in the work queue.
 
-    `starting` is the number of Pending jobs whose counts wait, with this one; 0 if it is not one.
+    `starting` is the number of Pending jobs whose counts wait, this one included; 0 if this job is
+    not Pending.
     """
     return STARTING_COUNTS.behind(starting - 1) if starting else COUNTS.behind(backlog)
 
 
 class JobReconciler(Reconciler):
-    """Reconciles jobs: facts in, one pure pass, effects out."""
+    """Reconciles Jobs; `reconcile` handles one key."""
 
     name = "jobs"
 
@@ -68,9 +72,9 @@ class JobReconciler(Reconciler):
             manager.writer, recorder=manager.recorder, faults=manager.faults
         )
         self._waiting: set[str] = set()
-        """Jobs whose counts wait."""
+        """Keys of the jobs whose counts wait to be written."""
         self._over_quota: dict[str, set[str]] = {}
-        """Namespace → jobs that a quota of it holds back."""
+        """Namespace → keys of the jobs with pods that a quota of it refused."""
 
     @override
     def keys(self) -> Iterable[str]:
@@ -78,7 +82,7 @@ class JobReconciler(Reconciler):
 
     @override
     def enqueue(self, touched: Touched) -> None:
-        """Add jobs, at once or after a wait in proportion to their size."""
+        """Queue changed jobs, at once or after a delay in proportion to their pods."""
         for key, urgent in touched.of(kinds.JOB).items():
             record = self._informers.jobs.get(key)
             if record is None:
@@ -89,7 +93,7 @@ class JobReconciler(Reconciler):
             self._try_over_quota(split_key(quota)[0])
 
     def _try_over_quota(self, namespace: str) -> None:
-        """Add the jobs of a namespace whose quota has more room than before."""
+        """Queue the jobs of a namespace whose quota has more room than before."""
         for key in sorted(self._over_quota.get(namespace, ())):
             if (record := self._informers.jobs.get(key)) is not None:
                 record.held.quota_has_more_room()
@@ -114,7 +118,7 @@ class JobReconciler(Reconciler):
 
     @override
     async def reconcile(self, key: str) -> None:
-        """Do what one job needs. Raises Retryable to be called again later."""
+        """Run one pass for a job. Raises `Retryable` to be called again later."""
         if key in self._informers.oversized:
             await self._executor.refuse_oversized(key, self._informers.oversized[key])
             return

@@ -1,7 +1,7 @@
-"""Volcano's syncJob: companions, PodGroup and pods by a job's spec (J22 to J25, J27).
+"""Volcano's syncJob: companions, PodGroup and pods that a job's spec requires (J22 to J25, J27).
 
-Called by `plan` for the phases in which pods are created. All follows from the facts of this
-moment; objects that are there already are left alone, so that it may be repeated at any time.
+Pure; `plan` calls it in the phases in which pods are created. It only returns effects for objects
+that are missing or differ, so it can be repeated at any time.
 """
 
 import zlib
@@ -26,7 +26,7 @@ Stage = tuple[effects.Effect, ...]
 
 
 def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
-    """Return the objects to create, patch and delete, in stages; empty when none is."""
+    """Return the effects in stages, which run one after the other; empty if none is needed."""
     job = facts.job
     to_delete = kills.to_delete_by_status(job, facts.pods)
     deletes = tuple(effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete)
@@ -46,14 +46,15 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     begins = facts.group is None  # perhaps again: companions may have been deleted meanwhile
     if desired and (begins or (facts.applied != mark and (touched or not _marked(job)))):
         ensure = effects.EnsureCompanions(companions=desired, digest=mark, anew=begins)
-        # The scheduler waits for a new group; pods of a job that changes wait for names of hosts.
+        # The scheduler waits for a new group, so it comes first. Pods of an existing job need the
+        # host names in its companions, so those come first.
         beside = [*beside, ensure] if begins else [ensure, *beside]
     stages: tuple[Stage, ...] = (tuple(beside), (*deletes, *creates))
     return tuple(stage for stage in stages if stage)
 
 
 def amendment(facts: JobFacts) -> effects.AmendJob | None:
-    """Return the patch of the job itself that has to come before its pods; None: there is none.
+    """Return the patch of the job itself that must precede its pods; None if none is needed.
 
     It adds the annotation of a job whose queue forwards jobs to other clusters (J33), and names of
     claims that the user left out (J30): pods, the PodGroup and users read them there.

@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
-from services.cache.fold.objects import Published, ShownObject, digest, held, older
+from services.cache.fold.objects import ObservedObject, Published, digest, observed_object, older
 from services.cache.fold.publish_queue import Publication, PublishQueue
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.contracts.messages import Op
 from tests.support import structs
 
+Keyed = tuple[str, ObservedObject]
 
-def held_pod(name: str, version: int, **more: Any) -> tuple[str, ShownObject]:
-    return held(structs.pod(name, version=version, **more))
+
+def held_pod(name: str, version: int, **more: Any) -> Keyed:
+    return observed_object(structs.pod(name, version=version, **more))
 
 
 class World:
@@ -26,17 +28,17 @@ class World:
         if leads:
             self.begin()
 
-    def begin(self, *shown: tuple[str, ShownObject], version: int = 0) -> None:
+    def begin(self, *shown: Keyed, version: int = 0) -> None:
         """Begin a term; with a version the kind is listed before the stream is read back."""
         self.queue.end()
         if version:
             self.lists(*shown, version=version)
         self.queue.begin([(("pods", key), said) for key, said in self.stream.items()])
 
-    def lists(self, *pods: tuple[str, ShownObject], version: int = 100, unreadable=()) -> None:
+    def lists(self, *pods: Keyed, version: int = 100, unreadable: tuple = ()) -> None:
         self.queue.listed("pods", dict(pods), unreadable, str(version))
 
-    def puts(self, shown: tuple[str, ShownObject]) -> None:
+    def puts(self, shown: Keyed) -> None:
         self.queue.put("pods", *shown)
 
     def deletes(self, name: str, version: int, *, uid: str = "") -> None:
@@ -93,19 +95,17 @@ def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> N
     _, second = held_pod("a", 2)
     assert json.loads(first.body)["metadata"]["resourceVersion"] == "1"
     assert first.digest == second.digest
-    notes = ObjectMeta(
-        name="a",
-        uid="u",
-        resource_version="5",
-        annotations={"last": '{"resourceVersion":"5"}'},
+    metas = (
+        ObjectMeta(
+            name="a",
+            uid="u",
+            resource_version=version,
+            annotations={"last": f'{{"resourceVersion":"{version}"}}'},
+        )
+        for version in ("5", "6")
     )
-    changed = ObjectMeta(
-        name="a",
-        uid="u",
-        resource_version="6",
-        annotations={"last": '{"resourceVersion":"6"}'},
-    )
-    assert held(Pod(metadata=notes))[1].digest != held(Pod(metadata=changed))[1].digest
+    before, after = (observed_object(Pod(metadata=each))[1] for each in metas)
+    assert before.digest != after.digest
 
 
 def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
@@ -395,7 +395,7 @@ def test_an_empty_kind_is_complete_at_once() -> None:
     world = World()
     world.lists(version=7)
     assert world.queue.complete() == ("pods",)
-    assert world.queue.covered() == {"pods": "7"}
+    assert world.queue.published_versions() == {"pods": "7"}
 
 
 def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
@@ -424,10 +424,10 @@ def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
     world = World()
     world.lists(version=5)
     world.puts(held_pod("a", 6))
-    assert world.queue.covered() == {}
+    assert world.queue.published_versions() == {}
     world.publishes()
     world.queue.bookmark("pods", "8")
-    assert world.queue.covered() == {"pods": "8"}
+    assert world.queue.published_versions() == {"pods": "8"}
 
 
 def test_an_object_without_room_is_said_to_be_there() -> None:

@@ -10,7 +10,7 @@ import structlog
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import StatePublisher
 from services.cache.adapters.stream_audit import StreamAudit
-from services.cache.fold.objects import ShownObject
+from services.cache.fold.objects import ObservedObject
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
@@ -137,7 +137,7 @@ TERM = LeadershipTerm(number=1, tokens={"STATE": TOKEN}, time=1.5)
 async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:
     bus, queue = Bus(), PublishQueue(["queues"])
     async with publishing(queue, bus) as (state, term):
-        held = {name: ShownObject(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
+        held = {name: ObservedObject(uid=name, rv="1", body=b"{}", digest=name.encode()) for name in
                 ("a", "large", "odd", "z")}  # fmt: skip
         queue.listed("queues", held, (), "1")
         state.changed()
@@ -158,7 +158,7 @@ async def test_a_term_is_complete_though_its_lists_came_before_the_stream_was_re
 
 async def test_what_a_standby_holds_is_published_before_it_is_shown_to_be_current() -> None:
     bus, queue = Bus(), PublishQueue(["queues"])
-    queue.listed("queues", {"a": ShownObject(uid="a", rv="1", body=b"{}", digest=b"a")}, (), "1")
+    queue.listed("queues", {"a": ObservedObject(uid="a", rv="1", body=b"{}", digest=b"a")}, (), "1")
     async with publishing(queue, bus) as (state, _):
         await until(lambda: bus.facts)
         assert not state.complete
@@ -175,7 +175,7 @@ async def test_a_cache_that_leads_no_more_has_no_facts_waiting() -> None:
         return metrics.registry.get_sample_value("pumice_cache_facts_waiting")
 
     async with publishing(queue, metrics=metrics) as (state, _):
-        late = ShownObject(uid="late", rv="1", body=b"{}", digest=b"late")
+        late = ObservedObject(uid="late", rv="1", body=b"{}", digest=b"late")
         queue.listed("queues", {"late": late}, (), "1")
         state.changed()
         await until(lambda: bool(waiting()), deadline_s=5)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from services.cache.fold.objects import Published, ShownObject, digest, done_of
+from services.cache.fold.objects import ObservedObject, Published, digest, done_of
 from services.cache.fold.publish_queue import _ENDED, Publication
 from shared.api import keys
 from shared.api.core import Pod, PodPhase
@@ -20,7 +20,7 @@ def jobs_pod(
     uid: str = "u-a",
     deleting: bool = False,
     **annotations: str,
-) -> tuple[str, ShownObject]:
+) -> tuple[str, ObservedObject]:
     told = {keys.JOB_NAME: "j", keys.TASK_SPEC: "w", keys.TASK_INDEX: "0", "a-note": "of its user"}
     metadata = {
         "annotations": {**told, **annotations},
@@ -143,4 +143,4 @@ def test_what_a_standby_remembers_of_the_gone_is_bounded():
     for number in range(_ENDED + 5):
         world.puts(jobs_pod(2 * number + 1, name=f"p-{number}", uid=f"u-{number}"))
         world.deletes(f"p-{number}", 2 * number + 2, uid=f"u-{number}")
-    assert len(world.queue._ended) == _ENDED
+    assert len(world.queue._tombstone_bodies) == _ENDED

@@ -214,7 +214,7 @@ async def test_of_much_a_new_leader_asks_the_version_and_goes_on_until_its_watch
 async def test_what_cannot_be_shown_to_be_new_is_listed_anew(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...]
 ) -> None:
-    monkeypatch.setattr(watcher, "_PROOF_S", 0.3)
+    monkeypatch.setattr(watcher, "_BOOKMARK_WAIT_S", 0.3)
     api.then(
         chunks(*listed(our_pod("a", 1)), ending="hang"),
         *answers,

@@ -429,6 +429,4 @@ class Session(ClusterView):
 
 
 def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+    return one & other if one is not None and other is not None else other if one is None else one

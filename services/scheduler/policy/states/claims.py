@@ -1,9 +1,8 @@
-"""Claims for devices, what drivers offer, and who has what (dynamic resource allocation).
+"""Device claims and their allocations (dynamic resource allocation).
 
-A device is taken while a claim has it: by the claim's status, by a bind that was published and that
-the status does not show yet, or by a task that this session has placed. Tasks that terminate give
-their claims up: what they have is there for tasks that wait, and nothing is bound with it before
-the claim's status says that it is free.
+A device is allocated by the status of a claim, by a published bind that the status does not show
+yet, or by a task that this session placed. Devices of terminating tasks count as free for waiting
+tasks, but no task is bound with one before the status of its claim shows it as free.
 """
 
 from collections import Counter
@@ -210,7 +209,7 @@ class Devices(PolicyState):
         self._attributes = attributes
 
     def request_evaluations(self, attributes: NodeAttributes) -> None:
-        """Ask for the verdicts of expressions that a decision about waiting tasks needs."""
+        """Request the expression results that a decision about waiting tasks needs."""
         self.fits.begin()
         for task in self.users.values():
             keys = [key for key in task.task_class.device_claims if self.allocation(key) is None]
