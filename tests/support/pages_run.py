@@ -60,6 +60,7 @@ ALONE: Final[dict[str, str]] = {
     "make attack": "make attack",
     "make old-python-check": "make old-python-check",
     "make upgrade-check": "make upgrade-check",
+    "make nightly": "make nightly",
     ".venv/bin/python -m tests.attack": "make attack",
     "make bench": "make bench",
     "docker build": "make compose-check",

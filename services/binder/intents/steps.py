@@ -55,7 +55,7 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer; `seen` is the pod if the answer shows one (get, patch)."""
+    """Response of the API server; `snapshot` is the pod if it shows one (get, patch)."""
 
     kind: ResponseKind
     message: str = ""

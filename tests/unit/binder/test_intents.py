@@ -42,7 +42,7 @@ def said(answer: str, **kwargs) -> ApiResponse:
 
 
 def shown(**kwargs) -> ApiResponse:
-    return said("done", seen=PodSnapshot(**{"uid": "u1", "rv": "7", **kwargs}))
+    return said("done", snapshot=PodSnapshot(**{"uid": "u1", "rv": "7", **kwargs}))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def after_get(reply: ApiResponse, **kwargs):
 
 @pytest.mark.parametrize(
     "reply",
-    [said("done", seen=PodSnapshot(uid="u2", rv="7")), said("refused")],
+    [said("done", snapshot=PodSnapshot(uid="u2", rv="7")), said("refused")],
     ids=["conditions written or there before", "conditions refused"],
 )
 def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03(reply) -> None:
@@ -136,15 +136,15 @@ def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03
 
 def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> None:
     assert after_get(
-        said("done", seen=PodSnapshot(uid="u2", rv="8", phase="Running"))
+        said("done", snapshot=PodSnapshot(uid="u2", rv="8", phase="Running"))
     ) == PatchConditions("8")
-    marked = said("done", seen=PodSnapshot(uid="u2", rv="9", phase="Running"))
+    marked = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase="Running"))
     assert after_marks(marked, rv="8") == Delete("9")
 
 
 def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
     foreign = said(
-        "done", seen=PodSnapshot(uid="u2", rv="8", foreign="its schedulerName is 'other'")
+        "done", snapshot=PodSnapshot(uid="u2", rv="8", foreign="its schedulerName is 'other'")
     )
     for attempt in (1, 8):
         outcome = after_get(foreign, attempt=attempt)
@@ -177,20 +177,20 @@ def test_a_victim_that_has_changed_meanwhile_is_looked_at_again(after) -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_victim_that_has_finished_is_spared(phase) -> None:
-    finished = said("done", seen=PodSnapshot(uid="u2", rv="9", phase=phase))
+    finished = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase=phase))
     for outcome in (after_get(finished), after_get(finished, attempt=3), after_marks(finished)):
         assert outcome.result is Result.SPARED
         assert phase in outcome.message
 
 
 def test_a_victim_that_ends_well_because_it_was_told_to_stop_was_evicted() -> None:
-    leaving = said("done", seen=PodSnapshot(uid="u2", rv="9", phase="Succeeded", deleting=True))
+    leaving = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase="Succeeded", deleting=True))
     assert after_get(leaving, tried=True).result is Result.EVICTED
     assert after_get(said("gone"), tried=True).result is Result.EVICTED
 
 
 def test_a_victim_that_is_leaving_already_counts_as_evicted() -> None:
-    leaving = said("done", seen=PodSnapshot(uid="u2", deleting=True))
+    leaving = said("done", snapshot=PodSnapshot(uid="u2", deleting=True))
     assert after_marks(leaving).result is Result.EVICTED
 
 
@@ -206,9 +206,9 @@ def test_a_delete_without_an_answer_is_tried_again_and_gone_is_then_our_doing() 
     ("reply", "result"),
     [
         (said("gone"), Result.GONE),
-        (said("done", seen=PodSnapshot(uid="u2", deleting=True)), Result.EVICTED),
-        (said("done", seen=PodSnapshot(uid="other")), Result.GONE),
-        (said("done", seen=PodSnapshot(uid="u2")), Result.FAILED),
+        (said("done", snapshot=PodSnapshot(uid="u2", deleting=True)), Result.EVICTED),
+        (said("done", snapshot=PodSnapshot(uid="other")), Result.GONE),
+        (said("done", snapshot=PodSnapshot(uid="u2")), Result.FAILED),
     ],
     ids=["gone", "deleting", "namesake", "alive"],
 )
@@ -230,12 +230,15 @@ def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (said("done", seen=PodSnapshot(uid="p")), Nomination.PROCEED),
+        (said("done", snapshot=PodSnapshot(uid="p")), Nomination.PROCEED),
         (said("gone"), Nomination.SPARE),
-        (said("done", seen=PodSnapshot(uid="p", deleting=True)), Nomination.SPARE),
-        (said("done", seen=PodSnapshot(uid="p", node="n5")), Nomination.SPARE),
+        (said("done", snapshot=PodSnapshot(uid="p", deleting=True)), Nomination.SPARE),
+        (said("done", snapshot=PodSnapshot(uid="p", node="n5")), Nomination.SPARE),
         (said("refused"), Get()),
-        (said("done", seen=PodSnapshot(uid="p", foreign="it has no annotation")), Nomination.FAIL),
+        (
+            said("done", snapshot=PodSnapshot(uid="p", foreign="it has no annotation")),
+            Nomination.FAIL,
+        ),
     ],
     ids=["needs room", "gone", "deleting", "bound", "refused", "of no gang"],
 )
@@ -246,10 +249,10 @@ def test_victims_are_spared_unless_the_preemptor_still_needs_their_room(reply, v
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        (said("done", seen=PodSnapshot(uid="p", node="n5")), Nomination.SPARE),
-        (said("done", seen=PodSnapshot(uid="other")), Nomination.SPARE),
+        (said("done", snapshot=PodSnapshot(uid="p", node="n5")), Nomination.SPARE),
+        (said("done", snapshot=PodSnapshot(uid="other")), Nomination.SPARE),
         (said("gone"), Nomination.SPARE),
-        (said("done", seen=PodSnapshot(uid="p")), Nomination.FAIL),
+        (said("done", snapshot=PodSnapshot(uid="p")), Nomination.FAIL),
         (said("busy"), Wait(1)),
     ],
     ids=["bound", "namesake", "gone", "waiting", "no answer"],

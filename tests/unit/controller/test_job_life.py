@@ -44,7 +44,7 @@ def test_a_job_makes_its_group_and_waits_for_the_queue_before_it_makes_pods_j23(
 def test_a_job_that_says_it_is_pending_has_its_group_j22() -> None:
     cluster = Cluster(job(task("a", 3)), group_phase=PodGroupPhase.PENDING)
     Controller(cluster).settle()
-    assert cluster.writes.index("CreateGroup") < cluster.writes.index("WriteStatus")
+    assert cluster.writes.index("CreateGroup") < cluster.writes.index("WriteJobStatus")
 
 
 def test_a_job_that_met_trouble_says_it_is_pending_before_its_group_is_tried_again_j22() -> None:
@@ -52,7 +52,7 @@ def test_a_job_that_met_trouble_says_it_is_pending_before_its_group_is_tried_aga
     controller = Controller(cluster)
     controller.record.interrupted = True
     controller.settle()
-    assert cluster.writes.index("WriteStatus") < cluster.writes.index("CreateGroup")
+    assert cluster.writes.index("WriteJobStatus") < cluster.writes.index("CreateGroup")
 
 
 def test_an_absent_phase_of_the_group_counts_as_pending_j23() -> None:

@@ -45,7 +45,7 @@ def test_a_job_that_waits_for_long_says_why_once() -> None:
     assert not write.urgent
     state = controller.settle().state
     assert (state.phase, state.reason, state.message) == (JobPhase.PENDING, "Unschedulable", WHY)
-    assert cluster.writes == ["WriteStatus"]
+    assert cluster.writes == ["WriteJobStatus"]
 
 
 def test_a_job_that_waits_no_more_does_not_say_that_it_does() -> None:

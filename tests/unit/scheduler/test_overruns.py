@@ -188,9 +188,9 @@ def test_each_step_on_a_job_is_shown_before_it_begins() -> None:
 
 DIES = """
 import os, signal, sys
-from services.scheduler.adapters.marker import Marker
+from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.engine.progress import Step
-marker = Marker(sys.argv[1])
+marker = WatchdogFiles(sys.argv[1])
 marker(Step("preempt", "podgroups", "ns/" + "x" * 200, "u0"))
 marker(Step("allocate", "podgroups", "ns/slow", "u1"))
 if sys.argv[2] == "slow":
@@ -216,18 +216,21 @@ def test_a_process_that_ended_a_decision_leaves_nothing_behind(tmp_path: Path) -
     assert WatchdogFiles(str(tmp_path)).died_at == IDLE
 
 
-def test_a_full_disk_is_an_error_before_the_file_is_mapped(
+def test_on_a_full_disk_nothing_is_mapped_and_the_failure_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Later it would be a SIGBUS."""
+    """To touch a page of a map for which the disk has no room is a SIGBUS."""
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    WatchdogFiles(str(tmp_path))
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(Rejected, match=r"--watchdog-dir: .*No space left"):
-        WatchdogFiles(str(tmp_path))
+    WatchdogFiles(str(tmp_path))(STEP)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        files = WatchdogFiles(str(tmp_path))
+        files(IDLE)
+    assert "No space left" in files.failure
+    assert WatchdogFiles(str(tmp_path)).died_at == STEP
 
 
 def test_a_directory_that_cannot_be_written_to_is_refused_by_name(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_the_cluster_state_is_the_same_afterwards(make):
     asked(world, draws=5)
     assert state_of(world) == before
     assert world.cluster_state.audit() == []
-    assert world.cluster_state.is_whole
+    assert world.cluster_state.is_consistent
     assert world.decide() == other.decide()
 
 
