@@ -100,7 +100,7 @@ CONTROLLERS: Final = (
         queue="bare-pods",
         quarantined_as=(kinds.PODGROUP.token, "reconcile"),
         workers=lambda settings: settings.worker_threads_for_podgroup,
-        watches=(kinds.POD, kinds.PODGROUP, kinds.QUEUE, *kinds.WORKLOADS),
+        watches=(kinds.POD, kinds.PODGROUP, kinds.QUEUE, kinds.RESOURCEQUOTA, *kinds.WORKLOADS),
         rights=(
             *_rights(kinds.PODGROUP, "create", "patch", "delete"),
             *_rights(kinds.POD, "patch", owns=True),

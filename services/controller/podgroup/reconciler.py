@@ -2,7 +2,8 @@
 
 One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
 Deployment are one pass. A group that the API server refuses (its queue is closed, or not there) is
-recorded on a pod, and tried again when queues change, else once a minute.
+recorded on a pod, and tried again when queues change or a ResourceQuota has more room, else once a
+minute.
 """
 
 from collections.abc import Iterable
@@ -32,8 +33,9 @@ from shared.runtime.workqueue import WorkQueue
 _PATCHERS: Final = 8
 """Pods of one group that are being patched at once."""
 _REQUEUE_AFTER_S: Final = 60.0
-_QUEUE_DEBOUNCE_S: Final = 5.0
-"""After a change of queues: while one empties they change often, and the refused may be many."""
+_DEBOUNCE_S: Final = 5.0
+"""After a change of queues or quotas: while one empties they change often, and the refused may be
+many."""
 
 
 class PodGroupReconciler(Reconciler):
@@ -53,11 +55,13 @@ class PodGroupReconciler(Reconciler):
 
     @override
     def enqueue(self, touched: Touched) -> None:
-        """Add groups; those that were refused, too, when queues changed."""
+        """Add groups; those that were refused, too, when queues changed or a quota has room."""
         for key in touched.of(kinds.PODGROUP):
             self.add(key)
-        for key in self._refused if touched.of(kinds.QUEUE) else ():
-            self.add(key, _QUEUE_DEBOUNCE_S)
+        quotas = {split_key(quota)[0] for quota in touched.of(kinds.RESOURCEQUOTA)}
+        for key in self._refused:
+            if touched.of(kinds.QUEUE) or split_key(key)[0] in quotas:
+                self.add(key, _DEBOUNCE_S)
 
     @override
     async def reconcile(self, key: str) -> None:

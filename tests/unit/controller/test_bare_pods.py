@@ -277,8 +277,12 @@ def test_a_late_fact_does_not_take_a_groups_name_off_a_pod() -> None:
     assert keys.GROUP_NAME in pod.metadata.annotations
 
 
-async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_queues_change_p01() -> None:
+@pytest.mark.parametrize("change", ["a queue", "a quota"])
+async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_it_may_be_taken_p01(
+    change: str,
+) -> None:
     stage = Stage()
+    stage.create(kinds.RESOURCEQUOTA, "team", {"hard": {"count/podgroups.x": "0"}})
     spec = {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]}
     for name in ("p", "q"):
         stage.create(kinds.POD, name, spec)
@@ -299,7 +303,10 @@ async def test_a_group_that_is_refused_is_told_and_asked_for_again_when_queues_c
         assert told == {("p", "PodGroupError"), ("q", "PodGroupError")}
         process.refused.clear()
         assert await wait(3) == set(), "nothing has changed"
-        stage.create(kinds.QUEUE, "late", {})
+        if change == "a queue":
+            stage.create(kinds.QUEUE, "late", {})
+        else:
+            stage.ask("DELETE", kinds.RESOURCEQUOTA, "team")
         named = await wait(7)
         assert named == {group["metadata"]["name"] for group in stage.items(kinds.PODGROUP)}
         assert len(named) == 2
