@@ -52,12 +52,13 @@ class ForkedProcess:
 
     def __init__(self, spec: ProcessSpec, output: int) -> None:
         """Fork a service whose lines go to the file descriptor `output`."""
-        python, *_, module = spec.argv[:4]
-        assert (python, *spec.argv[1:3]) == (sys.executable, "-P", "-m"), spec.argv
+        python, unsafe, how, what, *arguments = spec.argv
+        assert (python, unsafe) == (sys.executable, "-P"), spec.argv
+        assert how in {"-m", "-c"}, spec.argv
         self._tells, theirs = socket.socketpair()
         request = {
-            "module": module,
-            "arguments": spec.argv[4:],
+            how: what,
+            "arguments": arguments,
             "environ": {**os.environ, **spec.environ},
         }
         with theirs:
@@ -177,7 +178,10 @@ def _become(request: dict, log: int, tells: int, parent: int) -> NoReturn:
     os.write(tells, _THERE + str(os.getpid()).encode())
     os.closerange(3, max(log, tells) + 1)
     sys.argv[1:] = request["arguments"]
-    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    if "-c" in request:
+        exec(request["-c"], {"__name__": "__main__"})
+    else:
+        runpy.run_module(request["-m"], run_name="__main__", alter_sys=True)
     sys.exit(0)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
-from pumice.local.process import Process, ProcessSpec, popen
+from pumice.local.process import Process, ProcessSpec
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.bus.nats import NatsBus
@@ -89,7 +89,7 @@ class Stage:
             log=log,
             environ=self._server.environ("scheduler"),
         )
-        process = Process(spec, start=popen if bug else forked.start)
+        process = Process(spec, start=forked.start)
         self._services.append(process)
         process.start()
         return Service(process, log, address, None)
