@@ -1,11 +1,10 @@
-"""Plans to messages: what the shell publishes of a plan, without any I/O.
+"""Turns plans into messages. Pure; `adapters.publish` sends them.
 
-Intent ids are `<leader>-<cycle>-<index>`: unique over all leaders and cycles, and the same
-again only when the same message is sent again.
+Intent ids are `<leader>-<cycle>-<index>`: unique over all leaders and cycles. A message that is
+sent again keeps its id.
 
-An intent is split by the number of its pods and by bytes (`COMMAND_BYTES`), so that it and its
-outcome fit into a message each. Only one that is about a single pod can be larger: the bus refuses
-it, and nothing else.
+An intent is split by number of pods and by bytes (`COMMAND_BYTES`), so that it and its outcome fit
+into one message each. Only an intent for a single pod can be larger; NATS refuses it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,20 +35,20 @@ from shared.jobs.durations import of_gang, template_of
 from shared.model.status import TaskStatus
 
 ADMISSION_DEFERRAL_S: Final = 1
-"""Time for a gang to be made and placed; its PodGroup goes on showing `Pending` meanwhile.
+"""Seconds for a gang's pods to be created and placed; its PodGroup shows `Pending` until then.
 
-The binder puts nothing that may wait for so short a time off any longer.
+The binder does not defer such a short time any further.
 """
 PLACEMENT_DEFERRAL_S: Final = 6
-"""Time for its pods to run, and for their counts, which wait for up to five seconds under load."""
+"""Seconds for its pods to run, and for counts, which wait for up to five seconds under load."""
 RUNNING_DEFERRAL_S: Final = 2
-"""Time for further pods to run or end; pods of short jobs end soon after they begin."""
+"""Seconds for more pods to start or end; pods of short jobs end soon after they start."""
 END_DEFERRAL_S: Final = 10
 END_TTL_S: Final = 6
-"""Time for the controller to delete the PodGroup of a Job that has ended.
+"""Seconds for the controller to delete the PodGroup of a Job that has ended.
 
-The status takes the place of those that still wait, and leaves the stream before it is written. It
-is wanted once more if the PodGroup is still there later (`Reminders`).
+The status replaces older ones on the stream and expires before it is written. It is published again
+if the PodGroup still exists later (`Reminders`).
 """
 _NOT_ADMITTED: Final = ("", "Pending")
 _INQUEUE: Final = "Inqueue"
@@ -68,10 +67,12 @@ def commands(
 ) -> list[m.Command]:
     """Return the intents of a plan in order: binds gang by gang, then evictions.
 
-    Leaders of another `role` may have the same token.
-
-    One message has at most `gang_message` pods: a larger gang is split, and so are the evictions
-    for one preemptor, which travel together otherwise. Each part names the preemptor.
+    Args:
+        plan: What the cycle decided.
+        token: The leader's fencing token; part of each id.
+        gang_message: Most pods per message. Larger gangs are split, and so are the evictions for
+            one preemptor; each part names the preemptor.
+        role: Role of the scheduler; leaders of different roles may have equal tokens.
     """
     leader = f"{role}-{token}" if role else str(token)
     ids = (f"{leader}-{plan.cycle}-{index}" for index in count())
@@ -104,7 +105,7 @@ def commands(
 
 
 def _needed(gang: GangBinds, count: int) -> int | msgspec.UnsetType:
-    """Return how many of a piece are needed; pieces do not wait for each other."""
+    """Return how many pods of a piece are needed; pieces do not wait for each other."""
     spare = len(gang.binds) - gang.needed
     return max(0, count - spare) if gang.needed else msgspec.UNSET
 
@@ -136,7 +137,7 @@ def _cause(eviction: Eviction) -> tuple[str, str]:
 
 
 def key_of(command: m.Command) -> str:
-    """Return the key by which a command finds its partition: its job, or its first victim."""
+    """Return the key whose hash is the partition of a command: its job, or its first victim."""
     return command.job if isinstance(command, m.BindGang) else command.victims[0].pod
 
 

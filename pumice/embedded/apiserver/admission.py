@@ -14,9 +14,9 @@ import msgspec
 
 from pumice.embedded.apiserver import selecting
 from pumice.embedded.apiserver.answers import Object, RequestFailure
+from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.patching import json_patch
-from pumice.embedded.apiserver.world import NAMESPACES, ApiState
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, Object
-from pumice.embedded.apiserver.world import ApiState
+from pumice.embedded.apiserver.api_state import ApiState
 
 APISERVICES: Final = "apiservices.apiregistration.k8s.io"
 SERVICES: Final = "services."
@@ -52,13 +52,13 @@ class Aggregation:
     """The APIServices of a world, and what was found out about their servers."""
 
     def __init__(self, api: ApiState) -> None:
-        self._world = api
+        self._api = api
         self._resources: dict[str, Object] = {}
         """By APIService: the APIResourceList of the server behind it."""
 
     def extension_servers(self) -> Iterator[ExtensionServer]:
         """Yield the servers of all APIServices that name one."""
-        for obj in self._world.objects(APISERVICES):
+        for obj in self._api.objects(APISERVICES):
             if obj["spec"].get("service"):
                 yield self._server(obj)
 
@@ -93,7 +93,7 @@ class Aggregation:
         """Take the result of an availability check into the condition of the APIService."""
         if resources is not None:
             self._resources[server.name] = resources
-        obj = self._world.find(APISERVICES, "", server.name)
+        obj = self._api.find(APISERVICES, "", server.name)
         if obj is None:
             self._resources.pop(server.name, None)
             return
@@ -108,21 +108,21 @@ class Aggregation:
         if all(before.get(key) == value for key, value in state.items()):
             return
         changed = before.get("status") != state["status"]
-        stamp = self._world.timestamp() if changed else before["lastTransitionTime"]
+        stamp = self._api.timestamp() if changed else before["lastTransitionTime"]
         status = {"conditions": [{"lastTransitionTime": stamp, **state}]}
-        self._world.write(APISERVICES, {**obj, "status": status})
+        self._api.write(APISERVICES, {**obj, "status": status})
 
     def trust(self, data: Mapping[str, str]) -> None:
         """Write the ConfigMap by which extension servers authenticate this one."""
         namespace, name = "kube-system", AUTHENTICATION
-        found = self._world.find(CONFIGMAPS, namespace, name)
+        found = self._api.find(CONFIGMAPS, namespace, name)
         if found is None:
-            self._world.add(CONFIGMAPS, namespace, name, data=dict(data))
+            self._api.add(CONFIGMAPS, namespace, name, data=dict(data))
         elif found.get("data") != dict(data):
-            self._world.write(CONFIGMAPS, {**found, "data": dict(data)})
+            self._api.write(CONFIGMAPS, {**found, "data": dict(data)})
 
     def _is_available(self, server: ExtensionServer) -> bool:
-        obj = self._world.find(APISERVICES, "", server.name) or {}
+        obj = self._api.find(APISERVICES, "", server.name) or {}
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
@@ -132,7 +132,7 @@ class Aggregation:
         parts = path.split("/")
         if len(parts) < _OF_GROUP or parts[1] != "apis":
             return None
-        obj = self._world.find(APISERVICES, "", f"{parts[3]}.{parts[2]}")
+        obj = self._api.find(APISERVICES, "", f"{parts[3]}.{parts[2]}")
         if obj is None or not obj["spec"].get("service"):
             return None
         return self._server(obj)
@@ -154,7 +154,7 @@ class Aggregation:
 
     def _host(self, namespace: str, name: str) -> tuple[str, str]:
         """Return the host that a Service leads to, or why there is none."""
-        service = self._world.find(SERVICES, namespace, name)
+        service = self._api.find(SERVICES, namespace, name)
         if service is None:
             return "", f"service/{name} in {namespace!r} is not present"
         spec = service["spec"]

@@ -19,6 +19,7 @@ from pumice.embedded.apiserver.answers import (
     RequestFailure,
     wrong_method,
 )
+from pumice.embedded.apiserver.api_state import CRDS, NAMESPACES, PRIORITIES, ApiState, decode
 from pumice.embedded.apiserver.catalogue import Catalogue, builtin
 from pumice.embedded.apiserver.journal import StoreJournal
 from pumice.embedded.apiserver.kubelets import Kubelets
@@ -26,7 +27,6 @@ from pumice.embedded.apiserver.owners import GarbageCollector
 from pumice.embedded.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
 from pumice.embedded.apiserver.target import RequestTarget
 from pumice.embedded.apiserver.watching import Watch
-from pumice.embedded.apiserver.world import CRDS, NAMESPACES, PRIORITIES, ApiState, decode
 
 KEEP: Final = 20_000
 """Changes per kind that a watch may start behind."""
@@ -205,7 +205,7 @@ class _Definitions:
     """Serves the kinds of all CRDs."""
 
     def __init__(self, api: ApiState) -> None:
-        self._world = api
+        self._api = api
         self._due: list[str] = []
         api.store.listeners.append(self._note)
 
@@ -216,7 +216,7 @@ class _Definitions:
 
     def serve(self, crd: Object) -> None:
         """Serve the kinds of a CRD."""
-        self._world.catalogue.replace(crd, served=True)
+        self._api.catalogue.replace(crd, served=True)
 
     def _note(self, change: StoreWrite, obj: Object) -> None:
         if change.resource != CRDS:
@@ -232,12 +232,12 @@ class _Definitions:
         """Say on new CRDs that they are served."""
         due, self._due = self._due, []
         for name in due:
-            crd = self._world.find(CRDS, "", name)
+            crd = self._api.find(CRDS, "", name)
             if crd is not None:
-                self._world.write(CRDS, {**crd, "status": self._status(crd)})
+                self._api.write(CRDS, {**crd, "status": self._status(crd)})
 
     def _status(self, crd: Object) -> Object:
-        spec, stamp = crd["spec"], self._world.timestamp()
+        spec, stamp = crd["spec"], self._api.timestamp()
         return {
             "acceptedNames": spec["names"],
             "storedVersions": [v["name"] for v in spec["versions"] if v.get("storage")],
@@ -256,7 +256,7 @@ class _Definitions:
     def _end(self, crd: Object) -> None:
         spec = crd["spec"]
         resource_id = f"{spec['names']['plural']}.{spec['group']}"
-        collection = self._world.store.collection(resource_id)
+        collection = self._api.store.collection(resource_id)
         for key in list(collection.keys("")):
-            self._world.remove(resource_id, decode(collection.entries[key].body))
-        self._world.catalogue.replace(crd, served=False)
+            self._api.remove(resource_id, decode(collection.entries[key].body))
+        self._api.catalogue.replace(crd, served=False)

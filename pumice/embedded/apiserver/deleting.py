@@ -6,10 +6,10 @@ from typing import Any
 from pumice.embedded.apiserver import admission, kindrules, metadata
 from pumice.embedded.apiserver.admission import AdmissionResponse, Attempt, Call
 from pumice.embedded.apiserver.answers import Object, answer, bad_request, success
+from pumice.embedded.apiserver.api_state import NAMESPACES, PODS, ApiState, decode
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.reading import accepts
 from pumice.embedded.apiserver.target import RequestTarget
-from pumice.embedded.apiserver.world import NAMESPACES, PODS, ApiState, decode
 from pumice.embedded.apiserver.writing import USER, Answering
 
 FOREGROUND = "foregroundDeletion"

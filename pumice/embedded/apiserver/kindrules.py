@@ -8,8 +8,8 @@ import msgspec
 
 from pumice.embedded.apiserver import podrules
 from pumice.embedded.apiserver.answers import FieldFault, Object, invalid
+from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
-from pumice.embedded.apiserver.world import ApiState
 
 Rule = Callable[[ApiState, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))

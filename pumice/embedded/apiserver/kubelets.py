@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from pumice.embedded.apiserver.answers import Object
+from pumice.embedded.apiserver.api_state import NODES, PODS, ApiState, decode
 from pumice.embedded.apiserver.patching import merge_list
 from pumice.embedded.apiserver.store import DELETED, StoreWrite
-from pumice.embedded.apiserver.world import NODES, PODS, ApiState, decode
 
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")
 _START: Final = "pumice.dev/start-seconds"
@@ -27,7 +27,7 @@ class Kubelets:
     """The timers of all fake nodes and pods; `work` runs the stages that are due."""
 
     def __init__(self, api: ApiState) -> None:
-        self._world = api
+        self._api = api
         self._fake: dict[str, str] = {}
         """Fake nodes with their addresses."""
         self._waiting: dict[str, set[str]] = {}
@@ -44,7 +44,7 @@ class Kubelets:
 
     def work(self) -> None:
         """Play all stages that are due."""
-        now = self._world.now()
+        now = self._api.now()
         while self._due and self._due[0][0] <= now:
             _, number, resource, key = heapq.heappop(self._due)
             if resource == NODES:
@@ -86,7 +86,7 @@ class Kubelets:
         if tainted or not any(c["type"] == "Ready" for c in conditions):
             self._at(0.0, NODES, f"/{name}")
         for key in sorted(self._waiting.pop(name, ())):
-            entry = self._world.store.get(PODS, key)
+            entry = self._api.store.get(PODS, key)
             if entry is not None:
                 self._plan(key, decode(entry.body))
 
@@ -94,7 +94,7 @@ class Kubelets:
         self._count += 1
         if resource == PODS:
             self._current[key] = self._count
-        heapq.heappush(self._due, (self._world.now() + delay_s, self._count, resource, key))
+        heapq.heappush(self._due, (self._api.now() + delay_s, self._count, resource, key))
 
     def _plan(self, key: str, pod: Object) -> None:
         """Set the timer of the stage that fits the pod as it is now."""
@@ -115,7 +115,7 @@ class Kubelets:
             self._at(_seconds(annotations, _RUN), PODS, key)
 
     def _run_stage(self, key: str) -> None:
-        entry = self._world.store.get(PODS, key)
+        entry = self._api.store.get(PODS, key)
         if entry is None:
             return
         pod = decode(entry.body)
@@ -127,7 +127,7 @@ class Kubelets:
             self._end(pod)
 
     def _make_ready(self, key: str) -> None:
-        entry = self._world.store.get(NODES, key)
+        entry = self._api.store.get(NODES, key)
         if entry is None:
             return
         node = decode(entry.body)
@@ -139,14 +139,14 @@ class Kubelets:
             spec.pop("taints", None)
         conditions = (node.get("status") or {}).get("conditions") or ()
         if not any(c["type"] == "Ready" for c in conditions):
-            stamp, name = self._world.timestamp(), node["metadata"]["name"]
+            stamp, name = self._api.timestamp(), node["metadata"]["name"]
             node["status"] = (node.get("status") or {}) | _node_status(
                 name, self._fake.get(name, "10.0.0.1"), stamp
             )
-        self._world.write(NODES, node)
+        self._api.write(NODES, node)
 
     def _run(self, pod: Object) -> None:
-        stamp = self._world.timestamp()
+        stamp = self._api.timestamp()
         status, spec = pod["status"], pod["spec"]
         address = self._fake[spec["nodeName"]]
         status |= {"phase": "Running", "startTime": stamp, "hostIP": address, "podIP": address}
@@ -170,10 +170,10 @@ class Kubelets:
             | {"started": True, "state": {"running": {"startedAt": stamp}}}
             for c in spec["containers"]
         ]
-        self._world.write(PODS, pod)
+        self._api.write(PODS, pod)
 
     def _end(self, pod: Object) -> None:
-        stamp = self._world.timestamp()
+        stamp = self._api.timestamp()
         status = pod["status"]
         text = (pod["metadata"].get("annotations") or {}).get(_EXIT) or "0"
         code = int(text) if text.lstrip("-").isdecimal() else 1
@@ -194,16 +194,16 @@ class Kubelets:
             _container(c, ready=False) | {"started": False, "state": {"terminated": done}}
             for c in pod["spec"]["containers"]
         ]
-        self._world.write(PODS, pod)
+        self._api.write(PODS, pod)
 
     def _stop(self, pod: Object) -> None:
         """Take away a pod that was being deleted; finalizers of others keep it."""
         if pod["metadata"].get("finalizers"):
             if pod["metadata"].get("deletionGracePeriodSeconds"):
                 pod["metadata"]["deletionGracePeriodSeconds"] = 0
-                self._world.write(PODS, pod)
+                self._api.write(PODS, pod)
             return
-        self._world.remove(PODS, pod)
+        self._api.remove(PODS, pod)
 
 
 def _seconds(annotations: dict[str, str], name: str) -> float:

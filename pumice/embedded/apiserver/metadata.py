@@ -16,8 +16,8 @@ from pumice.embedded.apiserver.answers import (
     rules_left_out,
 )
 from pumice.embedded.apiserver.answers import stale as stale_version
+from pumice.embedded.apiserver.api_state import EVENTS, SUFFIX, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
-from pumice.embedded.apiserver.world import EVENTS, SUFFIX, ApiState
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")

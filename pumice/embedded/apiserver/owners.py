@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pumice.embedded.apiserver import selecting
 from pumice.embedded.apiserver.answers import Object
+from pumice.embedded.apiserver.api_state import BUDGETS, NAMESPACES, PODS, ApiState, decode, key
 from pumice.embedded.apiserver.deleting import FOREGROUND, ORPHAN
 from pumice.embedded.apiserver.store import DELETED, StoreWrite
-from pumice.embedded.apiserver.world import BUDGETS, NAMESPACES, PODS, ApiState, decode, key
 
 _KUBERNETES: Final = "kubernetes"
 ObjectKey = tuple[str, str]
@@ -24,7 +24,7 @@ class GarbageCollector:
     """The index of owner references, and the queue of changes to handle."""
 
     def __init__(self, api: ApiState) -> None:
-        self._world = api
+        self._api = api
         self._live: set[str] = set()
         self._dependents: dict[str, set[ObjectKey]] = {}
         self._references: dict[ObjectKey, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ class GarbageCollector:
     def _note(self, change: StoreWrite, obj: Object) -> None:
         ref = (change.resource, change.key)
         meta = obj["metadata"]
-        if change.resource == PODS and self._world.store.collection(BUDGETS).entries:
+        if change.resource == PODS and self._api.store.collection(BUDGETS).entries:
             self._due.append(("budgets", meta["namespace"]))
         if change.resource == BUDGETS and change.op != DELETED:
             self._due.append(("budgets", meta["namespace"]))
@@ -92,7 +92,7 @@ class GarbageCollector:
         if "deletionTimestamp" in meta:
             self._due.append(("namespace", meta["name"]))
             return
-        self._world.add("serviceaccounts.", meta["name"], "default")
+        self._api.add("serviceaccounts.", meta["name"], "default")
 
     def _forget(self, ref: ObjectKey, obj: Object) -> None:
         meta = obj["metadata"]
@@ -108,14 +108,14 @@ class GarbageCollector:
             self._dependents.pop(uid, None)
         namespace = meta.get("namespace")
         if namespace:
-            found = self._world.find(NAMESPACES, "", namespace)
+            found = self._api.find(NAMESPACES, "", namespace)
             if found is not None and "deletionTimestamp" in found["metadata"]:
                 self._due.append(("namespace", namespace))
 
     def _ref_of(self, owner: str, obj: Object) -> ObjectKey | None:
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference["uid"] == owner:
-                resource = self._world.catalogue.of_kind(reference["apiVersion"], reference["kind"])
+                resource = self._api.catalogue.of_kind(reference["apiVersion"], reference["kind"])
                 if resource is not None:
                     space = obj["metadata"].get("namespace", "") if resource.namespaced else ""
                     return (resource.id, f"{space}/{reference['name']}")
@@ -124,7 +124,7 @@ class GarbageCollector:
     def _find(self, ref: ObjectKey | None) -> Object | None:
         if ref is None:
             return None
-        entry = self._world.store.get(*ref)
+        entry = self._api.store.get(*ref)
         return None if entry is None else decode(entry.body)
 
     def _collect(self, uid: str) -> None:
@@ -143,7 +143,7 @@ class GarbageCollector:
             return
         if alive:
             obj["metadata"]["ownerReferences"] = alive
-            self._world.write(ref[0], obj)
+            self._api.write(ref[0], obj)
         else:
             self._delete(ref, obj)
 
@@ -151,7 +151,7 @@ class GarbageCollector:
         """Tell whether an owner is known not to exist; False for kinds that are not served here."""
         if reference["uid"] in self._live:
             return False
-        kind = self._world.catalogue.of_kind(reference["apiVersion"], reference["kind"])
+        kind = self._api.catalogue.of_kind(reference["apiVersion"], reference["kind"])
         return kind is not None
 
     def _delete(self, ref: ObjectKey, obj: Object) -> None:
@@ -163,13 +163,13 @@ class GarbageCollector:
             ended = (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
             grace = 0 if ended else obj["spec"].get("terminationGracePeriodSeconds", 30)
         if not grace and not meta.get("finalizers"):
-            self._world.remove(ref[0], obj)
+            self._api.remove(ref[0], obj)
             return
-        meta["deletionTimestamp"] = self._world.timestamp(grace)
+        meta["deletionTimestamp"] = self._api.timestamp(grace)
         meta["deletionGracePeriodSeconds"] = grace
         if "generation" in meta:
             meta["generation"] += 1
-        self._world.write(ref[0], obj)
+        self._api.write(ref[0], obj)
 
     def _propagate(self, ref: ObjectKey | None) -> None:
         """Go on with a foreground or orphaning deletion."""
@@ -194,7 +194,7 @@ class GarbageCollector:
                 obj["metadata"]["ownerReferences"] = left
             else:
                 del obj["metadata"]["ownerReferences"]
-            self._world.write(ref[0], obj)
+            self._api.write(ref[0], obj)
 
     def _still_blocking(self, uid: str) -> bool:
         blocking = False
@@ -205,7 +205,7 @@ class GarbageCollector:
             own = next(r for r in obj["metadata"]["ownerReferences"] if r["uid"] == uid)
             self._delete(ref, obj)
             if own.get("blockOwnerDeletion"):
-                blocking |= self._world.store.get(*ref) is not None
+                blocking |= self._api.store.get(*ref) is not None
         return blocking
 
     def _finish(self, ref: ObjectKey, finalizer: str) -> None:
@@ -215,18 +215,18 @@ class GarbageCollector:
         left = [f for f in obj["metadata"].get("finalizers") or () if f != finalizer]
         if left:
             obj["metadata"]["finalizers"] = left
-            self._world.write(ref[0], obj)
+            self._api.write(ref[0], obj)
         else:
             obj["metadata"].pop("finalizers", None)
-            self._world.remove(ref[0], obj)
+            self._api.remove(ref[0], obj)
 
     def _end_namespace(self, name: str) -> None:
         """Delete the objects of a namespace, and the namespace once it is empty."""
-        namespace = self._world.find(NAMESPACES, "", name)
+        namespace = self._api.find(NAMESPACES, "", name)
         if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
             return
         left = False
-        for resource_id, collection in list(self._world.store.collections.items()):
+        for resource_id, collection in list(self._api.store.collections.items()):
             for found in list(collection.keys(f"{name}/")):
                 entry = collection.entries.get(found)
                 if entry is not None:
@@ -238,24 +238,24 @@ class GarbageCollector:
         rest = [f for f in finalizers if f != _KUBERNETES]
         if rest or namespace["metadata"].get("finalizers"):
             if rest != finalizers:
-                self._world.write(
+                self._api.write(
                     NAMESPACES, {**namespace, "spec": {**namespace["spec"], "finalizers": rest}}
                 )
             return
-        self._world.remove(NAMESPACES, namespace)
+        self._api.remove(NAMESPACES, namespace)
 
     def _count_budgets(self, namespace: str) -> None:
-        for budget in self._world.objects(BUDGETS, namespace):
+        for budget in self._api.objects(BUDGETS, namespace):
             status = self._budget_status(budget)
             if (budget.get("status") or {}) != status:
-                self._world.write(BUDGETS, {**budget, "status": status})
+                self._api.write(BUDGETS, {**budget, "status": status})
 
     def _budget_status(self, budget: Object) -> Object:
         spec, meta = budget.get("spec") or {}, budget["metadata"]
         chosen = selecting.of_spec(spec.get("selector"))
         pods = [
             pod
-            for pod in self._world.objects(PODS, meta["namespace"])
+            for pod in self._api.objects(PODS, meta["namespace"])
             if chosen(pod["metadata"].get("labels") or {})
             and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
         ]
@@ -268,7 +268,7 @@ class GarbageCollector:
         reason = "SufficientPods" if allowed else "InsufficientPods"
         old = (budget.get("status") or {}).get("conditions") or [{}]
         value = "True" if allowed else "False"
-        stamp = self._world.timestamp()
+        stamp = self._api.timestamp()
         since = old[0].get("lastTransitionTime") if old[0].get("status") == value else stamp
         return {
             "conditions": [

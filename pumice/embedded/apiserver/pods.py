@@ -11,10 +11,10 @@ from pumice.embedded.apiserver.answers import (
     bad_request,
     conflict,
 )
+from pumice.embedded.apiserver.api_state import BUDGETS, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.deleting import delete_object
 from pumice.embedded.apiserver.target import RequestTarget, read_body
-from pumice.embedded.apiserver.world import BUDGETS, ApiState
 from pumice.embedded.apiserver.writing import CREATED, Answering
 
 

@@ -19,11 +19,11 @@ from pumice.embedded.apiserver.answers import (
     expired,
     not_found,
 )
+from pumice.embedded.apiserver.api_state import ApiState, decode, key_of
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.store import Collection, ObjectVersion
 from pumice.embedded.apiserver.target import RequestTarget
 from pumice.embedded.apiserver.watching import Accepts, Watch
-from pumice.embedded.apiserver.world import ApiState, decode, key_of
 
 
 class _Labels(msgspec.Struct):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pumice.embedded.apiserver.answers import ApiRequest, Object
+from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
-from pumice.embedded.apiserver.world import ApiState
 
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[\?\(@\.([^=]+)==[\"']([^\"']+)[\"']\)\]|\[(\d+|\*)\]")

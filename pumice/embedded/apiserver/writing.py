@@ -20,9 +20,9 @@ from pumice.embedded.apiserver.answers import (
     conflict,
     not_found,
 )
+from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState, decode, key, key_of
 from pumice.embedded.apiserver.forms import strict
 from pumice.embedded.apiserver.target import RequestTarget, of_object
-from pumice.embedded.apiserver.world import NAMESPACES, ApiState, decode, key, key_of
 
 CREATED = 201
 USER = "pumice-admin"

@@ -1,4 +1,4 @@
-"""Followers of STATE and OUTCOME: they fill the inbox and know whether it is the whole world.
+"""Followers of STATE and OUTCOME, which fill the scheduler's inbox.
 
 Facts and outcomes wait in the inbox while a cycle computes. It is bounded: when `LIMIT` facts wait,
 the followers wait too, and the bus holds back the rest.
@@ -27,26 +27,26 @@ from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 AUDITED: Final = ("pods", "podgroups", "queues")
-"""Kinds of which the cluster state knows every object by its uid."""
+"""Kinds that are audited: the cluster state keeps the uid of each of their objects."""
 LIMIT: Final = 100_000
-"""Facts that may wait."""
+"""Most facts in the inbox; the follower waits while it is full."""
 RECENT_S: Final = 900.0
-"""How far back outcomes are kept, for a new leader that rebuilds assumptions."""
+"""Seconds for which outcomes are kept, for a new leader that recovers assumptions."""
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that came since the last cycle."""
+    """Everything that was received since the last cycle."""
 
     forget: bool
-    """STATE began anew: what was folded before is void."""
+    """Whether STATE is read from its beginning, so that the cluster state must be emptied."""
     facts: list[Fact]
     last_seq: int
-    """Sequence in STATE up to which facts have come."""
+    """Sequence of STATE up to which facts were received."""
     outcomes: list[Outcome]
 
 
 class Inbox:
-    """Facts and outcomes: filled by the followers, emptied by the cycle."""
+    """Received facts and outcomes: followers add them, the cycle takes them."""
 
     def __init__(self) -> None:
         self._room = asyncio.Event()
@@ -61,11 +61,11 @@ class Inbox:
         return len(self._facts)
 
     def unfolded(self) -> set[tuple[str, str]]:
-        """Return kind and key of each object about which facts wait."""
+        """Return (kind, key) of each object with a fact in the inbox."""
         return {(fact.kind, fact.key) for fact in self._facts}
 
     async def facts(self, facts: Sequence[Fact], last_seq: int) -> None:
-        """Add facts, up to a sequence of STATE; waits while the inbox is full."""
+        """Add facts up to a sequence of STATE; wait while the inbox is full."""
         await self._room.wait()
         self._facts += facts
         self._last_seq = last_seq
@@ -79,7 +79,7 @@ class Inbox:
         self.changed.set()
 
     def forget(self) -> None:
-        """Note that STATE begins anew."""
+        """Record that STATE is read from its beginning."""
         self._forget = True
         self._facts = []
         self._last_seq = 0
@@ -87,7 +87,7 @@ class Inbox:
         self.changed.set()
 
     def take(self) -> Gathered:
-        """Return everything and start empty."""
+        """Return the content and empty the inbox."""
         gathered = Gathered(
             forget=self._forget,
             facts=self._facts,
@@ -122,16 +122,16 @@ class StateFeed:
         self._again = False
         self.synced = asyncio.Event()
         self.epoch = 0
-        """Grows each time STATE begins anew."""
+        """Incremented each time STATE is read from its beginning."""
 
     def resync(self, reason: str = "what was folded is not to be trusted") -> None:
-        """Read STATE from its beginning once more."""
+        """Read STATE from its beginning again."""
         self._again = True
         self._follower.restart(reason)
         self._begin_anew(f"the state is read again: {reason}")
 
     async def audit(self, held: Callable[[], Awaitable[HeldUids]]) -> None:
-        """Compare what is folded with what was read, if it is time; call it after a fold."""
+        """Compare the cluster state with STATE if it is due; call it after a fold."""
         audit = self._follower.audit
         if audit is None or not audit.is_due() or not self.synced.is_set():
             return
@@ -141,7 +141,7 @@ class StateFeed:
             self.resync(reason)
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Follow STATE until cancelled."""
         self._gate.set(ok=False, reason="the state is being read")
         async with aclosing(self._follower.items()) as items:
             async for item in items:
@@ -213,7 +213,7 @@ class OutcomeFeed:
         self.unreadable = 0
 
     async def run(self) -> None:
-        """Follow for ever, from a quarter of an hour ago."""
+        """Follow OUTCOME until cancelled, starting `RECENT_S` ago."""
         start = FromTime(self._clock.now() - RECENT_S)
         follow = self._bus.follow(self._stream, [self._subject], start=start, pace=self._pace)
         async with aclosing(follow) as items:

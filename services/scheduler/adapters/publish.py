@@ -1,12 +1,13 @@
-"""Publishes plans: intents with the leader's fence, desired statuses; and why gangs wait.
+"""Publishes decisions: intents to COMMAND, desired statuses to DESIRED, explanations to WAITING.
 
-An intent that was sent and not answered is sent again under its own id until it is (the server
-drops duplicates); one that the server refuses for lack of room is withdrawn, so that the next
-cycle decides anew. What can never be sent, because it is too large, is quarantined by itself: the
-pods of such an intent are held back, such a status waits until another one is wanted.
+First step of the flow "bind → POST". Intents carry the leader's fencing token. An intent without an
+acknowledgement is sent again under the same id until it has one; NATS drops duplicates. An intent
+that NATS refuses because the stream is full is withdrawn, so that the next cycle decides again. An
+intent or status that is too large to be sent is quarantined: the pods of the intent back off, and
+the object keeps its status until another one is desired.
 
-No cycle waits for explanations (`WaitPublisher`). A newer one of a gang takes the place of one that
-is not published yet, so that there are no more of them than gangs that wait.
+Cycles do not wait for explanations (`WaitPublisher`). A newer explanation replaces one of the same
+gang that is not published yet, so at most one per waiting gang is queued.
 """
 
 import asyncio
@@ -38,22 +39,22 @@ from shared.runtime.quarantine import Quarantine, bounded
 
 _STAGE: Final = "publish"
 _BATCH: Final = 200
-"""Explanations that are published at once."""
+"""Explanations per batch."""
 _REST_S: Final = 0.1
-"""Between two batches of them: binds and statuses go before."""
+"""Seconds between two batches, so that binds and statuses go first."""
 _Sent = Awaitable[Ack] | PumiceError
-"""The answer to a message, or why it was not sent."""
+"""The acknowledgement of a message to come, or the error for which it was not sent."""
 
 
 class PublishResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of publishing a decision."""
+    """The result of publishing a decision."""
 
     refused: list[UnstoredIntent]
-    """Intents that the server did not store."""
+    """Intents that NATS did not store."""
     statuses: bool
-    """Whether all desired statuses were stored, or are such that they never can be."""
+    """Whether all desired statuses were stored or quarantined."""
     usurped: WrongSequence | None
-    """Set when the server refused because another scheduler leads now."""
+    """The refusal by which NATS showed that another scheduler leads; None without one."""
 
 
 class PlanPublisher:
@@ -76,7 +77,7 @@ class PlanPublisher:
         self._quarantine = quarantine
         self._log = log
         self._unsent: set[tuple[str, str]] = set()
-        """Kind and key of the objects that something could not be sent about."""
+        """(Kind, key) of the objects whose last message could not be sent."""
         self._commands = bus.publisher(streams.command.name)
         self._desired = bus.publisher(streams.desired.name)
 
@@ -101,7 +102,7 @@ class PlanPublisher:
         return found
 
     async def last_outcome(self) -> int:
-        """Return the sequence of the last outcome."""
+        """Return the stream sequence of the last message on OUTCOME."""
         return (await self._bus.info(self._streams.outcome.name)).last_seq
 
     def folded(self, facts: Sequence[Fact]) -> None:
@@ -116,7 +117,7 @@ class PlanPublisher:
     async def publish(
         self, decision: Decision, term: LeadershipTerm, installation_term: str
     ) -> PublishResult:
-        """Publish everything at once, decided in `installation_term`, and wait for all answers."""
+        """Publish a decision made in `installation_term`, and wait for all acknowledgements."""
         fence = term.token(self._streams.command.name)
         decided = term_headers(installation_term)
         sent = [(c, await self._send(c, fence, decided)) for c in decision.commands]
@@ -197,14 +198,14 @@ class PlanPublisher:
 
 
 def _about(command: Command) -> tuple[str, str, str]:
-    """Return kind, key and uid of what an intent is about: its PodGroup, or its first victim."""
+    """Return kind, key and uid of the object of an intent: its PodGroup, or its first victim."""
     if isinstance(command, BindGang):
         return PODGROUP.token, command.job, command.job_uid
     return POD.token, command.victims[0].pod, command.victims[0].uid
 
 
 async def _submitted(sending: Awaitable[Awaitable[Ack]]) -> _Sent:
-    """Hand a message to the server; why it was not sent counts as its answer."""
+    """Send a message; return its acknowledgement to come, or why it was not sent."""
     try:
         return await sending
     except PumiceError as error:
@@ -212,7 +213,7 @@ async def _submitted(sending: Awaitable[Awaitable[Ack]]) -> _Sent:
 
 
 async def _acknowledged(sent: _Sent) -> Ack:
-    """Wait for the answer to a message, or raise why it was not sent."""
+    """Wait for the acknowledgement of a message; raise the error if it was not sent."""
     if isinstance(sent, PumiceError):
         raise sent
     return await sent
@@ -241,18 +242,18 @@ class WaitPublisher:
         self._filled = asyncio.Event()
 
     def enqueue(self, messages: Iterable[WaitExplained]) -> None:
-        """Take the messages of a cycle."""
+        """Queue the explanations of a cycle."""
         for message in messages:
             self._due[message.gang] = message
         if self._due:
             self._filled.set()
 
     def forget(self) -> None:
-        """Publish nothing more of what was decided: another scheduler leads."""
+        """Drop all queued explanations, because another scheduler leads."""
         self._due.clear()
 
     async def run(self) -> None:
-        """Publish what is there, for ever."""
+        """Publish queued explanations until cancelled."""
         while True:
             await self._filled.wait()
             batch = [self._due.pop(key) for key in list(self._due)[:_BATCH]]
@@ -267,7 +268,7 @@ class WaitPublisher:
             await self._clock.sleep(self._backoff.next_s() if left else _REST_S)
 
     async def _publish(self, batch: list[WaitExplained]) -> list[WaitExplained]:
-        """Publish at once; return those that have to be published again."""
+        """Publish a batch; return the messages that have to be published again."""
         left = []
         for message, sent in [(message, await self._send(message)) for message in batch]:
             try:

@@ -1,8 +1,8 @@
-"""The cluster state: the cluster as scheduling sees it, folded from facts and kept between cycles.
+"""The scheduler's model of the cluster, folded from facts and kept between cycles.
 
-Facts may come in any order between objects, and repeatedly: the result depends on the last fact of
-each object only. Sessions change it in place and undo all changes, so that between cycles it holds
-facts and assumptions and nothing else.
+The result depends only on the last fact of each object: facts of different objects may come in any
+order, and repeatedly. A session changes the state in place and undoes all its changes, so between
+cycles it holds only facts and assumptions.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ class BadFact(ValueError):  # noqa: N818 - reads as the fact it states
 
 
 class ClusterState:
-    """The model that facts fold into. It is used by one thread at a time (`SchedulerState`)."""
+    """Nodes, jobs, queues and tasks with their sums. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -57,10 +57,13 @@ class ClusterState:
         *,
         single_pods: bool = False,
     ) -> None:
-        """Begin without facts, with a new object of each state of policy.
+        """Create a state without facts.
 
-        Of `node_labels`, if there are any, a node has to have one to take part (K11). With
-        `single_pods` each pod is a job of its own, and PodGroups and queues are not read (Y01).
+        Args:
+            scheduler_names: Values of `spec.schedulerName` whose pods this scheduler places.
+            states: Factories of the state that plugins keep (`PolicyState`).
+            node_labels: (label, value) pairs; with any, only nodes that have one take part (K11).
+            single_pods: Whether each pod is a job of its own, without PodGroups and queues (Y01).
         """
         self._names = frozenset(scheduler_names)
         self._node_labels = frozenset(node_labels)
@@ -81,7 +84,7 @@ class ClusterState:
         self._tasks: dict[str, Task] = {}
         self._uid_by_key: dict[str, str] = {}
         self.quarantined: dict[str, dict[str, str]] = {}
-        """Kind → key → uid of objects that are there and do not count, or cannot be read."""
+        """Kind → key → uid of objects that exist but could not be folded, and count nowhere."""
         self.assumptions = Assumptions()
         self.nominations = Nominations()
         self.refusals = Refusals()
@@ -119,11 +122,11 @@ class ClusterState:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether its sums are right: no change of them has failed half-way."""
+        """Whether all sums are right; False after a change of them has failed half-way."""
         return self._consistent and self.nodes.pod_affinity.is_consistent
 
     def mark_inconsistent(self) -> None:
-        """Note that something failed half-way."""
+        """Record that a change has failed half-way, so STATE has to be read again."""
         self._consistent = False
 
     # --- facts -------------------------------------------------------------------------------
