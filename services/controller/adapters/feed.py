@@ -73,6 +73,7 @@ class InformerFeed:
                     self._fold(fact)
             case Synced(marker=marker):
                 self._on_marker(marker)
+                self._informers.passed(marker.bookmarks)
                 self._informers.complete()
                 if not self._synced:
                     self._synced = True

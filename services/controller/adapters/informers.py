@@ -29,7 +29,6 @@ from services.controller.adapters.store import (
     identity_of,
 )
 from services.controller.adapters.stores import (
-    HeldNode,
     HeldPod,
     Stores,
     held_metadata,
@@ -37,6 +36,9 @@ from services.controller.adapters.stores import (
     held_pod,
     home,
     is_meant,
+    is_same_queue,
+    load_held,
+    node_changed,
     owners_of,
     target_of,
 )
@@ -79,7 +81,7 @@ class Informers(Stores):
             kinds.PRIORITYCLASS.token: _nothing_changed,
             kinds.PVC.token: self._claim_changed,
             kinds.RESOURCEQUOTA.token: quota_changed,
-            kinds.NODE.token: _node_changed,
+            kinds.NODE.token: node_changed,
             **dict.fromkeys(self.owners, self._owner_changed),
         }
         self._scheduler_names = tuple(scheduler_names)
@@ -92,6 +94,8 @@ class Informers(Stores):
         """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
         self._deletions = RecentDeletions()
         self._unseen: dict[ObjectRef, str] | None = None
+        self._unshown: dict[ObjectRef, Identity] = {}
+        """Objects that this process has made, as they were then, until STATE shows them."""
         self._on_change: list[Callable[[Touched], None]] = []
 
     def on_change(self, call: Callable[[Touched], None]) -> None:
@@ -112,6 +116,8 @@ class Informers(Stores):
             ref = ObjectRef(fact.kind, fact.key)
             if self._unseen is not None:
                 self._unseen.pop(ref, None)
+            if (made := self._unshown.get(ref)) is not None and made.uid == fact.uid:
+                del self._unshown[ref]
             if fact.op is Op.PUT:
                 self._put_fact(fact, touched)
             elif fact.op is Op.OVERSIZED:
@@ -137,6 +143,8 @@ class Informers(Stores):
         if identity.uid in self._deletions:
             return touched
         if kind is not kinds.JOB or identity.key not in self.oversized:
+            if self.by_kind[kind.token].uid_of(identity.key) != identity.uid:
+                self._unshown[ObjectRef(kind.token, identity.key)] = identity
             self._put(kind.token, identity, found, touched)
         return self._notify(touched)
 
@@ -146,6 +154,18 @@ class Informers(Stores):
         if uid not in self._deletions:
             self._gone[uid] = ObjectRef(kind.token, key)
         self._drop(kind.token, key, uid, touched)
+        return self._notify(touched)
+
+    def passed(self, covered: Mapping[str, str]) -> Touched:
+        """Drop own objects that STATE has passed without showing them: they are gone already.
+
+        `covered` maps the token of a kind to the resourceVersion up to which STATE has its changes.
+        """
+        touched = Touched()
+        for ref, made in list(self._unshown.items()):
+            if made.rv <= (whole(covered.get(ref.token, "")) or 0):
+                del self._unshown[ref]
+                self._drop(ref.token, ref.key, made.uid, touched)
         return self._notify(touched)
 
     def admitted(self, group: Identity) -> Touched:
@@ -307,7 +327,7 @@ class Informers(Stores):
         for held in (before, after):
             if held is not None and held.group:
                 touched.add(kinds.PODGROUP, held.group)
-        if self._loads and _load(before) != _load(after):
+        if self._loads and load_held(before) != load_held(after):
             touched.add(kinds.POD, change.key)
         was, now = before.home if before else "", after.home if after else ""
         view = before.view if before else None
@@ -406,7 +426,7 @@ class Informers(Stores):
     def _queue_changed(self, change: ObjectChange[Queue], touched: Touched) -> None:
         """Touch a queue, and jobs without a PodGroup that may have waited for it."""
         name, before, after = change.key, change.before, change.after
-        if before is not None and after is not None and _is_same_queue(before, after):
+        if before is not None and after is not None and is_same_queue(before, after):
             return
         touched.add(kinds.QUEUE, name)
         for key, record in self.jobs.items() if after is not None else ():
@@ -421,29 +441,9 @@ class Informers(Stores):
             touched.add(kinds.JOB if is_job else kinds.QUEUE, key, urgent=is_job)
 
 
-def _is_same_queue(before: Queue, after: Queue) -> bool:
-    same = before.status.state == after.status.state
-    return same and before.metadata.generation == after.metadata.generation
-
-
 def _itself_changed(kind: Kind, change: ObjectChange[Any], touched: Touched) -> None:
     touched.add(kind, change.key)
 
 
 def _nothing_changed(change: ObjectChange[Any], touched: Touched) -> None:
     """Touch nothing: the jobs of a PriorityClass are not reconciled when its value changes."""
-
-
-def _node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:
-    """Touch a node whose labels or CPU changed: nothing depends on more of it."""
-    before, after = change.before, change.after
-    if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):
-        touched.add(kinds.NODE, change.key)
-
-
-def _sharding_facts(node: HeldNode) -> tuple[Mapping[str, str], int]:
-    return node.metadata.labels, node.cpu_milli
-
-
-def _load(pod: HeldPod | None) -> tuple[str, int]:
-    return (pod.node, pod.cpu_milli) if pod is not None else ("", 0)

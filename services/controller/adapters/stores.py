@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import IndexedStore, ObjectRef
+from services.controller.adapters.store import IndexedStore, ObjectChange, ObjectRef, Touched
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
 from shared.api import keys, kinds
@@ -338,3 +338,25 @@ class Stores:
         at = home(owner.metadata.namespace, owner.metadata.uid)
         others = (held.group for held in self.pods.by_index("other-owner", at))
         return tuple(dict.fromkeys((*group_of_owner(owner), *others)))
+
+
+def node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:
+    """Touch a node whose labels or CPU changed: nothing depends on more of it."""
+    before, after = change.before, change.after
+    if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):
+        touched.add(kinds.NODE, change.key)
+
+
+def _sharding_facts(node: HeldNode) -> tuple[Mapping[str, str], int]:
+    return node.metadata.labels, node.cpu_milli
+
+
+def is_same_queue(before: Queue, after: Queue) -> bool:
+    """Tell whether two versions of a queue are one for jobs: of one spec and state."""
+    same = before.status.state == after.status.state
+    return same and before.metadata.generation == after.metadata.generation
+
+
+def load_held(pod: HeldPod | None) -> tuple[str, int]:
+    """Return the node of a pod that is held and its CPU there; "" for none."""
+    return (pod.node, pod.cpu_milli) if pod is not None else ("", 0)

@@ -319,3 +319,15 @@ def test_own_writes_that_the_stream_state_does_not_have_yet_are_known(replica: I
     assert ("pods", f"ns/{NAME}") in replica.unpublished({**covered, "pods": "6"})
     replica.fold([gone("u1")])
     assert ("pods", f"ns/{NAME}") not in replica.unpublished(covered)
+
+
+def test_an_own_object_that_state_passes_without_showing_it_is_gone() -> None:
+    """It was made and deleted between two facts: the cache has nothing to publish about it."""
+    replica = Informers(scheduler_names=["volcano"])
+    replica.written(kinds.PODGROUP, group_bytes("a", 5))
+    replica.written(kinds.PODGROUP, group_bytes("b", 5))
+    assert not replica.passed({"podgroups": "4"})
+    replica.fold([fact("podgroups", json.loads(group_bytes("b", 5)))])
+    replica.passed({"podgroups": "5"})
+    assert list(replica.groups.keys()) == ["ns/b"]
+    assert not replica.passed({"podgroups": "6"})
