@@ -1,19 +1,17 @@
-"""DESIRED: one shared durable consumer per partition; each desired status until the world has it.
+"""Consumes DESIRED: one shared durable consumer per partition; writes the last desired statuses.
 
-The newest status stands, however late an older one is handled, even by another binder: a write
-holds for one version of its object only, so of two writes that race the second is refused. A binder
-that is refused reads the object, and then asks whether its status is still the last one of its
-subject: if not, it goes on with that one, or stops. So a status costs one request to the API
-server and none to the server of the bus, unless another writer was in the way. Nothing is given up:
-trouble means a later redelivery.
+The newest status of an object wins, even if an older one is handled later or by another binder: a
+write names one resourceVersion, so the API server refuses the second of two racing writes. A binder
+that is refused reads the object, and then checks whether its message is still the last one of its
+subject. If not, it continues with the last one, or stops. So without a race a status costs one
+request to the API server and none to NATS. An error leads to a later redelivery.
 
-A status may say that its first write can wait for a newer one of its object (ADR 35): it is
-delivered again after that time, unless the stream holds the newer one by then. Where many jobs
-start at once, their pods are made and run later, so that the time grows with what waits.
+The first write of a status may be deferred, so that it is combined with a newer one (ADR 35). The
+message is then delivered again after that time, unless the stream holds a newer one by then. While
+many statuses wait, the time grows, because the pods of many jobs start later too.
 
-A status that is void is acknowledged and no more: one about a pod that is known to be bound or
-gone, or whose object is, and one from before another installation was in charge of the cluster. It
-leaves the stream by its own time to live.
+A void status is only acknowledged: one of a pod that is bound or deleted, of a deleted object, or
+from before another installation held the cluster's Lease. It expires from the stream.
 """
 
 import asyncio
@@ -46,9 +44,9 @@ _STAGE: Final = "status"
 
 
 class DeferredWrites:
-    """How long first writes are held back that may wait, over all partitions of this process.
+    """Computes the delay of deferred writes over all partitions of this process.
 
-    One that may wait for `SHORT_S` at most, as a phase may, waits no longer because others wait.
+    A deferral of at most `SHORT_S`, such as that of a phase, does not grow with the others.
     """
 
     SHORT_S: Final = 1
@@ -60,7 +58,7 @@ class DeferredWrites:
         self._until: list[float] = []
 
     def delay_s(self, asked_s: int) -> float:
-        """Return the delay of a write whose message asks for `asked_s`, in seconds."""
+        """Return the delay in seconds of a write whose message requests `asked_s` seconds."""
         if asked_s <= self.SHORT_S:
             return asked_s
         now = self._clock.monotonic()
@@ -111,13 +109,13 @@ class DesiredStatuses:
         self._log = log.bind(partition=partition)
 
     async def run(self) -> None:
-        """Take deliveries for ever, as many at once as the slots allow."""
+        """Process deliveries until cancelled, as many at once as the slots allow."""
         async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
                     self._gate.set(True)
                 elif isinstance(item, Reset):
-                    self._log.warning("desired_stream_made_anew", reason=item.reason)
+                    self._log.warning("desired_stream_recreated", reason=item.reason)
                 else:
                     await self._slots.acquire()
                     name = f"{self.name} {item.message.sequence}"

@@ -1,10 +1,9 @@
-"""Brings one object's status to what is desired, with one request where nothing is in the way.
+"""Writes desired statuses to the API server, with one request if nobody else wrote the object.
 
-A message names the version of the object that it was decided on, and the patch carries it: the API
-server itself tells whether the object is still so. Only when it is not, or when a message names no
-version, is the object read and compared, from the API server and not from STATE: a copy that lags
-would make "nothing to do" wrong for good. So a write never covers up what came in
-between.
+A message names the resourceVersion that it was decided on, and the patch contains it, so the API
+server detects whether the object has changed. If it has, or if a message names no version, the
+object is read and compared. It is read from the API server and not from STATE: with a lagging copy
+the wrong result "nothing to write" would be final.
 """
 
 import enum
@@ -52,21 +51,21 @@ KIND_OF: Final[dict[type, Kind]] = {
 
 
 class NoPatch(enum.Enum):
-    """Why there is nothing to write."""
+    """Why nothing has to be written."""
 
     EQUAL = "equal"
     OVER = "over"
-    """The object is gone, or (a pod) beyond the point where the status means anything."""
+    """The object was deleted, or is a pod that is bound, so that the status is void."""
 
 
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The write of a status; holds only for the version `rv` of the object."""
+    """The write of a status; valid only for the version `rv` of the object."""
 
     desired: Desired
     status: dict[str, Any]
     rv: str
     new_conditions: list[DesiredCondition] = []
-    """Conditions that say something new: each becomes a Kubernetes Event."""
+    """Conditions that are new or changed; each becomes a Kubernetes Event."""
 
     @property
     def kind(self) -> Kind:
@@ -75,7 +74,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statuses:
-    """Compares and writes. Methods raise Retryable, Conflict (compare again) or Rejected."""
+    """Compares and writes statuses. Raises `Retryable`, `Conflict` (compare again), `Rejected`."""
 
     def __init__(self, kube: Kube, *, recorder: BinderRecorder, clock: Clock) -> None:
         self._kube = kube
@@ -83,14 +82,14 @@ class Statuses:
         self._clock = clock
 
     def decided(self, desired: Desired) -> StatusPatch:
-        """Return what to write if the object is still the one that was decided on."""
+        """Return the write for an object that has not changed since the decision."""
         status, new_conditions = as_decided(desired, now=format_seconds(self._clock.now()))
         return StatusPatch(
             desired=desired, status=status, rv=desired.rv, new_conditions=new_conditions
         )
 
     async def compare(self, desired: Desired) -> StatusPatch | NoPatch:
-        """Read the object and return what to write to make its status what is desired."""
+        """Read the object and return the write that gives it the desired status."""
         kind = KIND_OF[type(desired)]
         namespace, name = split_key(desired.key)
         try:
@@ -102,7 +101,7 @@ class Statuses:
         return compare(desired, present, now=format_seconds(self._clock.now()))
 
     async def is_gone(self, desired: Desired) -> bool:
-        """Tell whether the object of a desired status is no more; nothing else of it is read."""
+        """Return whether the object of a desired status was deleted; reads its metadata only."""
         kind = KIND_OF[type(desired)]
         namespace, name = split_key(desired.key)
         try:

@@ -1,12 +1,12 @@
-"""The difference between a status that scheduling wants and the one that an object has.
+"""Patches from the status that an object has to the status that the scheduler desires. Pure.
 
-Statuses are written on a change of meaning only: times and transition ids do not count. What is
-wanted is whole: a PodGroup condition that is no longer desired is removed, since scheduling is
-their only author. A pod's conditions have other authors too; only the wanted types are touched.
+A status is written only if its meaning changes: times and transition ids do not count. The
+scheduler is the only writer of PodGroup conditions, so conditions that are no longer desired are
+removed. Pod conditions have other writers too, so only the desired types are changed.
 
-A message that names the version of the object that it was decided on is written as it stands
-(`as_decided`): the API server refuses it when the object is another by now, and only then is the
-object read and compared (`podgroup_patch`, `pod_patch`, `queue_patch`).
+A message with a resourceVersion is written without a comparison (`as_decided`). If the API server
+refuses it because the object has changed, the object is read and compared (`podgroup_patch`,
+`pod_patch`, `queue_patch`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ _UNGATED: Final[Patch] = {"schedulingGates": [{"name": keys.QUEUE_GATE, "$patch"
 
 
 def as_decided(desired: Desired, *, now: str) -> tuple[Patch, list[DesiredCondition]]:
-    """Return the patch of an object that is still as scheduling saw it, and its new conditions.
+    """Return the patch of an object that is unchanged since the decision, and its new conditions.
 
-    Scheduling wants a status only where it differs from what it saw. A count of 0 is removed, as
-    Volcano leaves it out.
+    The scheduler only desires statuses that differ from the observed one. A count of 0 is removed,
+    like in Volcano.
     """
     if isinstance(desired, DesiredQueue):
         allocated = {**dict.fromkeys(desired.released), **_plain(desired.allocated)}
