@@ -15,7 +15,7 @@ import msgspec
 from pumice.events.envelope import CloudEvent, decode_any, escape
 from pumice.events.errors import ClusterGone, PositionGone, Unreachable
 from pumice.events.server import Server, find
-from pumice.events.stream import Broken, EventStream, Position
+from pumice.events.stream import EventStream, Position, StreamBroken
 from pumice.events.types import Event
 
 RETRY_S: Final = 0.3
@@ -141,7 +141,7 @@ async def subscribe_at(
                             place.next_seq = sequence + 1
                         if not batch and not follow:
                             return
-        except (Broken, Unreachable) as exc:
+        except (StreamBroken, Unreachable) as exc:
             if place is None or server is None:
                 raise Unreachable(str(exc)) from exc
             _raise_if_gone(server, exc)

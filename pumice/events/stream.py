@@ -31,7 +31,7 @@ INBOX: Final = "_INBOX_events"
 """Replies come below this prefix; the server's user `events` may subscribe to it only."""
 
 
-class Broken(Exception):  # noqa: N818 - never seen outside this package
+class StreamBroken(Exception):  # noqa: N818 - never seen outside this package
     """The connection or the consumer is gone; the text says how."""
 
 
@@ -204,7 +204,7 @@ class EventStream:
             with _raising_if_cancelled():
                 await self._client.publish(subject, msgspec.json.encode(body), reply=inbox)
         except (nats.errors.Error, OSError) as exc:
-            raise Broken(f"connection lost: {exc}") from exc
+            raise StreamBroken(f"connection lost: {exc}") from exc
 
     async def _taken(
         self, inbox: str
@@ -216,14 +216,14 @@ class EventStream:
                 async with asyncio.timeout(SILENCE_S):
                     pending = [await self._arrived.get()]
             except TimeoutError as exc:
-                raise Broken("nothing heard of the server") from exc
+                raise StreamBroken("nothing heard of the server") from exc
             while not self._arrived.empty():
                 pending.append(self._arrived.get_nowait())
             batch: list[tuple[int, bytes]] = []
             nothing_left = False
             for msg in pending:
                 if msg is None:
-                    raise Broken("connection lost")
+                    raise StreamBroken("connection lost")
                 status = (msg.headers or {}).get("Status", "") if msg.subject == inbox else ""
                 if not status:
                     batch.append((_sequence(msg), msg.data))
@@ -231,7 +231,7 @@ class EventStream:
                 elif status in ("404", "408"):
                     nothing_left, left = status == "404", 0
                 elif status != "100":
-                    raise Broken(f"consumer lost: {status}")
+                    raise StreamBroken(f"consumer lost: {status}")
             yield batch, nothing_left
 
     async def _call(self, operation: str, body: object) -> _ConsumerReply:
@@ -245,9 +245,9 @@ class EventStream:
         except nats.errors.TimeoutError as exc:
             if self._client.is_connected and "permissions" in str(self._client.last_error).lower():
                 raise NotAllowed(f"this user may not read {self._stream}") from exc
-            raise Broken("no answer from the server") from exc
+            raise StreamBroken("no answer from the server") from exc
         except (nats.errors.Error, OSError) as exc:
-            raise Broken(f"connection lost: {exc}") from exc
+            raise StreamBroken(f"connection lost: {exc}") from exc
         return msgspec.json.decode(answer.data, type=_ConsumerReply)
 
 

@@ -17,8 +17,8 @@ from services.scheduler.engine.placement.hooks import Registrar
 from services.scheduler.engine.plan import (
     DesiredPodCondition,
     DesiredPodGroupStatus,
-    Explanation,
     GateLifted,
+    JobExplanation,
     Plan,
     QueueAllocated,
 )
@@ -247,7 +247,7 @@ def conclude(session: Session) -> Plan:
     """Return the plan of a session whose actions have run."""
     wording = Wording(session)
     groups: list[DesiredPodGroupStatus] = []
-    reasons: list[Explanation] = []
+    reasons: list[JobExplanation] = []
     pods: list[DesiredPodCondition] = []
     for job in session.visited():
         with session.isolate(_STATUS, job):

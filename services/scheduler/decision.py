@@ -8,7 +8,7 @@ import msgspec
 from pumice.events.types import GangAdmitted
 from services.scheduler import desired
 from services.scheduler.cycle_metrics import CycleSample, PlacedJob
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.exclusions import Exclusion
 from shared.contracts import messages as m
 
@@ -41,7 +41,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     statuses: list[desired.DesiredStatus]
     """Statuses to publish: those of the plan, and earlier ones that no object shows yet."""
     admitted: Sequence[GangAdmitted] = ()
-    waits: Sequence[Explanation] = ()
+    waits: Sequence[JobExplanation] = ()
     """Waits that have lasted for a while and that no event has reported yet."""
     explained: Sequence[m.WaitExplained] = ()
     """Messages for the stream WAITING: explanations that have changed, and ends of waits."""

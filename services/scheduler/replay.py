@@ -16,7 +16,7 @@ import msgspec
 from services.scheduler.adapters.entry_points import load_plugins
 from services.scheduler.adapters.expressions import waiting_evaluator
 from services.scheduler.dump import BadDump, Dump, read
-from services.scheduler.engine.plan import Explanation, Plan, Shortage
+from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.foreign import PluginFailure
 from services.scheduler.policy.arguments import BadArgument
@@ -155,7 +155,7 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield f"{_INDENT}queue {queue.name}: allocated {amounts}"
 
 
-def _waiting(explanations: Sequence[Explanation]) -> Iterator[str]:
+def _waiting(explanations: Sequence[JobExplanation]) -> Iterator[str]:
     if not explanations:
         return
     yield ""

@@ -23,7 +23,7 @@ from msgspec import Struct
 from typing_extensions import override
 
 from services.scheduler.engine.jobs.jobs import Jobs
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.activation import UnschedulableJob
 from services.scheduler.engine.status.messages import settled
 from services.scheduler.status_writer import awaits_owner
@@ -94,8 +94,8 @@ class Waits(_WaitMemory[_Wait]):
         self.resume(list(self._suspended))
 
     def lasting(
-        self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float
-    ) -> list[Explanation]:
+        self, explanations: Iterable[JobExplanation], jobs: Jobs, *, now: float
+    ) -> list[JobExplanation]:
         """Return the waits that have now lasted long enough and whose cause is not reported yet."""
         before, self._open = self._open, {}
         due = []
@@ -114,7 +114,7 @@ class Waits(_WaitMemory[_Wait]):
         return due
 
 
-def _updated(before: _Wait | None, explanation: Explanation, now: float) -> _Wait:
+def _updated(before: _Wait | None, explanation: JobExplanation, now: float) -> _Wait:
     text = f"{explanation.gate}: {explanation.message}"
     if before is not None and before.text == text:
         return before
@@ -122,7 +122,7 @@ def _updated(before: _Wait | None, explanation: Explanation, now: float) -> _Wai
     return _Wait(text, held, before.reported if before else frozenset())
 
 
-def cause_of(explanation: Explanation) -> str:
+def cause_of(explanation: JobExplanation) -> str:
     """Return what keeps a job waiting, without the amounts: they change while the cause stays."""
     parts = sorted(explanation.reasons) + sorted(s.resource for s in explanation.shortages)
     reason = ", ".join(parts) or explanation.message
@@ -132,7 +132,7 @@ def cause_of(explanation: Explanation) -> str:
 class _Explained(Struct):
     """The explanation of one waiting gang, and which of it was published."""
 
-    why: Explanation
+    why: JobExplanation
     held: HeldStatus
     """Its status is the cause."""
     at: float
@@ -162,7 +162,13 @@ class WaitExplanations(_WaitMemory[_Explained]):
         self._republish.clear()
 
     def changes(
-        self, explanations: Iterable[Explanation], jobs: Jobs, *, now: float, cycle: int, term: int
+        self,
+        explanations: Iterable[JobExplanation],
+        jobs: Jobs,
+        *,
+        now: float,
+        cycle: int,
+        term: int,
     ) -> list[m.WaitExplained]:
         """Return the messages to publish after a cycle with these explanations."""
         before, self._open = self._open, {}
@@ -178,7 +184,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
         ]
 
     def _updated(
-        self, known: _Explained | None, why: Explanation, now: float, cycle: int
+        self, known: _Explained | None, why: JobExplanation, now: float, cycle: int
     ) -> _Explained:
         if known is None or known.why.job_uid != why.job_uid:
             return _Explained(why, hold(None, cause_of(why), now=now), now, cycle)
@@ -230,7 +236,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
         return _message(known, term)
 
 
-def _says_the_same(one: Explanation, other: Explanation) -> bool:
+def _says_the_same(one: JobExplanation, other: JobExplanation) -> bool:
     """Tell whether explanations are equal but for free amounts."""
     if (one.gate, one.message) != (other.gate, other.message) or one.reasons != other.reasons:
         return False
@@ -293,7 +299,7 @@ class WaitReports:
         *,
         now: float,
         term: int,
-    ) -> tuple[list[Explanation], list[m.WaitExplained]]:
+    ) -> tuple[list[JobExplanation], list[m.WaitExplained]]:
         """Return waits to report and messages to publish; move reported jobs to the pool."""
         left = jobs.unschedulable.take_removed()
         self._waits.resume(left)

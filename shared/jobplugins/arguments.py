@@ -13,7 +13,7 @@ from shared.model.numbers import parse_bool, whole
 _PORT_MAX: Final = 65_535
 
 
-class BadArgument(ValueError):  # noqa: N818 - reads as the fact it states
+class BadPluginArgument(ValueError):  # noqa: N818 - reads as the fact it states
     """The value of an argument cannot be read, or is missing."""
 
 
@@ -61,14 +61,14 @@ def _read(
         elif words:
             values[name] = _typed(name, words.pop(0), defaults[name])
         else:
-            raise BadArgument(f"--{name} needs a value")
+            raise BadPluginArgument(f"--{name} needs a value")
     return values, strange
 
 
 def _boolean(name: str, text: str) -> bool:
     truth = parse_bool(text)
     if truth is None:
-        raise BadArgument(f"--{name}={text} is neither true nor false")
+        raise BadPluginArgument(f"--{name}={text} is neither true nor false")
     return truth
 
 
@@ -77,7 +77,7 @@ def _typed(name: str, text: str, default: Value) -> Value:
         return text
     number = whole(text) or 0
     if number < 1:
-        raise BadArgument(f"--{name}={text} is no whole number above 0")
+        raise BadPluginArgument(f"--{name}={text} is no whole number above 0")
     if isinstance(default, PortDefault) and number > _PORT_MAX:
-        raise BadArgument(f"--{name}={text} is no port, {_PORT_MAX} at most")
+        raise BadPluginArgument(f"--{name}={text} is no port, {_PORT_MAX} at most")
     return number

@@ -13,7 +13,7 @@ import msgspec
 
 from shared.api.batch import Job, TaskSpec
 from shared.api.kinds import Kind
-from shared.jobplugins.arguments import BadArgument, Value, parse, unknown
+from shared.jobplugins.arguments import BadPluginArgument, Value, parse, unknown
 
 PodBody = dict[str, Any]
 """A pod as JSON; `spec.containers` is present."""
@@ -51,7 +51,7 @@ class JobPlugin:
         """Return what is wrong with its arguments or with the job for it, as `field: why`."""
         try:
             values = parse(arguments, self.flags)
-        except BadArgument as error:
+        except BadPluginArgument as error:
             return (f"spec.plugins.{self.name}: {error}",)
         return self.problems_with_job(job, values)
 

@@ -56,7 +56,7 @@ def hold(before: HeldStatus | None, status: object, *, now: float) -> HeldStatus
     )
 
 
-class Delay(msgspec.Struct, frozen=True, kw_only=True):
+class BacklogDelay(msgspec.Struct, frozen=True, kw_only=True):
     """How long a status is held back."""
 
     first_s: float

@@ -31,7 +31,7 @@ from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
-from shared.model.held_status import Delay
+from shared.model.held_status import BacklogDelay
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
@@ -64,7 +64,7 @@ class DeferredWrites:
         now = self._clock.monotonic()
         while self._until and self._until[0] <= now:
             heapq.heappop(self._until)
-        delay = Delay(first_s=asked_s, doubled_by=self.DOUBLED_BY, longest_s=self.LONGEST_S)
+        delay = BacklogDelay(first_s=asked_s, doubled_by=self.DOUBLED_BY, longest_s=self.LONGEST_S)
         delay_s = delay.behind(len(self._until))
         heapq.heappush(self._until, now + delay_s)
         return delay_s

@@ -14,7 +14,7 @@ from typing import Final
 
 from pumice.events import EventsError, GangAdmitted, decode
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import Identity, ObjectRef
+from services.controller.adapters.store import Identity, StoreKey
 from services.controller.metrics import ControllerMetrics
 from shared.bus.nats import NatsBus
 from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
@@ -95,7 +95,7 @@ class InformerFeed:
         with self._quarantine.isolate(fact.kind, fact.key, stage=_STAGE, uid=fact.uid) as isolated:
             self._informers.fold([fact])
         if isolated.error is not None:
-            self._informers.quarantined[ObjectRef(fact.kind, fact.key)] = fact.uid
+            self._informers.quarantined[StoreKey(fact.kind, fact.key)] = fact.uid
             self._metrics.unreadable.labels(fact.kind).inc()
         elif fact.op is Op.DELETE:
             self._quarantine.gone(fact.kind, fact.key)

@@ -23,8 +23,8 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import (
     Identity,
     ObjectChange,
-    ObjectRef,
     RecentDeletions,
+    StoreKey,
     Touched,
     identity_of,
 )
@@ -93,8 +93,8 @@ class Informers(Stores):
         self._ended: dict[str, dict[str, PodView]] = defaultdict(dict)
         """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
         self._deletions = RecentDeletions()
-        self._unseen: dict[ObjectRef, str] | None = None
-        self._unshown: dict[ObjectRef, Identity] = {}
+        self._unseen: dict[StoreKey, str] | None = None
+        self._unshown: dict[StoreKey, Identity] = {}
         """Objects that this process has made, as they were then, until STATE shows them."""
         self._on_change: list[Callable[[Touched], None]] = []
 
@@ -113,7 +113,7 @@ class Informers(Stores):
         """Take facts; ValidationError names an object that the cache should not have published."""
         touched = Touched()
         for fact in facts:
-            ref = ObjectRef(fact.kind, fact.key)
+            ref = StoreKey(fact.kind, fact.key)
             if self._unseen is not None:
                 self._unseen.pop(ref, None)
             if (made := self._unshown.get(ref)) is not None and made.uid == fact.uid:
@@ -144,7 +144,7 @@ class Informers(Stores):
             return touched
         if kind is not kinds.JOB or identity.key not in self.oversized:
             if self.by_kind[kind.token].uid_of(identity.key) != identity.uid:
-                self._unshown[ObjectRef(kind.token, identity.key)] = identity
+                self._unshown[StoreKey(kind.token, identity.key)] = identity
             self._put(kind.token, identity, found, touched)
         return self._notify(touched)
 
@@ -152,7 +152,7 @@ class Informers(Stores):
         """Take the confirmation that an own delete has removed an object."""
         touched = Touched()
         if uid not in self._deletions:
-            self._gone[uid] = ObjectRef(kind.token, key)
+            self._gone[uid] = StoreKey(kind.token, key)
         self._drop(kind.token, key, uid, touched)
         return self._notify(touched)
 
@@ -184,7 +184,7 @@ class Informers(Stores):
         """Note that STATE is read anew: objects that it has not named by `complete` are gone."""
         self.quarantined.clear()
         self._unseen = {
-            ObjectRef(token, key): uid
+            StoreKey(token, key): uid
             for token, store in self.by_kind.items()
             for key, uid in store.uids()
         }
@@ -232,7 +232,7 @@ class Informers(Stores):
             return
         if token == kinds.JOB.token:
             self.oversized.pop(identity.key, None)
-        store, ref = self.by_kind[token], ObjectRef(token, identity.key)
+        store, ref = self.by_kind[token], StoreKey(token, identity.key)
         if not store.has(identity):
             held = self._held(found, identity)
             if held is None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pumice.events import JobPhaseChanged, QueueStateChanged
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import ObjectRef
+from services.controller.adapters.store import StoreKey
 from services.controller.metrics import ControllerMetrics
 from shared.api import time
 from shared.api.batch import Command, Job, JobPhase, JobStatus
@@ -104,7 +104,7 @@ class QuarantineEvents:
     def __call__(self, token: str, key: str, uid: str, message: str) -> None:
         """Record the Event, unless the key is not that of an object or the object is gone."""
         kind = KINDS.get(token)
-        about = self._informers.metadata_of(ObjectRef(token, key))
+        about = self._informers.metadata_of(StoreKey(token, key))
         if uid:
             namespace, name = split_key(key)
             about = ObjectMeta(namespace=namespace, name=name, uid=uid)

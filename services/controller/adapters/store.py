@@ -15,7 +15,7 @@ from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
 
 
-class ObjectRef(NamedTuple):
+class StoreKey(NamedTuple):
     """An object: its kind's token and its key."""
 
     token: str
@@ -25,7 +25,7 @@ class ObjectRef(NamedTuple):
 class Touched(msgspec.Struct):
     """Objects to reconcile after some facts, or after the answer to an own write."""
 
-    refs: dict[ObjectRef, bool] = msgspec.field(default_factory=dict)
+    refs: dict[StoreKey, bool] = msgspec.field(default_factory=dict)
     """Object → whether a policy may have an answer to it (else a short wait does no harm).
 
     A PodGroup stands for the bare pods whose group it is, or is to be.
@@ -37,7 +37,7 @@ class Touched(msgspec.Struct):
 
     def add(self, kind: Kind, key: str, *, urgent: bool = False) -> None:
         """Add an object."""
-        ref = ObjectRef(kind.token, key)
+        ref = StoreKey(kind.token, key)
         self.refs[ref] = self.refs.get(ref, False) or urgent
 
     def of(self, kind: Kind) -> dict[str, bool]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from services.controller.adapters.records import JobRecord
-from services.controller.adapters.store import IndexedStore, ObjectChange, ObjectRef, Touched
+from services.controller.adapters.store import IndexedStore, ObjectChange, StoreKey, Touched
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
 from shared.api import keys, kinds
@@ -25,7 +25,7 @@ from shared.model.quantity import milli
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
 _TARGET_KINDS: Final = (kinds.JOB, kinds.QUEUE)
-NO_TARGET: Final = ObjectRef("", "")
+NO_TARGET: Final = StoreKey("", "")
 """Value of the index for Commands whose target is of a kind that takes no Commands."""
 
 
@@ -111,15 +111,15 @@ def other_owners(held: HeldPod) -> tuple[str, ...]:
     )
 
 
-def owners_of(job: Job) -> Iterator[ObjectRef]:
+def owners_of(job: Job) -> Iterator[StoreKey]:
     """Yield what a job says that it belongs to: a CronJob or a JobFlow, and a JobTemplate."""
     meta = job.metadata
     owner = meta.controller
     kind = _OWNERS.get((owner.api_version, owner.kind)) if owner is not None else None
     if owner is not None and kind is not None:
-        yield ObjectRef(kind.token, f"{meta.namespace}/{owner.name}")
+        yield StoreKey(kind.token, f"{meta.namespace}/{owner.name}")
     for key in templates_of(job):
-        yield ObjectRef(kinds.JOBTEMPLATE.token, key)
+        yield StoreKey(kinds.JOBTEMPLATE.token, key)
 
 
 def owner_homes(job: Job) -> tuple[str, ...]:
@@ -137,14 +137,14 @@ def templates_of(job: Job) -> tuple[str, ...]:
     return (f"{namespace}/{name}",) if dot and namespace == meta.namespace else ()
 
 
-def target_of(command: Command) -> ObjectRef:
+def target_of(command: Command) -> StoreKey:
     """Return the job, always one of the Command's own namespace, or the queue that it is for."""
     target = command.target
     if target is None or not any(_is_for(command, kind) for kind in _TARGET_KINDS):
         return NO_TARGET
     if _is_for(command, kinds.JOB):
-        return ObjectRef(kinds.JOB.token, f"{command.metadata.namespace}/{target.name}")
-    return ObjectRef(kinds.QUEUE.token, target.name)
+        return StoreKey(kinds.JOB.token, f"{command.metadata.namespace}/{target.name}")
+    return StoreKey(kinds.QUEUE.token, target.name)
 
 
 def _is_for(command: Command, kind: Kind) -> bool:
@@ -233,9 +233,9 @@ class Stores:
             kinds.NODESHARD.token: self.shards,
             **self.owners,
         }
-        self._gone: dict[str, ObjectRef] = {}
+        self._gone: dict[str, StoreKey] = {}
         """Uid → object whose deletion was confirmed, until STATE tells of it."""
-        self.quarantined: dict[ObjectRef, str] = {}
+        self.quarantined: dict[StoreKey, str] = {}
         """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
         read."""
         self._grouped: tuple[IndexedStore[Any], ...] = (self.pods, *self.owners.values())
@@ -269,7 +269,7 @@ class Stores:
         """Return the Commands to a job of that key in the order in which they were given."""
         if not self.commands:
             return []
-        found = self.commands.by_index("target", ObjectRef(kinds.JOB.token, job))
+        found = self.commands.by_index("target", StoreKey(kinds.JOB.token, job))
         return sorted(found, key=_given)
 
     def queue_commands(self) -> tuple[Command, ...]:
@@ -298,7 +298,7 @@ class Stores:
         owners: tuple[CronJob | JobFlow | None, ...] = (self.crons.get(key), self.flows.get(key))
         return next((o for o in owners if o is not None and o.metadata.uid == ref.uid), None)
 
-    def metadata_of(self, ref: ObjectRef) -> ObjectMeta | None:
+    def metadata_of(self, ref: StoreKey) -> ObjectMeta | None:
         """Return the metadata of an object, if it is there and its metadata is held."""
         found = self.by_kind[ref.token].get(ref.key) if ref.token in self.by_kind else None
         return getattr(found, "metadata", None)

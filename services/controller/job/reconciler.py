@@ -32,15 +32,15 @@ from shared.api.batch import Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
-from shared.model.held_status import Delay, hold
+from shared.model.held_status import BacklogDelay, hold
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
 _REFUSAL_MAX: Final = 1024
 """Characters of a rejection that a job's status shows."""
-COUNTS: Final = Delay(first_s=0.5, doubled_by=50, longest_s=5.0)
+COUNTS: Final = BacklogDelay(first_s=0.5, doubled_by=50, longest_s=5.0)
 """Delay of status counts by the length of the work queue: creating pods comes first."""
-STARTING_COUNTS: Final = Delay(first_s=5.0, doubled_by=50, longest_s=30.0)
+STARTING_COUNTS: Final = BacklogDelay(first_s=5.0, doubled_by=50, longest_s=30.0)
 """The same for Pending jobs; their counts are written with their next phase."""
 GONE_RETRY_S: Final = 0.5
 ENQUEUE_DELAY_PER_POD_S: Final = 1e-4

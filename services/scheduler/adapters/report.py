@@ -12,7 +12,7 @@ from pumice.events import GangAdmitted, GangPlaced, GangUnschedulable
 from services.scheduler.adapters.figure_pages import FigurePages
 from services.scheduler.decide import CyclePart
 from services.scheduler.decision import Decision
-from services.scheduler.engine.plan import Explanation, GangBinds, Plan
+from services.scheduler.engine.plan import GangBinds, JobExplanation, Plan
 from shared.bus.event_publisher import EventPublisher
 from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
@@ -65,7 +65,7 @@ class GangEvents:
         )
         self._event_publisher.publish(event, f"placed/{gang.job_uid}/{term}-{cycle}")
 
-    def unschedulable(self, why: Explanation, *, term: int, cycle: int, begun: float) -> None:
+    def unschedulable(self, why: JobExplanation, *, term: int, cycle: int, begun: float) -> None:
         """Announce why a job waits."""
         if self._spans.is_on:
             self._spans.add(

@@ -122,7 +122,7 @@ class Shortage(Struct, frozen=True, kw_only=True):
         return cls(resource=resource, requested=requested, largest_free=largest_free)
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
+class JobExplanation(Struct, frozen=True, kw_only=True):
     """Why a job is not (wholly) placed: the first gate that stopped it."""
 
     job: str
@@ -158,7 +158,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     pods: tuple[DesiredPodCondition, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()
     lifted: tuple[GateLifted, ...] = ()
-    explanations: tuple[Explanation, ...] = ()
+    explanations: tuple[JobExplanation, ...] = ()
 
     @property
     def is_empty(self) -> bool:

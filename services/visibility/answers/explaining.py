@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pumice.plugins import IntArray
 from services.scheduler.decide import open_session
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation as Why
+from services.scheduler.engine.plan import JobExplanation as Why
 from services.scheduler.engine.plan import shortened
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.binding import awaited

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.rehearsal import Rehearsal
@@ -34,7 +34,7 @@ class BlockedJob(Struct, frozen=True, kw_only=True):
     """A job, and the gate that stops it."""
 
     job: str
-    why: Explanation
+    why: JobExplanation
     holders: Sequence[str] = ()
     """PodGroups of the jobs that hold what is short, those that hold most first."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pumice.plugins import BoolArray, FloatArray, IntArray
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.plan import JobExplanation
 from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.live import EndOf
@@ -32,7 +32,7 @@ class HeldResources(NamedTuple):
 
 
 def holders(
-    session: Session, job: Job, why: Explanation, ends: EndOf = stated_end
+    session: Session, job: Job, why: JobExplanation, ends: EndOf = stated_end
 ) -> tuple[tuple[HeldResources, ...], int]:
     """Return holders of the short resources, where the gate that stops a job looks for them.
 
@@ -70,7 +70,7 @@ def _holder(
     return Holder(job=owner_of(job), queue=job.queue, holds=held, expected_end=until)
 
 
-def _held(session: Session, job: Job, why: Explanation) -> list[tuple[Job, IntArray]]:
+def _held(session: Session, job: Job, why: JobExplanation) -> list[tuple[Job, IntArray]]:
     """Return jobs with what they hold where this one would need it."""
     if why.gate == "predicate":
         return list(_on_nodes(session, job))
@@ -82,13 +82,13 @@ def _held(session: Session, job: Job, why: Explanation) -> list[tuple[Job, IntAr
     ]
 
 
-def _is_within(each: Job, queues: set[str], job: Job, why: Explanation) -> bool:
+def _is_within(each: Job, queues: set[str], job: Job, why: JobExplanation) -> bool:
     if why.message.startswith(_OF_A_NAMESPACE):
         return each.namespace == job.namespace
     return each.queue in queues
 
 
-def scope(session: Session, job: Job, why: Explanation) -> Iterable[str]:
+def scope(session: Session, job: Job, why: JobExplanation) -> Iterable[str]:
     """Return the queues that share what is short with a job's: those below the level that lacks it.
 
     All of them if no queue in the line does: then it is the cluster that is full.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation, Plan, Shortage
+from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.wording import meta_of, owner_of, shortages
 from shared.api.scheduling import PodGroupConditionType, PodGroupPhase
@@ -65,7 +65,7 @@ def _place(job: PendingJob) -> tuple[str, bool, int, str, str]:
     return job.queue, not job.position, job.position, meta.namespace, meta.name
 
 
-def _pending(job: Job, why: Explanation) -> PendingJob:
+def _pending(job: Job, why: JobExplanation) -> PendingJob:
     return PendingJob(
         metadata=meta_of(job),
         owner=owner_of(job),
@@ -106,7 +106,7 @@ def waiting_since(job: Job) -> str | None:
 class PublishedWait(NamedTuple):
     """The explanation of a wait, as the leader has published it."""
 
-    why: Explanation
+    why: JobExplanation
     at: float
     """Unix seconds of the cycle that decided so."""
 
@@ -180,8 +180,8 @@ def as_decided(pending: PendingJob, decided: PublishedWait, *, now: float) -> Pe
     )
 
 
-def _read(message: WaitExplained, job: Job) -> Explanation:
-    return Explanation(
+def _read(message: WaitExplained, job: Job) -> JobExplanation:
+    return JobExplanation(
         job=message.gang,
         job_uid=message.uid,
         queue=job.queue,

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.plan import JobExplanation
 from services.scheduler.engine.resources.dimensions import PODS_DIM, counted, quantity
 from services.scheduler.engine.tasks.task import Task
 from services.visibility.answers.cluster_mirror import ClusterMirror
@@ -92,7 +92,7 @@ class Remedies:
     """The changes that let one job start."""
 
     def __init__(
-        self, mirror: ClusterMirror, job: Job, why: Explanation, starts: Starts, *, now: float
+        self, mirror: ClusterMirror, job: Job, why: JobExplanation, starts: Starts, *, now: float
     ) -> None:
         self._mirror = mirror
         self._dimensions = mirror.state.dimensions

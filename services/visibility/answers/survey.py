@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import Inspect, decide
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.imagined import Imagined
@@ -46,7 +46,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     plan: Plan
     pending: tuple[PendingJob, ...]
     trees: tuple[QueueTree, ...]
-    explanations: Mapping[str, Explanation]
+    explanations: Mapping[str, JobExplanation]
     """By the key of the PodGroup."""
 
 

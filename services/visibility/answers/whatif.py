@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Eviction, Explanation, Plan
+from services.scheduler.engine.plan import Eviction, JobExplanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact
 from services.visibility.answers.cluster_mirror import ClusterMirror
@@ -166,7 +166,7 @@ class _WhatIf:
         self._drained: set[str] = set()
         self._placements: Counter[tuple[str, str]] = Counter()
         self._starts = False
-        self._why: Explanation | None = None
+        self._why: JobExplanation | None = None
 
     # --- the change --------------------------------------------------------------------------
 

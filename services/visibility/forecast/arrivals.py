@@ -22,7 +22,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.resources.dimensions import Dimensions
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.forecast.durations import Uniform
-from services.visibility.forecast.shapes import Arrival, arrival_in, arrival_of
+from services.visibility.forecast.shapes import ArrivalShape, arrival_in, arrival_of
 from shared.api import time as times
 
 RECENT: Final = 256
@@ -57,7 +57,7 @@ class Stretch(NamedTuple):
     first: float
     last: float
     number: int
-    examples: tuple[Arrival, ...]
+    examples: tuple[ArrivalShape, ...]
 
     @property
     def uid(self) -> str:
@@ -69,7 +69,7 @@ class Stretch(NamedTuple):
         """Return the distance of two jobs that follow each other."""
         return (self.last - self.first) / max(self.number - 1, 1)
 
-    def jobs(self, start: float, end: float) -> Iterator[tuple[float, Arrival]]:
+    def jobs(self, start: float, end: float) -> Iterator[tuple[float, ArrivalShape]]:
         """Give the jobs that came in a time, up to its end, by the examples in turn."""
         apart_s = self.apart_s
         before = math.ceil((start - self.first) / apart_s) if apart_s and start > self.first else 0
@@ -157,7 +157,7 @@ class JobArrivals:
         if came is not None:
             self._add(came)
 
-    def _add(self, came: Arrival) -> None:
+    def _add(self, came: ArrivalShape) -> None:
         if came.at <= self._closed_at:
             return
         insort(self._stretches, Stretch(came.at, came.at, 1, (came,)), key=_ORDER)
@@ -240,10 +240,10 @@ class FutureArrivals:
         self._source = iter(()) if few else self._jobs()
         self.at = now
         """When the next one comes; never, if nothing is known."""
-        self._next: Arrival | None = None
+        self._next: ArrivalShape | None = None
         self._advance()
 
-    def take(self) -> Arrival:
+    def take(self) -> ArrivalShape:
         """Return the job that comes at `at`."""
         found = self._next
         assert found is not None, "no job is to come"
@@ -254,7 +254,7 @@ class FutureArrivals:
         at, self._next = next(self._source, (math.inf, None))
         self.at = max(self.at, at)
 
-    def _jobs(self) -> Iterator[tuple[float, Arrival]]:
+    def _jobs(self) -> Iterator[tuple[float, ArrivalShape]]:
         """Give jobs with their times, block by block, for ever.
 
         Only the next few jobs come as after jobs like the latest one.
@@ -280,7 +280,7 @@ class FutureArrivals:
 
     def _block(
         self, start: float, at: float, *, long_s: float, past_s: float
-    ) -> Iterator[tuple[float, Arrival]]:
+    ) -> Iterator[tuple[float, ArrivalShape]]:
         """Give the jobs of a time of the past, which goes on at the beginning of the past."""
         now = self._begun
         yield from self._between(start, start + long_s, at)
@@ -309,7 +309,7 @@ class FutureArrivals:
             wanted -= jobs
         return None
 
-    def _between(self, start: float, end: float, at: float) -> Iterator[tuple[float, Arrival]]:
+    def _between(self, start: float, end: float, at: float) -> Iterator[tuple[float, ArrivalShape]]:
         """Give the jobs of a time of the past, as from `at` on."""
         stretches = self._stretches
         begin = bisect_left(stretches, start, key=_FIRST)

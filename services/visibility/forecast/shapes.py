@@ -38,7 +38,7 @@ class Pods(NamedTuple):
     priority: int
 
 
-class Arrival(NamedTuple):
+class ArrivalShape(NamedTuple):
     """A job as it came."""
 
     at: float
@@ -52,10 +52,10 @@ class Arrival(NamedTuple):
     pods: tuple[Pods, ...]
 
 
-def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> Arrival:
+def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> ArrivalShape:
     """Return a job of a cluster state as it came."""
     minimum = {} if job.min_resources is None else dimensions.listed(job.min_resources)
-    return Arrival(
+    return ArrivalShape(
         at=at,
         uid=job.uid,
         priority_class=job.priority_class,
@@ -68,7 +68,7 @@ def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> Arrival:
     )
 
 
-def arrival_in(event: GangAdmitted) -> Arrival | None:
+def arrival_in(event: GangAdmitted) -> ArrivalShape | None:
     """Return the job of an event as it came; None if the event does not say when, or how large."""
     at = times.read(event.created)
     if at is None:
@@ -80,7 +80,7 @@ def arrival_in(event: GangAdmitted) -> Arrival | None:
     except BadQuantity:
         return None
     stated = f"{event.seconds_stated:.15g}" if event.seconds_stated > 0.0 else ""
-    return Arrival(
+    return ArrivalShape(
         at=at,
         uid=event.uid,
         priority_class=event.priority_class,
@@ -156,7 +156,7 @@ def without_names(words: str, key: str) -> str:
     return re.sub(rf"{re.escape(group)}~\d+", "one of its pods", words)
 
 
-def group(key: str, arrival: Arrival, *, now: float) -> PodGroup:
+def group(key: str, arrival: ArrivalShape, *, now: float) -> PodGroup:
     """Return the group of a job to come."""
     namespace, _, name = key.partition("/")
     return PodGroup(

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import keep_to_shard, open_session, run_actions
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation, GangBinds
+from services.scheduler.engine.plan import GangBinds, JobExplanation
 from services.scheduler.engine.session.activation import activate, refused_jobs
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -34,7 +34,7 @@ from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.visibility.forecast import shapes
 from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.durations import Durations, HistoricJob, Uniform, subject_of
-from services.visibility.forecast.shapes import Arrival, Templates
+from services.visibility.forecast.shapes import ArrivalShape, Templates
 from shared.api.kinds import POD, PODGROUP
 from shared.jobs.durations import Basis, Expected
 from shared.model.status import HOLDS_RESOURCES, TERMINAL, TaskStatus
@@ -159,7 +159,7 @@ class Simulation:
         self._ordinal = 0
         self._subjects: dict[str, HistoricJob] = {}
         self._starts: dict[str, float] = {}
-        self._arrivals: dict[str, Arrival] = {}
+        self._arrivals: dict[str, ArrivalShape] = {}
         self._bases: dict[Basis, int] = {}
         self._unschedulable_policy = unschedulable_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
@@ -397,7 +397,7 @@ class Simulation:
         return found, frozenset(never)
 
 
-def _waits_for(why: Explanation) -> str:
+def _waits_for(why: JobExplanation) -> str:
     never = [part for part in why.details.strip(" ()").split("; ") if NEVER in part]
     if never:
         return never[0].replace(NEVER, "").rstrip(" ,:")

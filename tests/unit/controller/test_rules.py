@@ -16,7 +16,7 @@ from shared.api import kinds
 from shared.api.batch import Action, Job, JobPhase
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, Queue
-from shared.jobplugins.arguments import BadArgument, parse
+from shared.jobplugins.arguments import BadPluginArgument, parse
 from shared.jobs.defaults import defaulted
 from tests.support.structs import job
 from tests.unit.controller.world import task
@@ -78,7 +78,7 @@ def test_plugin_arguments_are_flags_in_gos_style(words: list[str], expected: dic
 
 @pytest.mark.parametrize("words", [["--on=maybe"], ["--port"], ["--nope", "--port"]], ids="".join)
 def test_a_plugin_argument_that_cannot_be_read_is_refused(words: list[str]) -> None:
-    with pytest.raises(BadArgument):
+    with pytest.raises(BadPluginArgument):
         parse(words, {"on": False, "port": "22"})
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.controller.adapters.informers import Informers
-from services.controller.adapters.store import IndexedStore, ObjectRef, Touched, identity_of
+from services.controller.adapters.store import IndexedStore, StoreKey, Touched, identity_of
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
@@ -48,18 +48,18 @@ def names(found: list[Any]) -> list[str]:
     return [one.metadata.name for one in found]
 
 
-OWNERS = [ObjectRef("jobflows", "ns/f"), ObjectRef("jobtemplates", "ns/t")]
+OWNERS = [StoreKey("jobflows", "ns/f"), StoreKey("jobtemplates", "ns/t")]
 
 
 def test_a_job_belongs_to_its_controller_and_to_its_template() -> None:
     held = informers()
     flow = owner("JobFlow", "f", "flow", "flow.volcano.sh/v1alpha1")
     touched = put(held, kinds.JOB, **meta("j", ownerReferences=[flow], labels={FROM: "ns.t"}))
-    assert list(touched.refs) == [*OWNERS, ObjectRef("jobs", "ns/j")]
+    assert list(touched.refs) == [*OWNERS, StoreKey("jobs", "ns/j")]
     owned = ObjectMeta(namespace="ns", uid="flow")
     assert names(held.jobs_of(owned)) == names(held.jobs_from("ns/t")) == ["j"]
     gone = held.deleted(kinds.JOB, "ns/j", "uid-j")
-    assert list(gone.refs) == [*OWNERS, ObjectRef("jobs", "ns/j")]
+    assert list(gone.refs) == [*OWNERS, StoreKey("jobs", "ns/j")]
     assert held.jobs_of(owned) == held.jobs_from("ns/t") == []
 
 
@@ -77,7 +77,7 @@ def test_a_job_that_belongs_to_nothing_of_ours_touches_itself_alone(
     metadata: dict[str, Any],
 ) -> None:
     held = informers()
-    assert list(put(held, kinds.JOB, **metadata).refs) == [ObjectRef("jobs", "ns/j")]
+    assert list(put(held, kinds.JOB, **metadata).refs) == [StoreKey("jobs", "ns/j")]
     assert held.jobs_of(ObjectMeta(namespace="ns", uid="x")) == []
 
 
@@ -131,7 +131,7 @@ def test_what_a_new_stream_does_not_name_is_gone() -> None:
     )
     held.begin_resync()
     held.fold([fact(kinds.CRONJOB.token, {"metadata": meta("a", 2, "a")})])
-    assert list(held.complete().refs) == [ObjectRef("cronjobs", "ns/b")]
+    assert list(held.complete().refs) == [StoreKey("cronjobs", "ns/b")]
     assert list(held.crons) == ["ns/a"]
 
 
@@ -141,7 +141,7 @@ def test_who_subscribes_is_told_of_each_change_and_of_nothing_else() -> None:
     cron = fact(kinds.CRONJOB.token, {"metadata": meta("c")})
     held.fold([cron])
     held.fold([cron])
-    assert [list(touched.refs) for touched in told] == [[ObjectRef("cronjobs", "ns/c")]]
+    assert [list(touched.refs) for touched in told] == [[StoreKey("cronjobs", "ns/c")]]
 
 
 def test_an_index_follows_its_objects() -> None:

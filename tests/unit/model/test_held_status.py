@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model.held_status import Delay, DueTimes, HeldStatus, hold
+from shared.model.held_status import BacklogDelay, DueTimes, HeldStatus, hold
 
 DELAY_S, LONGEST_S = 2.0, 10.0
 HISTORIES = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 2)), min_size=1, max_size=60)
@@ -33,7 +33,7 @@ def test_it_tells_when_it_is_due():
 
 @given(st.integers(0, 10_000))
 def test_a_delay_grows_with_those_that_wait_up_to_its_limit(waiting):
-    delay = Delay(first_s=2.0, doubled_by=25, longest_s=20.0)
+    delay = BacklogDelay(first_s=2.0, doubled_by=25, longest_s=20.0)
     assert delay.behind(0) == 2.0
     assert delay.behind(25) == 4.0
     assert delay.behind(waiting) <= delay.behind(waiting + 1) <= 20.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from pumice.testing import Cluster
-from services.scheduler.engine.plan import Explanation, Plan, Shortage
+from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from shared.api import kinds
 from tests.support.devices import device_class, request, spec_of
 
@@ -222,7 +222,7 @@ ROWS = {
 }
 
 
-def explained(plan: Plan) -> Explanation:
+def explained(plan: Plan) -> JobExplanation:
     return next(e for e in plan.explanations if e.job == "ns/g")
 
 

@@ -9,7 +9,7 @@ from pumice.events import Event, GangAdmitted
 from services.scheduler.adapters.report import GangEvents, Report
 from services.scheduler.cycle_metrics import CycleSample, Figures, JobFigures, PlacedJob
 from services.scheduler.decision import Decision
-from services.scheduler.engine.plan import Eviction, Explanation, Plan
+from services.scheduler.engine.plan import Eviction, JobExplanation, Plan
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.spans import NO_SPANS
@@ -62,7 +62,7 @@ def test_what_cycles_notice_adds_up_under_volcanos_names_me1_me2() -> None:
         bound_s=(1.5,),
         figures=figures("g"),
     )
-    waits = Explanation(job="ns/g", queue="q", gate="gang", message="")
+    waits = JobExplanation(job="ns/g", queue="q", gate="gang", message="")
     placement = PlacedJob(job="ns/h", since_s=2.0, tasks_since_s=(1.0, 0.5))
     for _ in range(2):
         report.sample(decision(Plan(cycle=1, explanations=(waits,)), sample, placement), now=100.0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.testing import Cluster
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.status_writer import IncompleteGangs
 from services.scheduler.waiting import (
     FIGURES_S,
@@ -78,7 +78,7 @@ def test_a_wait_is_told_again_when_its_cause_is_another():
 def test_amounts_are_no_part_of_a_cause(free: list[int]):
     causes = {
         cause_of(
-            Explanation(
+            JobExplanation(
                 job="ns/g",
                 queue="q",
                 gate="enqueue",
@@ -125,8 +125,8 @@ def test_a_gang_whose_pods_are_being_bound_is_under_way_until_it_stands_still():
     assert making.review(["ns/g"], state.jobs, now=20.0) == set(), "all are bound"
 
 
-def why(job: str = "ns/a", gate: str = "predicate", message: str = "no", **more) -> Explanation:
-    return Explanation(
+def why(job: str = "ns/a", gate: str = "predicate", message: str = "no", **more) -> JobExplanation:
+    return JobExplanation(
         job=job, job_uid=more.pop("uid", "u"), queue="q", gate=gate, message=message, **more
     )
 
@@ -140,7 +140,7 @@ class Leader:
         self.now = 0.0
         self.cycle = 0
 
-    def after(self, seconds: float, *found: Explanation) -> list[m.WaitExplained]:
+    def after(self, seconds: float, *found: JobExplanation) -> list[m.WaitExplained]:
         told = []
         for _ in range(round(10 * seconds)):
             self.now += 0.1

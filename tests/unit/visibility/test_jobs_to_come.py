@@ -11,7 +11,7 @@ from pumice.events import GangAdmitted
 from pumice.testing import Cluster
 from services.scheduler import messages
 from services.visibility.forecast.arrivals import KEPT, JobArrivals
-from services.visibility.forecast.shapes import Arrival
+from services.visibility.forecast.shapes import ArrivalShape
 from shared.api import keys, kinds
 from shared.api import time as times
 from tests.support.facts import named
@@ -55,7 +55,7 @@ def jobs_come(cluster: Cluster, count: int = 20) -> None:
         comes(cluster, number, pods=1 + number % 3)
 
 
-def imagined(arrivals: JobArrivals, count: int = 40) -> list[tuple[float, Arrival]]:
+def imagined(arrivals: JobArrivals, count: int = 40) -> list[tuple[float, ArrivalShape]]:
     """Return the jobs of one play, with their times."""
     coming = arrivals.future(NOW, np.random.default_rng(3).random)
     assert coming.at < float("inf"), "no job is to come"

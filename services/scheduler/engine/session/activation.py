@@ -32,7 +32,7 @@ from services.scheduler.engine.jobs.unschedulable import (
     EnqueueDemand,
     Preempting,
 )
-from services.scheduler.engine.plan import Explanation, Plan
+from services.scheduler.engine.plan import JobExplanation, Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import TaskClass
 from shared.model.status import TaskStatus
@@ -187,7 +187,7 @@ def refused_jobs(
 
 
 def _unschedulable_jobs(
-    session: Session, explanations: Iterable[Explanation], *, at_enqueue: bool, at_allocate: bool
+    session: Session, explanations: Iterable[JobExplanation], *, at_enqueue: bool, at_allocate: bool
 ) -> Iterator[UnschedulableJob]:
     for why in explanations:
         job = session.cluster_state.jobs.get(why.job)
@@ -229,7 +229,7 @@ def _without_messages(conditions: Sequence[Condition]) -> list[tuple[str, ...]]:
     return [condition[:-1] for condition in conditions]
 
 
-def _demand(session: Session, job: Job, why: Explanation) -> Demand | None:
+def _demand(session: Session, job: Job, why: JobExplanation) -> Demand | None:
     """Return a job's demand; None where it waits for more than amounts of resources."""
     if job.sub_jobs is not None or job.gated:
         return None

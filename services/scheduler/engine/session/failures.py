@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.candidates import FitErrors
-from services.scheduler.engine.plan import Explanation, Shortage
+from services.scheduler.engine.plan import JobExplanation, Shortage
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import HOLDS_RESOURCES, READY, TaskStatus
 
@@ -137,9 +137,9 @@ def explanation(
     *,
     shortages: Sequence[Shortage] = (),
     budget: str = "",
-) -> Explanation:
+) -> JobExplanation:
     """Return why a job was stopped at a gate."""
-    return Explanation(
+    return JobExplanation(
         job=job.key,
         job_uid=job.uid,
         queue=job.queue,

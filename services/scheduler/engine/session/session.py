@@ -23,7 +23,7 @@ from services.scheduler.engine.journal import Journal
 from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.placement.candidates import Candidates, FitErrors
 from services.scheduler.engine.placement.choice import PlacementTarget, choose_by_batch_order, fill
-from services.scheduler.engine.plan import Eviction, Explanation, GangBinds, Shortage
+from services.scheduler.engine.plan import Eviction, GangBinds, JobExplanation, Shortage
 from services.scheduler.engine.progress import Progress
 from services.scheduler.engine.session.binding import Room, claims_of, devices_of, lacked, needed
 from services.scheduler.engine.session.changes import (
@@ -104,7 +104,7 @@ class Session(ClusterView):
         self.nominations: list[Preemptor] = []
         self.places = Places(cluster_state.jobs.unschedulable, self.hooks)
         """Positions of jobs in their queues, by the order in which this cycle visits them."""
-        self.explanations: dict[str, Explanation] = {}
+        self.explanations: dict[str, JobExplanation] = {}
         self.held: set[str] = set()
         """Keys of the jobs that plugins hold back although they may have room."""
         self.exclusions = Exclusions(progress or Progress())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pumice.plugins import Condition
-from services.scheduler.engine.plan import Explanation, Shortage
+from services.scheduler.engine.plan import JobExplanation, Shortage
 from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.engine.session.failures import OverQuota
 from services.scheduler.engine.session.session import Session
@@ -43,7 +43,7 @@ class Wording:
         self._session = session
         self._largest: dict[str, int] = {}
 
-    def details(self, why: Explanation, place: int) -> str:
+    def details(self, why: JobExplanation, place: int) -> str:
         """Return amounts, place and outlook, in brackets behind a space; "" when none is known."""
         line = [f"place {place} in queue {why.queue}"] if place else []
         lacks = self._lacks(why)
@@ -59,7 +59,7 @@ class Wording:
         """Return what a queue has too little of for one task, in brackets behind a space."""
         return _bracketed(_some(lambda shortage: self._of_all(shortage, why.queue), why.shortages))
 
-    def _too_large(self, why: Explanation) -> list[str]:
+    def _too_large(self, why: JobExplanation) -> list[str]:
         """Say of a pod that a gate before the nodes stops that no node takes it even when empty."""
         job = self._session.cluster_state.jobs.get(why.job)
         if why.gate not in _OF_ALL or job is None:
@@ -74,7 +74,7 @@ class Wording:
                     return [self._of_nodes(Shortage.of(self._session.resources[dim], asked, 0))]
         return []
 
-    def _one_by_one(self, why: Explanation) -> list[str]:
+    def _one_by_one(self, why: JobExplanation) -> list[str]:
         """Say of a gang whose pods are made one by one, each when the one before runs, how to help.
 
         An update of a Deployment does so, and a StatefulSet: such a gang waits for ever.
@@ -93,7 +93,7 @@ class Wording:
         job = self._session.cluster_state.jobs.get(key)
         return [] if job is None else self._session.hooks.job_outlook(job)
 
-    def _lacks(self, why: Explanation) -> list[str]:
+    def _lacks(self, why: JobExplanation) -> list[str]:
         if why.gate == _NODES:
             return _some(self._of_nodes, why.shortages)
         queue = "" if why.message.startswith(_OF_A_NAMESPACE) else why.queue

@@ -17,7 +17,7 @@ from services.scheduler.engine.plan import (
     NAME_LETTERS,
     DesiredPodCondition,
     DesiredPodGroupStatus,
-    Explanation,
+    JobExplanation,
     QueueAllocated,
     bounded,
     shortened,
@@ -379,7 +379,7 @@ def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
     return result
 
 
-def explanation_of(session: Session, wording: Wording, job: Job) -> Explanation | None:
+def explanation_of(session: Session, wording: Wording, job: Job) -> JobExplanation | None:
     """Return why a job is not wholly placed, with a gate even when no action named one."""
     unplaced = job.by_status[TaskStatus.PENDING] or session.failures(job).no_room
     if job.is_ready and not unplaced:
@@ -419,7 +419,7 @@ def _no_queue(job: Job) -> str:
 
 def stray_group_statuses(
     session: Session,
-) -> Iterator[tuple[Explanation, DesiredPodGroupStatus | None]]:
+) -> Iterator[tuple[JobExplanation, DesiredPodGroupStatus | None]]:
     """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
     for job in session.cluster_state.jobs.stray():
         message = _no_queue(job)
@@ -438,7 +438,7 @@ def stray_group_statuses(
             conditions=_merged(job.conditions, [condition]),
         )
         is_changed = desired.conditions != job.last_status.conditions
-        explanation = Explanation(
+        explanation = JobExplanation(
             job=job.key,
             job_uid=job.uid,
             queue=job.queue,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.plan import JobExplanation
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
@@ -76,7 +76,7 @@ class FailedAttempts:
             self._explain(job, session.explanations[attempt.job.key])
         return True
 
-    def _explain(self, job: Job, why: Explanation) -> None:
+    def _explain(self, job: Job, why: JobExplanation) -> None:
         """Give a job the explanation of another, unless it has one."""
         mine = structs.replace(
             why, job=job.key, job_uid=job.uid, queue=job.queue, owner_job=job.owner_job

@@ -17,7 +17,7 @@ from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.subjobs import SubJob, SubJobs
 from services.scheduler.engine.nodes.hypernodes import TOP
 from services.scheduler.engine.placement.choice import PlacementTarget
-from services.scheduler.engine.plan import Explanation
+from services.scheduler.engine.plan import JobExplanation
 from services.scheduler.engine.session.changes import Placed
 from services.scheduler.engine.session.failures import need_continue
 from services.scheduler.engine.session.session import Session
@@ -124,7 +124,7 @@ class GroupedJobAttempt:
                 return self._take(max(solutions, key=lambda found: found.score))
         return None
 
-    def _explain(self, before: Explanation | None, *, solved: bool) -> None:
+    def _explain(self, before: JobExplanation | None, *, solved: bool) -> None:
         """Say why the job fits nowhere; what stopped it in single HyperNodes is not the answer."""
         session, job = self._session, self._job
         found = session.explanations.pop(job.key, None)
