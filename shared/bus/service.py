@@ -1,7 +1,7 @@
 """Parts that every service has on the bus, made in one place: composition roots show the rest.
 
-`bus_of` makes the bus from the settings; `BusParts` makes the parts that services have alike, all
-of one cluster and under one name. It lives only while a service is put together.
+`bus_of` makes the bus from the settings; `BusComponents` makes the parts that services have alike,
+all of one cluster and under one name. It lives only while a service is put together.
 """
 
 from collections.abc import Callable, Collection

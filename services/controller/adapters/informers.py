@@ -6,8 +6,8 @@ one whose end STATE has told, whatever the answer to an earlier request says. A 
 follows a write therefore sees the write, although its fact comes later, and never acts on what it
 has changed itself.
 
-Each kind has a `Store`. A kind on which others depend has a handler, which says what a change of it
-has to reconcile (`Touched`); an object of any other kind is to be reconciled itself.
+Each kind has an `IndexedStore`. A kind on which others depend has a handler, which says what a
+change of it has to reconcile (`Touched`); an object of any other kind is to be reconciled itself.
 """
 
 from collections import defaultdict

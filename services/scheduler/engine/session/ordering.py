@@ -149,13 +149,13 @@ class Places:
         """Note that a job is visited; the first visit counts."""
         if job.key not in self._places:
             self._turns[job.queue] += 1
-            self._places[job.key] = self._turns[job.queue] + self._parked_ahead(job)
+            self._places[job.key] = self._turns[job.queue] + self._unschedulable_ahead(job)
 
     def of(self, job: Job) -> int:
         """Return a job's position in its queue, 0 when it was not visited."""
         return self._places.get(job.key, 0)
 
-    def _parked_ahead(self, job: Job) -> int:
+    def _unschedulable_ahead(self, job: Job) -> int:
         pool = self._unschedulable
         if not len(pool):
             return 0
