@@ -361,6 +361,9 @@ class Rollup(Protocol):
 class Cluster(Protocol):
     """The cluster as a plugin sees it, while it contributes and when its functions are called."""
 
+    volcano_evictions: bool
+    """Whether pods are evicted, and groups reserve, as in Volcano (`volcanoEvictions`)."""
+
     @property
     def now(self) -> float:
         """Unix seconds at which the cycle decides."""

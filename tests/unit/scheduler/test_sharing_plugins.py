@@ -182,6 +182,27 @@ def test_a_job_whose_time_has_come_is_let_in_pl11():
 
 
 @pytest.mark.parametrize(
+    ("volcano", "queue", "phase"),
+    [
+        ("false", "owner", "Inqueue"),
+        ("true", "owner", "Pending"),
+        ("false", "borrower", "Pending"),
+    ],
+)
+def test_a_large_group_keeps_no_more_from_others_than_its_queue_deserves_pl10(
+    volcano, queue, phase
+):
+    """It would start on the whole cluster only; a second one of its queue waits behind it."""
+    conf = f'volcanoEvictions: {volcano}\nactions: "enqueue"\n'
+    world = Cluster(f"{conf}tiers:\n- plugins: [{{name: overcommit}}]\n", queue=False)
+    world.node("n1", cpu="16")
+    world.queue("borrower", deserved={"cpu": "4"}).queue("owner", deserved={"cpu": "12"})
+    world.group("large", queue="borrower", phase="Inqueue", minResources={"cpu": "16"})
+    world.group("next", queue=queue, phase="Pending", minResources={"cpu": "8"})
+    assert phase_in(world.decide(), "next") == phase
+
+
+@pytest.mark.parametrize(
     ("hard", "used", "admitted"),
     [
         ({"cpu": "2"}, {}, 1),

@@ -61,7 +61,7 @@ class Session(ClusterView):
     """One cycle. Implements `pumice.plugins.Cluster` for the plugins."""
 
     volcano_evictions = False
-    """Whether pods are evicted as in Volcano, whatever comes of it."""
+    """Whether pods are evicted, and groups reserve, as in Volcano, whatever comes of it."""
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from pumice.plugins import (
     Opinion,
     Vote,
 )
+from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.policy.arguments import number
 from services.scheduler.policy.reservations import admissible, unallocated_minimum, without_gated
 from services.scheduler.policy.shares import exceeding_of, shortfalls
@@ -34,34 +35,69 @@ class Overcommit:
         """Add the budget: total x factor - used - what Inqueue jobs reserve."""
         enlarged = np.multiply(cluster.total, self._factor, dtype=np.float64)
         budget: FloatArray = enlarged - cluster.nodes.total_used()
-        reserved = admissible(
-            cluster.rollup(_reserved).total(cluster.total),
-            _reserved,
-            cluster,
-            cluster.queues,
-            limit=enlarged,
-        )
+        reserved = _Reservations(cluster, enlarged)
 
         def enqueueable(job: Job) -> Opinion:
             if job.min_resources is None:
                 return PERMIT
-            short = exceeding_of(reserved + job.min_resources, budget, job.min_resources)
+            left = np.minimum(budget - reserved.total, enlarged - reserved.of(job.queue))
+            short = exceeding_of(job.min_resources, left, job.min_resources)
             if not short:
                 return PERMIT
             names = ", ".join(cluster.resources[dim] for dim in short)
             return Opinion(
                 Vote.REJECT,
                 f"resource in cluster is overused: overused {names}",
-                shortfalls(cluster.resources, short, job.min_resources, budget - reserved),
+                shortfalls(cluster.resources, short, job.min_resources, left),
                 f"{self._factor * 100:g} % of the cluster",
             )
 
-        def enqueued(job: Job) -> None:
-            if job.min_resources is not None:
-                np.add(reserved, without_gated(job, job.min_resources), out=reserved)
-
         hooks.job_enqueueable(enqueueable)
-        hooks.job_enqueued(enqueued)
+        hooks.job_enqueued(reserved.add)
+
+
+class _Reservations:
+    """What Inqueue groups reserve of the cluster.
+
+    The groups of a queue reserve together what their queue deserves, at most: more than that is
+    borrowed, and no room stays idle for who would borrow it. ⚠ Volcano's groups reserve all of
+    their minima, so that one large gang keeps every other group out until it starts.
+    """
+
+    def __init__(self, cluster: Cluster, limit: FloatArray) -> None:
+        self._nothing = np.zeros_like(cluster.total)
+        sums = cluster.rollup(_reserved).sums()
+        everything = total_of(sums.values(), self._nothing)
+        if (everything > limit).any():
+            sums = {
+                name: admissible(everything, _reserved, cluster, [name], limit=limit)
+                for name in sums
+            }
+        self._sums = dict(sums)
+        self._bounds: dict[str, FloatArray] = {}
+        """Queue → the most that its groups reserve, for queues that state what they deserve."""
+        if not cluster.volcano_evictions:
+            self._bounds = {
+                name: np.where(queue.deserved > 0, queue.deserved, np.inf)
+                for name, queue in cluster.queues.items()
+                if queue.deserved.any()
+            }
+        self.total: FloatArray = sum(map(self._counted, sums), self._nothing.astype(np.float64))
+
+    def of(self, queue: str) -> IntArray:
+        """Return what the groups of a queue would reserve without a bound."""
+        return self._sums.get(queue, self._nothing)
+
+    def add(self, job: Job) -> None:
+        """Reserve for a group that has entered its queue."""
+        if job.min_resources is not None:
+            self.total = self.total - self._counted(job.queue)
+            self._sums[job.queue] = self.of(job.queue) + without_gated(job, job.min_resources)
+            self.total = self.total + self._counted(job.queue)
+
+    def _counted(self, queue: str) -> FloatArray:
+        found: FloatArray = np.minimum(self.of(queue), self._bounds.get(queue, np.inf))
+        return found
 
 
 def _reserved(job: Job) -> IntArray:
