@@ -96,7 +96,7 @@ def test_evictions_end_and_each_is_for_a_pod_that_starts(
     """Whatever comes back, and whoever schedules: what is evicted is for good (law of evictions).
 
     No pod is evicted twice unless something changes outside. A node keeps the room that victims
-    leave for those for whom they went, and nobody takes a place again before these have theirs.
+    leave for those for whom they went. What comes back takes no room with which these could start.
     """
     history = play(pipeline, gang, drf, script, "capacity")
     quiet = history.rest(12)

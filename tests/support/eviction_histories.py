@@ -6,6 +6,7 @@ name once the old one has gone, a Deployment makes another one at once.
 """
 
 from collections import Counter
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from pumice.testing import Cluster
@@ -51,6 +52,21 @@ class Replica:
     @property
     def slot(self) -> tuple[str, int]:
         return self.group.name, self.index
+
+    @property
+    def stays(self) -> bool:
+        """Whether it has a node and is not on its way out."""
+        return bool(self.node) and self.leaves_at is None
+
+
+def _fit(cpus: list[int], room: list[int]) -> bool:
+    """Tell whether pods of these sizes fit on nodes of this room together."""
+    if not cpus:
+        return True
+    return any(
+        left >= cpus[0] and _fit(cpus[1:], [*room[:at], left - cpus[0], *room[at + 1 :]])
+        for at, left in enumerate(room)
+    )
 
 
 class History:
@@ -139,8 +155,8 @@ class History:
             pod.node, pod.nominated = node, ""
             self.started.add(uid)
             self._for.pop(uid, None)
+        self._check_turns([self.pods[uid] for uid in binds])
         for uid in binds:
-            self._check_turn(self.pods[uid])
             self._show(self.pods[uid])
         for nomination in plan.nominations:
             self.pods[nomination.uid].nominated = nomination.node
@@ -168,11 +184,43 @@ class History:
 
     # --- laws ----------------------------------------------------------------------------------
 
-    def _check_turn(self, pod: Replica) -> None:
-        """What was evicted is not placed again before the claimant has been."""
-        before = pod.replaces
-        if before is not None and before.victim_of in self._for:
-            self.broken.append(f"{pod.uid} is placed before {before.victim_of} has had its turn")
+    def _check_turns(self, bound: list[Replica]) -> None:
+        """What was evicted takes no room with which the claimant could start at once.
+
+        While the claimant waits for its victims to leave, their owners may use idle room that is
+        of no use to it: too small for its pod, or no help to a gang that lacks others, too.
+        """
+        back: dict[str, list[Replica]] = {}
+        for pod in bound:
+            if pod.replaces and pod.replaces.victim_of in self._for:
+                back.setdefault(pod.replaces.victim_of, []).append(pod)
+        self.broken += [
+            f"{', '.join(pod.uid for pod in pods)} took the room with which {uid} could start"
+            for uid, pods in back.items()
+            if self._could_start(self.pods[uid], pods)
+        ]
+
+    def _could_start(self, claimant: Replica, without: list[Replica]) -> bool:
+        """Tell whether a pod and what its gang lacks fit into what is idle without others."""
+        gang = [pod for pod in self.pods.values() if pod.group is claimant.group]
+        lacking = claimant.group.least - sum(pod.stays for pod in gang)
+        others = [pod for pod in gang if not pod.node and pod is not claimant]
+        room = self._usable(claimant.group, without)
+        return any(
+            _fit([claimant.cpu, *(pod.cpu for pod in beside)], room)
+            for beside in combinations(others, max(0, lacking - 1))
+        )
+
+    def _usable(self, group: Group, without: list[Replica]) -> list[int]:
+        """Return the CPUs of each node that are idle and claimed by no other group."""
+        idle, kept = dict(self._nodes), dict(self._nodes)
+        for pod in self.pods.values():
+            if pod.node and pod not in without:
+                idle[pod.node] -= pod.cpu
+                kept[pod.node] -= pod.cpu if pod.stays else 0
+        for uid, node in self._for.items():
+            kept[node] -= self.pods[uid].cpu if self.pods[uid].group is not group else 0
+        return [min(idle[name], kept[name]) for name in self._nodes]
 
     def _check_rooms(self) -> None:
         """Nodes and queues keep room for all pods for which others were evicted.
@@ -182,7 +230,7 @@ class History:
         self._check_queues()
         room = dict(self._nodes)
         for pod in self.pods.values():
-            if pod.node and pod.leaves_at is None:
+            if pod.stays:
                 room[pod.node] -= pod.cpu
         for uid, node in self._for.items():
             room[node] -= self.pods[uid].cpu
@@ -195,7 +243,7 @@ class History:
     def _check_queues(self) -> None:
         held: Counter[str] = Counter()
         for pod in self.pods.values():
-            if (pod.node and pod.leaves_at is None) or pod.uid in self._for:
+            if pod.stays or pod.uid in self._for:
                 held[pod.group.queue] += pod.cpu
         for name, spec in self._queues.items():
             if "capability" in spec and held[name] > int(spec["capability"]["cpu"]):

@@ -78,6 +78,15 @@ def test_a_gang_starts_whole_with_what_its_victims_leave_and_what_was_idle(grace
     assert history.broken == []
 
 
+def test_a_gang_starts_with_the_pods_that_fit_where_the_first_ones_do_not():
+    """It had others evicted for these; the large one would leave too little for the rest."""
+    cluster = Cluster(PREEMPTING).node("n1", cpu="3").group("gang", min_member=3)
+    for name, cpu in (("gang-0", "2"), ("gang-1", "1"), ("gang-2", "1"), ("gang-3", "1")):
+        status = {"nominatedNodeName": "n1"} if name == "gang-1" else {}
+        cluster.pod(name, "gang", cpu=cpu, status=status)
+    assert sorted(binds_of(cluster.decide())) == ["gang-1", "gang-2", "gang-3"]
+
+
 def test_a_queue_gets_nothing_that_the_queue_it_takes_from_could_take_back():
     """Each has more than it deserves of one resource and less of the other."""
     deserved = {"cpu": "4", "memory": "4Gi"}

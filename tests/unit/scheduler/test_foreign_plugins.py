@@ -259,9 +259,13 @@ def test_victims_are_out_of_those_that_were_offered(fair):
     world.gang("high", tasks=1, priority=9)
     stranger = world.cluster_state.task("uid-ns/high-0")
     noted: list[PluginFailure] = []
+
+    def low(offered):
+        return [task for task in offered if task.name == "low-0"]
+
     plugin = ForeignPlugin(
         lambda _: Made(
-            lambda h, _: h.preemptable(lambda _, offered: offered if fair else [stranger])
+            lambda h, _: h.preemptable(lambda _, offered: low(offered) if fair else [stranger])
         ),
         name="made",
         origin="acme 1.0",

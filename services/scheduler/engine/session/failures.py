@@ -45,6 +45,12 @@ class JobFailures:
         self.no_room: dict[str, str] = {}
         """Why tasks are allocated and not bound, by uid."""
 
+    def begin_again(self) -> None:
+        """Forget what an attempt met, since the job is attempted in another way now."""
+        self.by_task.clear()
+        self.over_quota.clear()
+        self.roles.clear()
+
     def first(self, job: Job) -> tuple[Task, FitErrors] | None:
         """Return the first failed task of a job in its default order."""
         failed = [job.tasks[uid] for uid in self.by_task if uid in job.tasks]

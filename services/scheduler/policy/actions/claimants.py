@@ -3,21 +3,26 @@
 A pod is nominated to the node on which others are evicted for it (SS11). The room that they leave
 belongs to its job until that has started, is gone, or cannot use the room any more. So before
 anything else is placed or evicted, each claimant is placed: bound where the room is there already,
-else Pipelined, which keeps others off for the rest of the cycle. A claimant that finds no place
-loses its claim and waits like every other job; where its nominated node is full, it may evict
-elsewhere.
+be it on other nodes, else Pipelined, which keeps others off for the rest of the cycle. A claimant
+that finds no place loses its claim and waits like every other job; where its nominated node is
+full, it may evict elsewhere.
 
 Nothing is remembered from cycle to cycle: nominations are in the statuses of pods, and those that
 are on their way there are in COMMAND. So a new leader goes by the same claims.
 """
 
 from collections import deque
+from typing import Any
+
+import numpy as np
 
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.allocate import attempt
+from services.scheduler.policy.actions.evictions import has_idle
 from services.scheduler.policy.actions.failed_attempts import FailedAttempts
+from services.scheduler.policy.actions.job_attempt import JobAttempt
 from shared.model.status import TaskStatus
 
 
@@ -83,15 +88,66 @@ def _equal_claims(session: Session, tasks: deque[Task]) -> list[tuple[Task, int]
 
 
 def _take_turn(session: Session, job: Job, queue: Queue, failed: FailedAttempts) -> None:
-    """Place a claimant's pods, those with a nominated node first."""
+    """Place a claimant's pods, those with a nominated node first.
+
+    Where its other pods were to be when it had others evicted is written nowhere. If they do not
+    make its gang whole in their order, the small ones come first, or else the large ones.
+    """
+    if _waits_as_it_is(session, job):
+        return
     for task in list(job.by_status[TaskStatus.PIPELINED].values()):
         session.withdraw(job, task)
         session.failures(job).undone_placements.pop(task.uid, None)
-    pending = (
-        t for t in job.by_status[TaskStatus.PENDING].values() if not t.task_class.best_effort
-    )
-    order = session.hooks.task_order
-    worklist = deque(sorted(pending, key=lambda task: (not task.nominated, order(task))))
-    while worklist and attempt(session, queue, job, worklist, failed):
-        if not worklist or not worklist[0].nominated:
+    _start_at_once(session, job, queue)
+    for by_size in (0, 1, -1):
+        if not nominated(job):
             break
+        session.failures(job).begin_again()
+        worklist = _claims_first(session, job, by_size)
+        while worklist and attempt(session, queue, job, worklist, failed):
+            if not worklist or not worklist[0].nominated:
+                break
+
+
+def _waits_as_it_is(session: Session, job: Job) -> bool:
+    """Tell whether nothing is idle for a gang that waits whole: its turn would change nothing."""
+    waiting = job.by_status[TaskStatus.PIPELINED].values()
+    if nominated(job) or not session.hooks.job_pipelined(job):
+        return False
+    classes = {task.task_class.id: task.task_class for task in waiting}
+    if any(has_idle(session, each).any() for each in classes.values()):
+        return False
+    hold = session.hooks.job_turn(job)
+    if hold is not None:
+        return False
+    session.hooks.job_waits(job)
+    return True
+
+
+def _start_at_once(session: Session, job: Job, queue: Queue) -> None:
+    """Start a claimant on idle room that it found elsewhere while its victims terminate."""
+    waiting = [task for task in nominated(job) if not _has_place(session, task)]
+    if not waiting or job.sub_jobs is not None or session.hooks.job_turn(job) is not None:
+        return
+    if all(session.candidates(task.task_class).idle.any() for task in waiting):
+        worklist = _claims_first(session, job, 0)
+        while JobAttempt(session, queue, job, worklist, at_once=True).run():
+            if not worklist or not worklist[0].nominated:
+                break
+        session.explanations.pop(job.key, None)  # of why it does not start elsewhere
+
+
+def _has_place(session: Session, task: Task) -> bool:
+    column = session.cluster_state.nodes.column(task.nominated)
+    return column != NOWHERE and bool(session.candidates(task.task_class).idle[column])
+
+
+def _claims_first(session: Session, job: Job, by_size: int) -> deque[Task]:
+    """Return a job's tasks, those with a nominated node first, with 1 or -1 by their size then."""
+
+    def key(task: Task) -> tuple[Any, ...]:
+        share = (task.task_class.request / np.maximum(session.total, 1)).max()
+        return not task.nominated, by_size * float(share), session.hooks.task_order(task)
+
+    pending = job.by_status[TaskStatus.PENDING].values()
+    return deque(sorted((t for t in pending if not t.task_class.best_effort), key=key))

@@ -7,6 +7,7 @@ import numpy as np
 from pumice.plugins import BoolArray, IntArray
 from services.scheduler.engine.jobs.holders import holds
 from services.scheduler.engine.jobs.records import NOWHERE, Job, Queue
+from services.scheduler.engine.placement.candidates import Candidates
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
@@ -94,6 +95,11 @@ def clearable(session: Session, task_class: TaskClass) -> BoolArray:
     return _offering(session, task_class, session.ledger.emptied)
 
 
+def has_idle(session: Session, task_class: TaskClass) -> BoolArray:
+    """Return the nodes with room for a task of a class now, be it promised to others."""
+    return _offering(session, task_class, session.ledger.idle)
+
+
 def has_room(session: Session, task_class: TaskClass) -> BoolArray:
     """Return the nodes with room for a task of a class without any victim (`room_after`)."""
     return _offering(session, task_class, session.ledger.future_idle)
@@ -144,15 +150,17 @@ class UnschedulableCache:
         return self._signature(job, task) in self._known
 
 
-def fits_waiting(session: Session, queue: Queue, task: Task, column: int) -> bool:
+def fits_waiting(session: Session, queue: Queue, candidates: Candidates, column: int) -> bool:
     """Tell whether a task may be Pipelined on a node: by its queue's share, room and predicates.
 
     Predicates are asked, too, since devices may be too scattered though their sum suffices (A05).
+    `candidates` of its class need not be up to date: only what is asked of nodes afresh counts.
     """
+    task_class = candidates.task_class
     return (
-        session.hooks.allocatable(queue, task.task_class, 1) == 1
-        and room_after(session, task.task_class, column, ())
-        and session.candidates(task.task_class).admits(column)
+        room_after(session, task_class, column, ())
+        and session.hooks.allocatable(queue, task_class, 1) == 1
+        and candidates.admits(column)
     )
 
 
@@ -162,7 +170,9 @@ def waits_without_victims(session: Session, queue: Queue, job: Job, task: Task) 
     A gang takes what is idle or being released first, and evicts for the rest only. ⚠ Volcano's
     actions go by the order of nodes, and evict on the first that will do.
     """
-    if session.volcano_evictions or not session.hooks.allocatable(queue, task.task_class, 1):
+    if session.volcano_evictions or not has_room(session, task.task_class).any():
+        return False
+    if not session.hooks.allocatable(queue, task.task_class, 1):
         return False
     candidates = session.candidates(task.task_class)
     for mask in session.by_shard(candidates.future):
@@ -174,12 +184,19 @@ def waits_without_victims(session: Session, queue: Queue, job: Job, task: Task) 
 
 
 def reprieve(
-    session: Session, evicted: Sequence[Evicted], fits: Callable[[], bool]
+    session: Session,
+    evicted: Sequence[Evicted],
+    fits: Callable[[], bool],
+    *,
+    until_it_fitted: bool = False,
 ) -> list[Evicted]:
     """Reprieve victims, most important first, as long as the preemptor still fits.
 
-    `evicted` is in the order of evictions; returns the victims that are evicted after all.
+    `evicted` is in the order of evictions; returns the victims that are evicted after all. Where
+    these were evicted `until_it_fitted`, the last one is needed, and so is each that is like it.
     """
+    if until_it_fitted and len({change.task.task_class.id for change in evicted}) <= 1:
+        return list(evicted)
     gone = []
     for change in reversed(evicted):
         session.reprieve(change)
@@ -188,6 +205,53 @@ def reprieve(
                 session.evict(change.task, reason=change.reason, preemptor=change.preemptor)
             )
     return gone
+
+
+class Exchange:
+    """The victims of a job, and what it got for them: no victim may be entitled to take that back.
+
+    Such a move would be followed by its reverse, and that by the move again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        job: Job,
+        *,
+        may_take: Callable[[Task], bool],
+        gets: Callable[[Task, list[Task]], bool],
+    ) -> None:
+        """Begin with no victim.
+
+        `may_take` tells whether a victim may evict at all, which only what its queue loses changes,
+        and `gets` whether it would be given any of some tasks.
+        """
+        self._session, self._job, self._may_take, self._gets = session, job, may_take, gets
+        self._victims: dict[tuple[str, str, int], Task] = {}
+        """One victim of each queue, job and class; equal ones are entitled to the same."""
+        self._entitled: set[tuple[str, str, int]] = set()
+
+    def is_for_good(self, evicted: Sequence[Evicted]) -> bool:
+        """Tell whether nothing could be taken back with these victims as well; if so, keep them."""
+        if self._session.volcano_evictions:
+            return True
+        victims = dict(self._victims)
+        for each in evicted:
+            victims[each.queue, each.task.job_key, each.task.task_class.id] = each.task
+        losing = {each.queue for each in evicted}
+        entitled = {
+            key
+            for key, victim in victims.items()
+            if (key in self._entitled or key[0] in losing) and self._may_take(victim)
+        }
+        if entitled:
+            waiting = self._job.by_status[TaskStatus.PIPELINED].values()
+            # Plugins give up the first of equal tasks most readily.
+            taken = list({task.task_class.id: task for task in waiting}.values())
+            if any(self._gets(victims[key], taken) for key in entitled):
+                return False
+        self._victims, self._entitled = victims, entitled
+        return True
 
 
 def allows_preemption(session: Session, task: Task) -> bool:

@@ -88,12 +88,15 @@ class JobAttempt:
         tasks: Worklist,
         *,
         goal: Goal | None = None,
+        at_once: bool = False,
     ) -> None:
+        """Take what to place; with `at_once` on idle room only, nominated pods on any node."""
         self._session = session
         self._queue = queue
         self._job = job
         self._tasks = tasks
         self._goal: Goal = goal or WholeJob(session, job)
+        self._at_once = at_once
 
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed.
@@ -124,7 +127,7 @@ class JobAttempt:
         with session.trial() as keep:
             self.place()
             ready = session.hooks.job_ready(job) == 0
-            if not ready and not session.hooks.job_pipelined(job):
+            if not ready and (self._at_once or not session.hooks.job_pipelined(job)):
                 return False
             hold = session.hooks.job_start(job)
             if hold is not None:
@@ -236,7 +239,7 @@ class JobAttempt:
     def _place_run(self, run: list[Task]) -> bool:
         """Place some of these equal tasks; return whether any could be."""
         session = self._session
-        for waiting in (False, True):
+        for waiting in (False,) if self._at_once else (False, True):
             columns = self._columns(run, waiting=waiting)
             if columns:
                 placed = run[: len(columns)]
@@ -248,7 +251,7 @@ class JobAttempt:
 
     def _columns(self, run: list[Task], *, waiting: bool) -> list[int]:
         session, head = self._session, run[0]
-        if head.nominated:
+        if head.nominated and not self._at_once:
             column = session.cluster_state.nodes.column(head.nominated)
             candidates = session.candidates(head.task_class)
             within = self._goal.target().within

@@ -17,11 +17,13 @@ from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.holders import MAY_GO
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.jobs.unschedulable import AllocateDemand, Demand, Preempting
+from services.scheduler.engine.placement.candidates import Candidates
 from services.scheduler.engine.session.evictions import Evicted
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import (
+    Exchange,
     UnschedulableCache,
     allows_preemption,
     clearable,
@@ -170,6 +172,7 @@ class _Preemptor:
         self._queue = queue
         self._job = job
         self._options = options
+        self._exchange = Exchange(session, job, may_take=self._may_preempt, gets=self._gets_back)
 
     def from_other_jobs(self, unschedulable: UnschedulableCache) -> None:
         """Evict pods of other jobs of the queue; undone unless the job is then pipelined."""
@@ -248,9 +251,12 @@ class _Preemptor:
                     session.evict(victim, reason=_REASON, preemptor=task)
                 session.place(self._job, [task], [best.column], waiting=True)
             return best is not None
-        return any(self._clear(task, column, may_go) for column in columns)
+        candidates = session.candidates(task.task_class)
+        return any(self._clear(task, candidates, column, may_go) for column in columns)
 
-    def _clear(self, task: Task, column: int, may_go: Callable[[Task], bool]) -> bool:
+    def _clear(
+        self, task: Task, nodes: Candidates, column: int, may_go: Callable[[Task], bool]
+    ) -> bool:
         """Evict on one node, least important first, until the task fits; undone if it does not."""
         session = self._session
         candidates = residents(session, column, may_go)
@@ -261,16 +267,35 @@ class _Preemptor:
         with session.trial() as keep:
             heap = self._orders.victims(victims, task)
             evicted = []
-            while not (fits := fits_waiting(session, self._queue, task, column)) and heap:
+            while not (fits := fits_waiting(session, self._queue, nodes, column)) and heap:
                 evicted.append(session.evict(heap.pop(), reason=_REASON, preemptor=task))
             if fits:
                 if self._options.spare:
-                    reprieve(
-                        session, evicted, lambda: fits_waiting(session, self._queue, task, column)
+                    evicted = reprieve(
+                        session,
+                        evicted,
+                        lambda: fits_waiting(session, self._queue, nodes, column),
+                        until_it_fitted=True,
                     )
                 session.place(self._job, [task], [column], waiting=True)
+                if not self._exchange.is_for_good(evicted):
+                    return False
                 keep()
         return fits
+
+    def _may_preempt(self, victim: Task) -> bool:
+        """Tell whether a victim is of another job, which starves without it."""
+        owner = self._session.job_of(victim)
+        if owner is None or owner is self._job:
+            return False
+        return self._session.hooks.job_starving(owner)
+
+    def _gets_back(self, victim: Task, taken: list[Task]) -> bool:
+        """Tell whether a victim's job could preempt in turn.
+
+        Plugins may allow both, one by priorities and one by shares.
+        """
+        return bool(self._session.hooks.preemptable(victim, taken))
 
 
 class VictimChoice(NamedTuple):
@@ -335,4 +360,5 @@ class Search(NamedTuple):
             return [e.task for e in reprieve(session, evicted, lambda: self._fits(column))]
 
     def _fits(self, column: int) -> bool:
-        return fits_waiting(self.session, self.queue, self.task, column)
+        nodes = self.session.candidates(self.task.task_class)
+        return fits_waiting(self.session, self.queue, nodes, column)

@@ -7,17 +7,20 @@ takes the first node where enough can be had: which it is, is not weighed.
 puts the queue back once per job, but its turn has served them all by then).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.records import Job, Queue
+from services.scheduler.engine.placement.candidates import Candidates
 from services.scheduler.engine.session.ordering import Orders
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import (
+    Exchange,
     UnschedulableCache,
     clearable,
+    fits_waiting,
     has_room,
     reprieve,
     residents,
@@ -26,6 +29,7 @@ from services.scheduler.policy.actions.evictions import (
     take_for,
     turns,
     waits_without_victims,
+    wanting,
 )
 from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
@@ -78,7 +82,7 @@ class _Reclaimer:
         spare: bool,
     ) -> None:
         self._spare = spare
-        self._victims: list[Task] = []
+        self._exchange = Exchange(session, job, may_take=self._may_reclaim, gets=self._gets_back)
         self._reclaimable = reclaimable
         self._session = session
         self._orders = orders
@@ -87,7 +91,22 @@ class _Reclaimer:
 
     def run(self, unschedulable: UnschedulableCache) -> None:
         """Evict pods of other queues; undone unless the job is then pipelined."""
+        if self._spare and self._asks_beyond_deserved():
+            return
         take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
+
+    def _asks_beyond_deserved(self) -> bool:
+        """Tell at a glance that a gang of equal pods cannot be whole: its queue may not have all.
+
+        Each of them would be refused or not by itself (`_reclaim`), after evictions for those
+        before it.
+        """
+        job = self._job
+        lacking = job.min_available - job.waiting_count - job.ready_count - job.pending_best_effort
+        tasks = [task for task in wanting(self._session, job) if not task.task_class.best_effort]
+        if lacking <= 1 or any(task.task_class is not tasks[0].task_class for task in tasks):
+            return False
+        return not self._session.hooks.preemptive(self._queue, tasks[:lacking])
 
     def _reclaim(self, task: Task) -> bool:
         """Evict for a task; return whether it is Pipelined on a node now."""
@@ -96,10 +115,11 @@ class _Reclaimer:
             return False
         if waits_without_victims(session, self._queue, self._job, task):
             return True
-        reachable = session.candidates(task.task_class).reachable()
+        nodes = session.candidates(task.task_class)
+        reachable = nodes.reachable()
         reachable &= clearable(session, task.task_class)
         return any(
-            self._clear(task, column)
+            self._clear(task, nodes, column)
             for mask in session.by_shard(reachable)
             for column in self._columns(task.task_class, mask)
         )
@@ -131,7 +151,7 @@ class _Reclaimer:
         queue = self._session.queue(owner.queue)
         return queue is not None and queue.reclaimable
 
-    def _clear(self, task: Task, column: int) -> bool:
+    def _clear(self, task: Task, nodes: Candidates, column: int) -> bool:
         """Evict on one node until the task has room; else evict none.
 
         ⚠ Neither the queue nor predicates are asked again, unless victims are to be spared. A node
@@ -150,38 +170,25 @@ class _Reclaimer:
             while heap and not room_after(session, task_class, column, ()):
                 evicted.append(session.evict(heap.pop(), reason=_REASON, preemptor=task))
             if self._spare:
-                if not self._takes(task_class, column):
+                if not fits_waiting(session, self._queue, nodes, column):
                     return False
-                evicted = reprieve(session, evicted, lambda: self._takes(task_class, column))
+                evicted = reprieve(
+                    session,
+                    evicted,
+                    lambda: fits_waiting(session, self._queue, nodes, column),
+                    until_it_fitted=True,
+                )
             session.place(self._job, [task], [column], waiting=True)
-            gone = [*self._victims, *(change.task for change in evicted)]
-            if not session.volcano_evictions and self._could_be_taken_back(gone):
+            if not self._exchange.is_for_good(evicted):
                 return False
-            self._victims = gone
             keep()
         return True
 
-    def _could_be_taken_back(self, victims: Sequence[Task]) -> bool:
-        """Tell whether a victim's queue could reclaim in turn from what this job would have then.
+    def _may_reclaim(self, victim: Task) -> bool:
+        """Tell whether a victim's queue could reclaim in turn for a task like it."""
+        owner = self._session.job_of(victim)
+        queue = None if owner is None else self._session.queue(owner.queue)
+        return queue is not None and self._session.hooks.preemptive(queue, [victim])
 
-        Such a move would be followed by its reverse, and that by the move again.
-        """
-        session = self._session
-        taken = list(self._job.by_status[TaskStatus.PIPELINED].values())
-        alike = {(victim.job_key, victim.task_class.id): victim for victim in victims}
-        for victim in alike.values():
-            owner = session.job_of(victim)
-            queue = None if owner is None else session.queue(owner.queue)
-            entitled = queue is not None and session.hooks.preemptive(queue, [victim])
-            if entitled and session.hooks.reclaimable(victim, taken):
-                return True
-        return False
-
-    def _takes(self, task_class: TaskClass, column: int) -> bool:
-        """Tell whether a node has room for a task of a class and no predicate refuses it."""
-        session = self._session
-        return (
-            room_after(session, task_class, column, ())
-            and session.candidates(task_class).admits(column)
-            and session.hooks.allocatable(self._queue, task_class, 1) == 1
-        )
+    def _gets_back(self, victim: Task, taken: list[Task]) -> bool:
+        return bool(self._session.hooks.reclaimable(victim, taken))
