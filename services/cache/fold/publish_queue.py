@@ -67,8 +67,6 @@ class _KindState:
         """Keys of objects that NATS refuses even without a body."""
         self.gone: dict[str, str] = {}
         """Key of a deleted object → resourceVersion of the deletion; these may get tombstones."""
-        self.short_lived: dict[str, Published] = {}
-        """Objects that were deleted before a fact about them was published."""
         self.initial: set[str] = set()
         """Keys that have to be published before the kind is complete."""
         self.outstanding = 0
@@ -182,24 +180,8 @@ class PublishQueue:
                 self._keep_tombstone_body(held.uid, held.done)
             if self._leads:
                 state.gone[key] = rv
-                if held is not None and self._is_outstanding((kind, key)):
-                    state.short_lived[key] = Published(uid=held.uid, rv=held.rv)
-                    self._note_short_lived((kind, key), state)
             self._enqueue_if_changed((kind, key), state)
         self._observe_version(kind, state, rv)
-
-    def _note_short_lived(self, slot: Slot, state: _KindState) -> None:
-        """Have a tombstone published for an object that has come and gone unpublished.
-
-        Who created it knows it from the answer to its request, and would keep it.
-        """
-        key = slot[1]
-        if slot in self._in_flight:
-            return  # what is published now may say it; see `_settled`
-        born = state.short_lived.pop(key, None)
-        if born is not None and key not in state.observed and key not in state.published:
-            state.publish(key, born)
-            state.gone.setdefault(key, state.observed_version)
 
     def absent(self, kind: str) -> None:
         """Record that the API server does not serve the kind, so it has no objects."""
@@ -235,7 +217,6 @@ class PublishQueue:
             state.uids.clear()
             state.quarantined.clear()
             state.gone.clear()
-            state.short_lived.clear()
             state.initial.clear()
             state.outstanding = 0
             state.is_current = False
@@ -383,7 +364,6 @@ class PublishQueue:
     def _settled(self, slot: Slot, state: _KindState) -> None:
         self._in_flight.discard(slot)
         state.outstanding -= 1
-        self._note_short_lived(slot, state)
         self._enqueue_if_changed(slot, state)
         if not self._is_outstanding(slot):
             state.initial.discard(slot[1])
