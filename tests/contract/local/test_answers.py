@@ -58,13 +58,13 @@ from pumice.answers import asking, following
 from pumice.cli.main import main
 following._EVERY_S = 3600.0
 asking.WATCH_S = 1
-open_watch = asking.Asker.watch
+open_watch = asking.QueryClient.watch
 async def watch(self, watched, version):
     stream = await open_watch(self, watched, version)
     sys.stderr.write("watches" + chr(10))
     sys.stderr.flush()
     return stream
-asking.Asker.watch = watch
+asking.QueryClient.watch = watch
 sys.exit(main(sys.argv[1:]))
 """
 """The command with a clock that never comes, with short watches, and a line for each of them.
