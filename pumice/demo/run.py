@@ -71,6 +71,8 @@ def program_name(called: str) -> str:
     if shutil.which("pumice"):
         return "pumice"
     path = Path(called)
+    if path.name == "__main__.py":
+        return "python -m pumice"
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else called
 
 

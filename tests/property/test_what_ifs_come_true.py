@@ -194,7 +194,7 @@ def digest(world: World) -> Any:
     arrays = (ledger.allocatable, ledger.used, ledger.releasing, ledger.pipelined, ledger.evicted)
     memory = dict(memory_of(state))
     memory["columns"] = [name for name in memory["columns"] if name]
-    memory["said"] = sorted(memory["said"], key=str)
+    memory["reported"] = sorted(memory["reported"], key=str)
     known = len(memory.pop("resources"))
     jobs = {
         each.key: (

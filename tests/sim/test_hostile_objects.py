@@ -65,7 +65,7 @@ def _name(value: Any) -> object:
 
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "cache: priorityclasses planted read": (watcher, "held"),
+    "cache: priorityclasses planted read": (watcher, "observed_object"),
     "controller: podgroups hostile/planted fold": (Informers, "_group_changed"),
     "controller: jobs hostile/planted reconcile": (jobs, "advance"),
     "controller: cronjobs hostile/planted reconcile": (cronjobs, "sync"),
@@ -99,7 +99,7 @@ def only_while_there(real: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-BREAKS = {"held": only_priority_classes, "_group_changed": only_while_there}
+BREAKS = {"observed_object": only_priority_classes, "_group_changed": only_while_there}
 
 
 async def planted(sim: Simulation) -> None:

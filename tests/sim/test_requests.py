@@ -65,7 +65,9 @@ def test_statuses_cost_one_request_each_and_pods_on_their_way_none(monkeypatch):
     monkeypatch.setattr(CoreTransport, "exchange", counted)
     gangs = 10
     played(monkeypatch, gangs=gangs, size=10, delay_s=0.03)
-    assert not [what for what in asked if what.startswith(("GET p", "GET q"))]
+    read = sum(n for what, n in asked.items() if what.startswith(("GET p", "GET q")))
     assert asked["PATCH pods status"] == 0
-    # One when it runs, and one when it has ended (ADR 35).
-    assert 0 < asked["PATCH podgroups status"] <= 2 * gangs
+    # One when it runs, and one when it has ended (ADR 35). With messages of 30 ms some cross a
+    # change of the group: these are refused, read and written again.
+    assert read <= gangs / 5
+    assert 0 < asked["PATCH podgroups status"] <= 2 * gangs + 2 * read
