@@ -24,7 +24,7 @@ REVIEW_S = 5.0
 
 
 async def slow(_: web.Request) -> web.Response:
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
     raise AssertionError
 
 

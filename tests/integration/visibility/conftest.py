@@ -31,18 +31,24 @@ async def told(control_plane: ControlPlane) -> AsyncIterator[FixedAnswers]:
     async with connect(control_plane.kubeconfig) as api, manifests(api, port):
         kube = await connect_kube(str(account), user_agent="pumice-visibility")
         async with serving_api(settings, kube, answers):
-
-            async def is_available() -> bool:
-                found = (await api.request("GET", API_SERVICE))["status"]["conditions"]
-                return all(condition["status"] == "True" for condition in found)
-
-            await until(is_available, deadline_s=30, describe="the APIService is available")
+            await available(api, "True")
 
             async def is_discovered() -> bool:
                 return "visibility.pumice.dev" in await groups(api)
 
             await until(is_discovered, deadline_s=30, describe="discovery")
             yield answers
+
+
+async def available(api: Api, status: str) -> None:
+    """Wait until the APIService has this status ("True" or "False") of the condition Available."""
+
+    async def has() -> bool:
+        found = (await api.request("GET", API_SERVICE)).get("status", {})
+        conditions = found.get("conditions", [])
+        return [c["status"] for c in conditions if c["type"] == "Available"] == [status]
+
+    await until(has, deadline_s=60, describe=f"available: {status}")
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import free_port
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
-from tests.integration.visibility.conftest import API_SERVICE, manifests
+from tests.integration.visibility.conftest import available, manifests
 from tests.support import roles
 from tests.support.api import connect
 from tests.support.visibility import FixedAnswers, serving_api
@@ -89,30 +89,20 @@ async def test_kubectl_works_for_others_in_each_state_of_visibility(
     settings = VisibilitySettings(port=port, bind_address="127.0.0.1", service_port=port)
     account = str(roles.account(control_plane.kubeconfig, "visibility"))
     await works(kubectl)
-    async with connect(control_plane.kubeconfig) as api:
-
-        async def status(wanted: str) -> None:
-            async def has() -> bool:
-                found = (await api.request("GET", API_SERVICE)).get("status", {})
-                conditions = found.get("conditions", [])
-                return [c["status"] for c in conditions if c["type"] == "Available"] == [wanted]
-
-            await until(has, deadline_s=60, describe=f"available: {wanted}")
-
-        async with manifests(api, port):
-            await status("False")
+    async with connect(control_plane.kubeconfig) as api, manifests(api, port):
+        await available(api, "False")
+        await works(kubectl)
+        kube = await connect_kube(account, user_agent="pumice-visibility")
+        async with serving_api(settings, kube, FixedAnswers()):
+            await available(api, "True")
             await works(kubectl)
-            kube = await connect_kube(account, user_agent="pumice-visibility")
-            async with serving_api(settings, kube, FixedAnswers()):
-                await status("True")
-                await works(kubectl)
 
-                async def is_explained() -> bool:
-                    code, output = await kubectl("explain", "pendingjobs.position")
-                    return code == 0 and "Place in its queue's line" in output
+            async def is_explained() -> bool:
+                code, output = await kubectl("explain", "pendingjobs.position")
+                return code == 0 and "Place in its queue's line" in output
 
-                await until(is_explained, deadline_s=60, describe="ours is explained, too")
-                await works(kubectl)
-            await status("False")
+            await until(is_explained, deadline_s=60, describe="ours is explained, too")
             await works(kubectl)
+        await available(api, "False")
+        await works(kubectl)
     await works(kubectl)

@@ -21,7 +21,7 @@ from pumice.local.ports import free_port
 from services.visibility.app import build
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
-from tests.integration.visibility.conftest import API_SERVICE, manifests
+from tests.integration.visibility.conftest import API_SERVICE, available, manifests
 from tests.support import roles
 from tests.support.api import ApiError, connect, credentials
 from tests.support.visibility import FixedAnswers, context_of_a_test, serving_api
@@ -102,27 +102,19 @@ async def test_discovery_and_openapi_of_others_are_the_same_in_each_state_of_vis
     account = str(roles.account(control_plane.kubeconfig, "visibility"))
     async with connect(control_plane.kubeconfig) as api:
 
-        async def status(wanted: str) -> None:
-            async def has() -> bool:
-                found = (await api.request("GET", API_SERVICE)).get("status", {})
-                conditions = found.get("conditions", [])
-                return [c["status"] for c in conditions if c["type"] == "Available"] == [wanted]
-
-            await until(has, deadline_s=60, describe=f"available: {wanted}")
-
         async def merged() -> bool:
             found = await reader.json("/openapi/v2")
             return f"{OURS}v1alpha1.WhatIf" in found["definitions"]
 
         async with manifests(api, port):
-            await status("False")
+            await available(api, "False")
             assert await reader.everything() == before, "registered, and not reached yet"
             kube = await connect_kube(account, user_agent="pumice-visibility")
             async with serving_api(settings, kube, FixedAnswers()):
-                await status("True")
+                await available(api, "True")
                 await until(merged, deadline_s=60, describe="our document is merged")
                 assert await reader.everything() == before, "served"
-            await status("False")
+            await available(api, "False")
             assert await reader.everything() == before, "stopped"
 
         async def is_forgotten() -> bool:
@@ -138,10 +130,6 @@ async def test_a_namespace_waits_for_visibility_that_is_down_and_goes_once_it_is
     """Of all extension servers: the API server cannot know what of theirs is in a namespace."""
     async with connect(control_plane.kubeconfig) as api:
 
-        async def is_unavailable() -> bool:
-            found = (await api.request("GET", API_SERVICE)).get("status", {})
-            return any(c["status"] == "False" for c in found.get("conditions", []))
-
         async def is_held_up() -> bool:
             found = await api.request("GET", "/api/v1/namespaces/goes-later")
             conditions = found["status"].get("conditions", [])
@@ -151,7 +139,7 @@ async def test_a_namespace_waits_for_visibility_that_is_down_and_goes_once_it_is
             )
 
         async with manifests(api, free_port()):
-            await until(is_unavailable, deadline_s=60, describe="nothing is behind the APIService")
+            await available(api, "False")
             await api.create("namespaces", {"metadata": {"name": "goes-later"}})
             await api.request("DELETE", "/api/v1/namespaces/goes-later")
             await until(is_held_up, deadline_s=60, describe="the deletion waits for discovery")
@@ -180,12 +168,7 @@ async def test_a_namespace_goes_while_nats_is_unavailable(
         running = [tasks.create_task(part.run(), name=part.name) for part in parts]
         try:
             async with manifests(api, port):
-
-                async def is_available() -> bool:
-                    found = (await api.request("GET", API_SERVICE)).get("status", {})
-                    return any(c["status"] == "True" for c in found.get("conditions", []))
-
-                await until(is_available, deadline_s=60, describe="the API is served")
+                await available(api, "True")
                 assert context.readiness.shut_among(GATES) == []
                 assert "nats" in {gate["gate"] for gate in context.readiness.shut()}
                 await api.create("namespaces", {"metadata": {"name": "goes-at-once"}})

@@ -267,14 +267,20 @@ async def test_a_job_that_has_failed_says_why(more: dict[str, int], wanted: str)
     assert state["message"] == f"all pods have ended, {wanted}"
 
 
-async def test_a_job_whose_object_is_refused_says_so_and_runs_when_it_is_taken() -> None:
-    """Reported as volcano#4691: a name that no Service may have; only a log said why."""
+async def refused_service(*, tries_made: int) -> tuple[JobStage, Successors]:
+    """Return a job whose Service the API server has refused so many times."""
     stage = JobStage()
     successors = Successors(stage, dies_at=0)
     successors.process.refused = {"POST services"}
     stage.create(kinds.JOB, "j", elastic(1, 1, plugins={"svc": []}))
-    for _ in range(3):
+    for _ in range(tries_made):
         await tries(successors, 5.0)
+    return stage, successors
+
+
+async def test_a_job_whose_object_is_refused_says_so_and_runs_when_it_is_taken() -> None:
+    """Reported as volcano#4691: a name that no Service may have; only a log said why."""
+    stage, successors = await refused_service(tries_made=3)
     state = stage.job()["status"]["state"]
     assert (state["phase"], state["reason"]) == ("Pending", "Refused")
     assert "denied by the webhook of a test" in state["message"]
@@ -285,12 +291,7 @@ async def test_a_job_whose_object_is_refused_says_so_and_runs_when_it_is_taken()
 
 
 async def test_a_job_that_is_refused_for_good_ends_with_the_reason() -> None:
-    stage = JobStage()
-    successors = Successors(stage, dies_at=0)
-    successors.process.refused = {"POST services"}
-    stage.create(kinds.JOB, "j", elastic(1, 1, plugins={"svc": []}))
-    for _ in range(20):
-        await tries(successors, 5.0)
+    stage, _ = await refused_service(tries_made=20)
     state = stage.job()["status"]["state"]
     assert (state["phase"], state["reason"]) == ("Terminated", "Refused")
     assert state["message"].startswith("Job failed for retry limit reached, after 16 refusals: ")

@@ -150,6 +150,15 @@ async def test_a_service_starts_beside_links_of_kubernetes_and_names_them(tmp_pa
         assert running.events()["service_links_ignored"]["variables"] == link
 
 
+async def status_beside(tmp_path, running, address: str) -> int:
+    """Run `pumice status` on a cluster whose one program is the running service."""
+    directory = tmp_path / "cluster"
+    with state.held(directory):
+        program = state.Program(name="binder", pid=running.process.pid, address=address, log="x")
+        state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
+        return await status.run(argparse.Namespace(data_dir=directory))
+
+
 async def test_what_is_quarantined_is_on_a_page_and_in_the_status_of_the_cluster(
     tmp_path, capsys
 ) -> None:
@@ -160,13 +169,7 @@ async def test_what_is_quarantined_is_on_a_page_and_in_the_status_of_the_cluster
         assert (item["kind"], item["key"], item["reason"]) == ("pods", "a/b", "boom")
         async with session.get(f"http://{address}/metrics") as answer:
             assert 'pumice_quarantined_objects{kind="pods"} 1.0' in await answer.text()
-        directory = tmp_path / "cluster"
-        with state.held(directory):
-            program = state.Program(
-                name="binder", pid=running.process.pid, address=address, log="x"
-            )
-            state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
-            assert await status.run(argparse.Namespace(data_dir=directory)) == 0
+        assert await status_beside(tmp_path, running, address) == 0
     assert "quarantined: pods a/b (fold): boom" in capsys.readouterr().out
 
 
@@ -183,13 +186,7 @@ async def test_a_stream_without_room_for_a_reader_is_told_by_a_service_that_is_r
             assert (answer.status, await answer.json()) == (200, [said])
         async with session.get(f"http://{address}/metrics") as answer:
             assert 'pumice_bus_refused{stream="EVENTS"} 1.0' in await answer.text()
-        directory = tmp_path / "cluster"
-        with state.held(directory):
-            program = state.Program(
-                name="binder", pid=running.process.pid, address=address, log="x"
-            )
-            state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
-            assert await status.run(argparse.Namespace(data_dir=directory)) == 0
+        assert await status_beside(tmp_path, running, address) == 0
     line = "goes on without: reader of EVENTS (maximum consumers limit reached)"
     assert line in capsys.readouterr().out
 
