@@ -41,7 +41,7 @@ class FrameModel(Struct, frozen=True, kw_only=True):
     waiting: Sequence[PendingJob] | None = None
     running: Sequence[RunningJob] | None = None
     nodes: Sequence[NodeUse] | None = None
-    troubles: Sequence[str] = ()
+    errors: Sequence[str] = ()
 
 
 def frame(picture: FrameModel, *, height: int) -> RenderableType:
@@ -56,7 +56,7 @@ def frame(picture: FrameModel, *, height: int) -> RenderableType:
         parts.append(_running(picture.running, running, picture.now_s))
     if picture.nodes is not None:
         parts.append(_nodes(picture.nodes))
-    parts += [_trouble(each) for each in picture.troubles]
+    parts += [_error_line(each) for each in picture.errors]
     return Group(*parts)
 
 
@@ -64,7 +64,7 @@ def _rows(picture: FrameModel, height: int) -> tuple[int, int, int]:
     """Return how many rows queues, waiting and running jobs get."""
     sections = [picture.queues, picture.waiting, picture.running]
     beside = 1 + _HEADS * sum(section is not None for section in sections)
-    beside += _HEADS * int(picture.nodes is not None) + len(picture.troubles)
+    beside += _HEADS * int(picture.nodes is not None) + len(picture.errors)
     left = max(height - beside - 1, _LEAST_ROWS)
     shares = []
     for at, section in enumerate(sections):
@@ -91,7 +91,7 @@ def _headline(picture: FrameModel) -> Text:
     return Text(f"{picture.clock}  {picture.host}  {', '.join(counts)}", style="bold")
 
 
-def _trouble(words: str) -> Text:
+def _error_line(words: str) -> Text:
     return Text(words, style="red", no_wrap=True, overflow="ellipsis")
 
 

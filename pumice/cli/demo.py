@@ -41,7 +41,7 @@ async def run(args: argparse.Namespace) -> int:
 
 
 async def _exit_code(options: DemoOptions, interrupts: Interrupts) -> int:
-    # most of a second of imports, during which a Ctrl-C must be heard already
+    # most of a second of imports, during which a Ctrl-C must already take effect
     from pumice.demo.run import DemoRun
     from pumice.demo.story import DemoError
     from shared.runtime.clock import SystemClock

@@ -159,7 +159,7 @@ async def _print(args: argparse.Namespace, where: Callable[[], Server], *, out: 
 
 
 def _start(args: argparse.Namespace) -> Start | Since | None:
-    """Return where to begin: a follower without a wish begins with the last minute."""
+    """Return where to begin: a follower without `--since` begins with the last minute."""
     if args.seq is not None:
         return Start(args.seq)
     ago_s = args.since

@@ -52,9 +52,9 @@ async def run(args: argparse.Namespace) -> int:
 
 async def _list(args: argparse.Namespace, asker: QueryClient) -> int:
     """Print the objects of one picture. Raises AnswerError if none can be had."""
-    raws, troubles = await _first(args, asker, await _served(asker))
-    for trouble in troubles:
-        sys.stderr.write(f"note: {trouble}\n")
+    raws, errors = await _first(args, asker, await _served(asker))
+    for error in errors:
+        sys.stderr.write(f"note: {error}\n")
     items: list[dict[str, Any]] = []
     for raw in raws.values():
         whole = msgspec.json.decode(raw)
@@ -78,13 +78,13 @@ async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
     least_width, least_height = _WIDE if wide else (0, _LONG if once else 0)
     width, height = max(console.width, least_width), max(console.height, least_height)
     served = await _served(asker)
-    raws, troubles = await _first(args, asker, served)
+    raws, errors = await _first(args, asker, served)
     found = _decoded(raws)
 
     def picture() -> RenderableType:
         now_s = time.time()  # noqa: TID251 - ages for a person
         clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-        shown = FrameModel(host=asker.host, now_s=now_s, clock=clock, troubles=troubles, **found)
+        shown = FrameModel(host=asker.host, now_s=now_s, clock=clock, errors=errors, **found)
         return frame(shown, height=height if once else console.height)
 
     if once:
@@ -95,7 +95,7 @@ async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
         while True:
             live.update(picture(), refresh=True)
             await asyncio.sleep(_EVERY_S)
-            raws, troubles = await _parts(args, asker, served)
+            raws, errors = await _parts(args, asker, served)
             found |= _decoded(raws)  # what cannot be had now stays as it was, above the reason
 
 
@@ -118,10 +118,10 @@ async def _first(
     args: argparse.Namespace, asker: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the first parts as `_parts` does. Raises AnswerError if there is none."""
-    raws, troubles = await _parts(args, asker, served)
+    raws, errors = await _parts(args, asker, served)
     if not raws:
-        raise QueryError("; ".join(troubles))
-    return raws, troubles
+        raise QueryError("; ".join(errors))
+    return raws, errors
 
 
 async def _parts(
@@ -129,13 +129,13 @@ async def _parts(
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the parts that can be had, as the API server's JSON, and why the others cannot."""
     found: dict[str, bytes] = {}
-    troubles: dict[str, None] = {}
+    errors: dict[str, None] = {}
     for name, plural, _, namespaced in served:
         try:
             found[name] = await _ask(args, asker, plural, namespaced=namespaced)
         except QueryError as error:
-            troubles[str(error)] = None
-    return found, list(troubles)
+            errors[str(error)] = None
+    return found, list(errors)
 
 
 async def _ask(

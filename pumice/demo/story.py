@@ -42,10 +42,10 @@ class WatchFeed:
     def __init__(
         self, kube: Kube, *, take: Callable[[WatchChange], None], failure: Callable[[str], None]
     ) -> None:
-        """`take` gets each change, `trouble` a line when something cannot be seen."""
+        """`take` gets each change, `failure` a line when something cannot be watched."""
         self._kube = kube
         self._take = take
-        self._trouble = failure
+        self._report_failure = failure
         self._listed: set[str] = set()
         self.ready = asyncio.Event()
         """Set when all kinds have been listed once."""
@@ -70,9 +70,9 @@ class WatchFeed:
                     case Changed():
                         self._change(known, item)
                     case Malformed():
-                        self._trouble(f"{kind.kind} {item.metadata.key}: {item.error}")
+                        self._report_failure(f"{kind.kind} {item.metadata.key}: {item.error}")
                     case Unavailable():
-                        self._trouble(f"cannot watch {kind.plural}: {item.message}")
+                        self._report_failure(f"cannot watch {kind.plural}: {item.message}")
                     case Bookmark():
                         pass
 

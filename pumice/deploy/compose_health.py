@@ -41,7 +41,7 @@ def asking(ca: Path) -> Ask:
     return ask
 
 
-def troubles(ask: Ask, addresses: Mapping[str, str] = ADDRESSES) -> dict[str, str]:
+def failures(ask: Ask, addresses: Mapping[str, str] = ADDRESSES) -> dict[str, str]:
     """Return why, by part, for each part that is not healthy."""
     found = {part: ask(url) for part, url in addresses.items()}
     return {part: why for part, why in found.items() if why}
@@ -65,11 +65,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--once", action="store_true")
     given = parser.parse_args(argv)
     ask = asking(given.ca)
-    known = troubles(ask)
+    known = failures(ask)
     _log(changes({}, known))
     while not given.once:
         time.sleep(_EVERY_S)
-        known, before = troubles(ask), known
+        known, before = failures(ask), known
         _log(changes(before, known))
     return 1 if known else 0
 

@@ -133,8 +133,8 @@ class _AccountsBuilder:
             if subject == "_INBOX.>":
                 source = self._stream_of(user)
                 self._export(source, name, {"stream": subject}, streamed=False)
-                heard = {"stream": {"account": source, "subject": subject}}
-                self._accounts[name].imports.append(heard)
+                imported = {"stream": {"account": source, "subject": subject}}
+                self._accounts[name].imports.append(imported)
             elif subject.startswith(f"{self._subjects.prefix}.events."):
                 self._forward_events(name, subject)
             elif subject.startswith(self._subjects.republished("")):
@@ -146,8 +146,8 @@ class _AccountsBuilder:
 
     def _import_republished(self, target: str, subject: str, *, to: str) -> None:
         self._export(self._events, target, {"stream": subject}, streamed=False)
-        heard = {"stream": {"account": self._events, "subject": subject}, "to": to}
-        self._accounts[target].imports.append(heard)
+        imported = {"stream": {"account": self._events, "subject": subject}, "to": to}
+        self._accounts[target].imports.append(imported)
 
     def _stream_of(self, user: str) -> str:
         """Return the stream that a subscriber reads."""

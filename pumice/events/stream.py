@@ -76,7 +76,7 @@ class EventStream:
         self._client = TlsClient()
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
         """Messages that have arrived, at most a batch; None marks a lost connection."""
-        self._trouble = ""
+        self._last_error = ""
 
     async def __aenter__(self) -> Self:
         """Connect. Raises NotAllowed or Unreachable."""
@@ -86,7 +86,7 @@ class EventStream:
                     await self._connect()
         except (nats.errors.Error, OSError, TimeoutError) as exc:
             await self._close()
-            cause = self._trouble or str(exc) or "no answer"
+            cause = self._last_error or str(exc) or "no answer"
             shown = ", ".join(self._servers)
             if "authorization" in f"{cause} {exc}".lower():
                 text = f"NATS at {shown} refuses user {self._user!r} or its password"
@@ -102,7 +102,7 @@ class EventStream:
 
     async def _connect(self) -> None:
         async def note(exc: Exception) -> None:
-            self._trouble = str(exc) or type(exc).__name__
+            self._last_error = str(exc) or type(exc).__name__
 
         async def lost() -> None:
             self._arrived.put_nowait(None)
@@ -216,7 +216,7 @@ class EventStream:
                 async with asyncio.timeout(SILENCE_S):
                     pending = [await self._arrived.get()]
             except TimeoutError as exc:
-                raise StreamBroken("nothing heard of the server") from exc
+                raise StreamBroken("the server sent nothing") from exc
             while not self._arrived.empty():
                 pending.append(self._arrived.get_nowait())
             batch: list[tuple[int, bytes]] = []

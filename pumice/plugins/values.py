@@ -52,7 +52,7 @@ class StartBlock(NamedTuple):
     """The gate that it waits at, one word as in docs/observing.md."""
     message: str
     elsewhere: BoolArray | None = None
-    """Nodes on which it might start all the same, where it is tried once more; None: on none."""
+    """Nodes on which it might still start, where it is tried again; None: on none."""
 
 
 class Condition(NamedTuple):

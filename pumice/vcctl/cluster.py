@@ -1,7 +1,7 @@
 """The way to the cluster: which API server a user means, requests to it, refusals in Go's words.
 
 Called by the commands. Reads and writes carry the API server's JSON as it is: what a type of ours
-does not know is shown and sent all the same.
+does not know is still shown and sent.
 """
 
 import os

@@ -81,7 +81,7 @@ _COUNTED: Final = {
 class QueueCounts(Collector):
     """PodGroups by queue and phase under Volcano's names (Q03), counted when metrics are scraped.
 
-    `groups` and `queues` are the world as the informers know it; a process that does not keep the
+    `groups` and `queues` are what the informers know; a process that does not keep the
     queues yields none, so that the sum over all replicas is right.
     """
 

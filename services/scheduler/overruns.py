@@ -52,7 +52,7 @@ class OverrunQuarantine:
     def __init__(self, entries: Iterable[OverrunEntry] = ()) -> None:
         self._entries: dict[tuple[str, str], OverrunEntry] = {}
         self.changes = 0
-        """How often something changed: whoever stores the entries compares it."""
+        """How often something changed; the part that stores the entries compares it."""
         self.merge(entries)
 
     def put(self, step: Step, *, plugin: str, why: str, now: float) -> OverrunEntry:

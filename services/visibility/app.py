@@ -194,8 +194,8 @@ class _Following:
             ),
         )
         waits = self._streams.waiting
-        heard = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
-        parts: list[Part] = [self._conf, state, outcomes, owner, heard, forecasts]
+        decision_feed = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
+        parts: list[Part] = [self._conf, state, outcomes, owner, decision_feed, forecasts]
         return answers, owner, [*parts, self._expressions]
 
     def _policy(self) -> DecisionPolicy:

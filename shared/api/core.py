@@ -170,7 +170,7 @@ class ContainerStatus(View, frozen=True, kw_only=True):
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
     allocated_resources: ResourceList = field(default_factory=dict)
-    """Amounts set aside by the node; they differ from the spec while a resize is under way."""
+    """Amounts reserved by the node; they differ from the spec while a resize is under way."""
     resources: ResourceRequirements | None = None
 
 

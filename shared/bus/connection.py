@@ -1,11 +1,10 @@
 """One connection to NATS that never gives up.
 
 nats-py's own reconnect is switched off and done here, because it buffers publishes (ADR 2) from
-before the break, can be closed for good by one error of the server, and hangs in `drain` when the
-server is frozen. Here each connection is a `Session`: it is made, used until it breaks and thrown
-away; readers and requests that wait for an answer hear of it at once, and begin again on the next
-session. `run` is a part of the service: an unreachable server makes the service not ready, never
-dead.
+before the break, can be closed permanently by one error of the server, and hangs in `drain` when
+the server is frozen. Here each connection is a `Session`: it is made, used until it breaks and
+thrown away; readers and pending requests fail at once and begin again on the next session. `run` is
+a part of the service: an unreachable server makes the service not ready, never dead.
 """
 
 import asyncio
@@ -319,7 +318,7 @@ def _redacted(url: str) -> str:
 
 
 async def _discard(client: Client) -> None:
-    """Close a client for good, even one whose server takes no more bytes."""
+    """Close a client permanently, even one whose server takes no more bytes."""
     with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
         async with asyncio.timeout(DISCARD_S):
             await client.close()

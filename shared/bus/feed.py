@@ -108,7 +108,7 @@ class Feed:
                 async with asyncio.timeout(SILENCE_S):
                     await self._wake.wait()
             except TimeoutError as exc:
-                raise FeedLost(f"nothing heard of the consumer for {SILENCE_S:g} s") from exc
+                raise FeedLost(f"the consumer sent nothing for {SILENCE_S:g} s") from exc
 
     def leftover(self) -> list[Msg]:
         """Return, and forget, the messages that came and were not taken."""

@@ -1,4 +1,4 @@
-"""Following a stream: what is stored, then what comes, in order, through every kind of trouble.
+"""Following a stream: what is stored, then what comes, in order, through every kind of failure.
 
 Each interruption opens a new consumer. If the stream is the same one (its `created` time) and
 holds what we have read, reading goes on behind the last message; otherwise, or when we were away
@@ -60,7 +60,7 @@ class _Position(msgspec.Struct, kw_only=True):
     created: str
     sequence: int
     seen_at: float
-    """When the server was heard last, monotonic."""
+    """When the server sent something last, monotonic."""
     caught_up: bool = False
     """Whether everything that the stream had at the start has been read."""
 

@@ -24,7 +24,7 @@ CHECK_EVERY_S: Final = 2.0
 RETRY_S: Final = 0.5
 ANSWER_S: Final = 2.0
 SILENT_S: Final = 3.0
-"""Copies that are not heard of for this long are lost to their leader, which hears of them each
+"""Copies that are silent for this long are lost to their leader, which receives from them each
 second."""
 GIVE_UP_S: Final = 7.0
 """How long there may be no good answer. Copies whose leader died choose another within four to nine
@@ -34,7 +34,7 @@ _NANO: Final = 1_000_000_000
 
 class _Copy(msgspec.Struct, frozen=True):
     active: int = 0
-    """Nanoseconds since the leader heard of it."""
+    """Nanoseconds since the leader received something from it."""
     offline: bool = False
 
     @property
@@ -84,7 +84,7 @@ class QuorumCheck:
 
     async def check(self) -> None:
         """Raise NoAnswer when the server of the new connection has lost the others."""
-        fault = await self._trouble()
+        fault = await self._fault()
         if fault:
             raise NoReply(f"the server has lost the others: {fault}")
 
@@ -100,7 +100,7 @@ class QuorumCheck:
         """Return when the session has ended."""
         good_at = self._clock.monotonic()
         while session.alive:
-            fault = await self._trouble()
+            fault = await self._fault()
             now = self._clock.monotonic()
             if not fault:
                 good_at = now
@@ -108,7 +108,7 @@ class QuorumCheck:
                 self._connection.drop(session, f"the server has lost the others: {fault}")
             await self._clock.sleep(RETRY_S if fault else CHECK_EVERY_S)
 
-    async def _trouble(self) -> str:
+    async def _fault(self) -> str:
         """Return why copied streams cannot be written through this server, "" if they can."""
         about = f"stream {self._stream}"
         try:

@@ -42,7 +42,7 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 class Stale(msgspec.Struct, frozen=True):
-    """The facts may be behind the world; comes once, and `Synced` ends it."""
+    """The facts may be behind the API server; comes once, and `Synced` ends it."""
 
     reason: str
 

@@ -1,9 +1,9 @@
 """Messages between the services.
 
-Facts are in the past tense of the world (`Fact`: an object is so), commands in the imperative
-(`BindGang`, `Evict`), desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell
-how a command ended. A message holds its version `v`; facts tolerate unknown fields, commands and
-desires refuse them in all their parts: a field that is ignored there is an order that is ignored.
+Facts state what the API server has (`Fact`), commands are in the imperative (`BindGang`, `Evict`),
+desires name what scheduling wants (`DesiredPodGroup`, …) and outcomes tell how a command ended. A
+message holds its version `v`; facts tolerate unknown fields, commands and desires refuse them in
+all their parts: a field that is ignored there is an order that is ignored.
 """
 
 import enum

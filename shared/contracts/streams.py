@@ -254,7 +254,7 @@ def command_consumer(cluster: str, partition: int) -> ConsumerSpec:
 def desired_consumer(cluster: str, partition: int) -> ConsumerSpec:
     """Return the durable consumer that all binders share for one partition of DESIRED.
 
-    Deliveries have no upper count: a status that the world does not show yet is wanted for ever.
+    Deliveries have no upper count: a status that the API server does not show yet stays desired.
     """
     return ConsumerSpec(
         stream=streams(cluster).desired.name,

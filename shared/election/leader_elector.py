@@ -109,8 +109,8 @@ class LeaderElector:
             self._log.warning("leadership_lost", reason=str(leaves(lost)[0]))
         except* WrongSequence as refused:
             self._log.warning("leader_refused", reason=str(leaves(refused)[0]))
-        except* Retryable as trouble:
-            self._log.warning("leadership_interrupted", reason=str(leaves(trouble)[0]))
+        except* Retryable as errors:
+            self._log.warning("leadership_interrupted", reason=str(leaves(errors)[0]))
         else:
             return True
         finally:

@@ -60,7 +60,7 @@ def _of_list(at: str, policies: tuple[LifecyclePolicy, ...]) -> Problems:
 
 
 def _alone(where: str, policy: LifecyclePolicy, events: tuple[JobEvent, ...]) -> Problems:
-    """Judge one policy by itself."""
+    """Check one policy by itself."""
     if policy.exit_code is None and not events:
         yield Problem(where, "either event and exitCode should be specified: one of them is needed")
     if policy.exit_code is not None and events:

@@ -188,7 +188,7 @@ def _minima(job: Job) -> Problems:
 
 
 def _not_negative(job: Job) -> Problems:
-    """Judge numbers that the schema refuses first, for where there is no schema."""
+    """Check numbers that the schema refuses first, for where there is no schema."""
     spec = job.spec
     amounts: list[tuple[str, int | None, str]] = [
         ("spec.minAvailable", spec.min_available, "job 'minAvailable' must be >= 0"),

@@ -159,7 +159,7 @@ class _Template:
             taken.add(path)
 
     def _name(self, at: str, name: str, earlier: set[str]) -> Problems:
-        """Judge a name and remember it among the earlier ones."""
+        """Check a name and remember it among the earlier ones."""
         if not LABEL.fullmatch(name) or len(name) > LABEL_MAX:
             yield self._problem(
                 at,

@@ -98,7 +98,7 @@ def _requests(pod: Pod, container: Container, status: ContainerStatus | None) ->
     asked = parse_list(container.resources.requests)
     if status is None or status.resources is None:
         return asked
-    # A resize under way: what is set aside and what is asked for both count, the larger wins.
+    # A resize under way: what is reserved and what is requested both count, the larger wins.
     actual = parse_list(status.resources.requests).at_least(parse_list(status.allocated_resources))
     return actual if resize_is_infeasible(pod) else asked.at_least(actual)
 

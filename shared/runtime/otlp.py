@@ -32,7 +32,7 @@ _LAST_S: Final = 2.0
 """How long the end of a process waits for the last spans to be sent."""
 _NS: Final = 1_000_000_000
 _QUIET_S: Final = 60.0
-"""The same trouble of the exporter is logged once in that time."""
+"""The same error of the exporter is logged once in that time."""
 
 
 class _Ids:

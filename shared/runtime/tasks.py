@@ -2,10 +2,9 @@
 
 Before Python 3.13 a `asyncio.TaskGroup` whose child fails while the group waits for its children
 cancels the task that it runs in and never takes that back: `cancelling()` of the task stays at 1
-for good. Nothing shows it until something asks: on 3.11.2 the next `asyncio.timeout` of that task
-raises CancelledError in place of TimeoutError, and the task ends without a word. An order to end
-that comes in the moment of a failure is lost as well. `TaskGroup` repairs both; a test holds all
-code to it.
+permanently. Nothing shows it at first, but on 3.11.2 the next `asyncio.timeout` of that task raises
+CancelledError in place of TimeoutError, and the task ends silently. A cancellation that arrives at
+the moment of a failure is lost as well. `TaskGroup` repairs both; a test holds all code to it.
 
 On every Python a group takes a child that ends with CancelledError for one that was cancelled,
 though it may have awaited a cancelled future of a library: the group would go on without it. Here

@@ -360,7 +360,7 @@ def test_what_spares_a_search_changes_nothing_that_is_decided_or_said(world: Clu
 
     with (
         patch.object(FailedAttempts, "would_fail", counted),
-        patch.object(reclaim, "_IN_VAIN", 0),
+        patch.object(reclaim, "_FRUITLESS_NODES", 0),
     ):
         short = world.decide()
     with (

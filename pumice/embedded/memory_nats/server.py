@@ -247,12 +247,12 @@ class MemoryNats:
     def _hand_on(self, connection: ServerConnection, frame: Frame) -> None:
         """Send a message that no stream takes to those who listen."""
         subject, connections = frame.subject, list(self.connections)
-        heard = [
+        receivers = [
             at
             for at in connections
             if self.is_reachable(at) and at.deliver(subject, subject, frame.payload, frame.reply)
         ]
-        if frame.reply and not heard:
+        if frame.reply and not receivers:
             connection.deliver(frame.reply, frame.reply, b"", headers=_NO_RESPONDERS)
 
     def _stored_in(

@@ -90,7 +90,7 @@ export class Store {
   }
 
   #live(is) {
-    // What changed while nothing was heard is unknown.
+    // What changed while nothing was received is unknown.
     if (is) this.touch([...this.lists.keys()]);
     this.isLive = is;
     this.changed("live");

@@ -1,1 +1,1 @@
-"""The sides of admission that touch the world: HTTPS, certificates, registration, look-ups."""
+"""The sides of admission that do I/O: HTTPS, certificates, registration, look-ups."""

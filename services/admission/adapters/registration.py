@@ -1,6 +1,6 @@
 """Our webhook configurations in the cluster: made from the table of hooks, kept as they shall be.
 
-Two objects, one for the hooks that change and one for those that only judge; their webhooks bear
+Two objects, one for the hooks that change and one for those that only validate; their webhooks bear
 Volcano's names, which users see in refusals.
 """
 

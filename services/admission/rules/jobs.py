@@ -172,7 +172,7 @@ def _spec(stated: Mapping[str, Any]) -> Json:
 
 
 def _queue(job: Job, facts: ReviewFacts) -> Iterator[Problem]:
-    """Judge the queue (W24); the default one may still be missing: the controller makes it."""
+    """Check the queue (W24); the default one may still be missing: the controller makes it."""
     name = job.spec.queue or DEFAULT_QUEUE
     queue = facts.queues.get(name)
     if queue is None and name == DEFAULT_QUEUE:

@@ -115,8 +115,8 @@ def release_step(
     if len(others) < len(status.reserved_for):
         desired["reservedFor"] = others or None
     made_here = not use.allocated and _is_as_decided(use, status.allocation)
-    spoilt = isinstance(prepared_step(use, claim, now=now, timeout_s=timeout_s), Unusable)
-    if not others and (made_here or spoilt):
+    unusable = isinstance(prepared_step(use, claim, now=now, timeout_s=timeout_s), Unusable)
+    if not others and (made_here or unusable):
         desired |= {"allocation": None} | ({"devices": None} if status.devices else {})
     return ClaimWrite({"status": desired}) if desired else ClaimReady()
 

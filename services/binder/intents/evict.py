@@ -138,7 +138,7 @@ def after_marks(
 ) -> ItemOutcome | Delete | Wait | Get:
     """Return what follows the patch of the conditions at version `rv`.
 
-    They are a courtesy: if the API server refuses them, the pod is deleted all the same. `tried`:
+    They are a courtesy: if the API server refuses them, the pod is still deleted. `tried`:
     a delete was sent before, whose answer did not come.
     """
     if reply.kind is ResponseKind.REFUSED:

@@ -271,7 +271,7 @@ def key_pair() -> KeyPair:
 
     It takes a tenth of a millisecond. An RSA pair, as Volcano's, takes 40 ms and more, in which no
     other thread of the process runs: a tenant with many jobs would hold up all others. ssh and sshd
-    tell the kind of a key by what is in a file, so the file is called `id_rsa` all the same.
+    tell the kind of a key by what is in a file, so the file is still called `id_rsa`.
     """
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(

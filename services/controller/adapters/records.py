@@ -62,7 +62,7 @@ class JobRecord:
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
-        """Reconciliations in a row that the API server refused for good (J13)."""
+        """Consecutive reconciliations with a permanent refusal of the API server (J13)."""
         self.held = HeldPods()
         self.interrupted = False
         """Whether the last reconciliation began and did not come to its end."""

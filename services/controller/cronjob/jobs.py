@@ -57,7 +57,7 @@ def due_of(job: Job) -> float | None:
 
 
 def is_finished(job: Job) -> bool:
-    """Whether a job has ended for good."""
+    """Whether a job has reached a final phase."""
     return job.status.state.phase in FINISHED
 
 

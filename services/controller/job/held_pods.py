@@ -44,7 +44,7 @@ class HeldPods:
         self.stopped_tasks: dict[str, str] = {}
         """Task of which a quota has refused a pod in the present stage → what was said of it."""
         self.refusal = ""
-        """What the API server said when it refused an object for good in the last pass."""
+        """Message of the last permanent refusal of an object by the API server."""
         self.until = 0.0
         """When they are tried again, monotonic seconds."""
         self._wait_s = FIRST_S

@@ -138,7 +138,7 @@ class JobReconciler(Reconciler):
         """Record an Event on each Command to a job that is not there, and delete it (J05).
 
         A Command and its job come by different watches, so a job that is not known here may be
-        there all the same: the API server is asked first. A Command that names the uid of an
+        there nevertheless: the API server is asked first. A Command that names the uid of an
         earlier job of the same name was meant for that one; Volcano gives it to the present job,
         here it is dropped.
         """

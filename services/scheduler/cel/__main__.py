@@ -24,7 +24,7 @@ def main() -> int:
     limits = msgspec.json.decode(sys.argv[1], type=ExpressionLimits)
     requests = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # a library that prints does not spoil the answers
+    os.dup2(2, 1)  # a library that prints does not corrupt the replies
     os.nice(_NICENESS)
     confine(limits)
     try:

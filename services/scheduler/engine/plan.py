@@ -1,4 +1,4 @@
-"""The plan: what one cycle wants of the world, as values. The shell publishes it.
+"""The plan: what one cycle wants to change, as values. An adapter publishes it.
 
 Binds and victims are the values that travel. Desired statuses are not the messages `Desired…`: two
 of them are equal when they mean the same, whatever version of the object was seen meanwhile.

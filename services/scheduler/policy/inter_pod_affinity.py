@@ -46,7 +46,7 @@ class InterPodAffinity:
     # --- required ----------------------------------------------------------------------------
 
     def on_single_nodes(self, task_class: TaskClass, rows: NodeRows) -> CodeArray:
-        """Judge rows by anti-affinity terms whose domains are single nodes."""
+        """Check rows against anti-affinity terms whose domains are single nodes."""
         codes = np.zeros(len(rows), dtype=np.uint8)
         for code, table, counts_own in self._opposed(task_class, unique=True):
             count = table.sums[table.numbers[rows.index]]

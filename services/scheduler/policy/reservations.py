@@ -20,7 +20,7 @@ def unallocated_minimum(job: Job) -> IntArray:
     """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
 
     Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
-    for good does not reserve again). An expired reservation counts nothing
+    permanently does not reserve again). An expired reservation counts nothing
     (`engine.jobs.reservation_timeouts`).
     """
     if job.min_resources is None or job.reservation_expired:

@@ -203,7 +203,7 @@ class VolumePredicates:
         return self._attributes.selected(affinity.required)
 
     def _bindable(self, task_class: TaskClass) -> CodeArray:
-        """Judge the nodes by whether each claim without volume finds one or gets one made.
+        """Check the nodes: whether each claim without volume finds one or gets one made.
 
         Volumes that claims of tasks placed before have found are theirs.
         """

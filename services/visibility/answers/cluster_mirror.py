@@ -1,6 +1,6 @@
 """Where answers come from: the scheduler's cluster state, and objects for what-ifs.
 
-Facts and outcomes fold into it as into the scheduler's; nothing is ever decided for good. The
+Facts and outcomes fold into it as into the scheduler's; no decision is ever kept. The
 engine keeps what rules read and not the objects, so that the few kinds of which a question changes
 one (a node that is drained, a queue as it would be) are kept here as they came.
 

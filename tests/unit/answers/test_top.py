@@ -188,7 +188,7 @@ def test_a_picture_fits_its_terminal(height: int, width: int) -> None:
         waiting=world.waiting,
         running=world.running,
         nodes=world.nodes,
-        troubles=("something is wrong",),
+        errors=("something is wrong",),
     )
     out = io.StringIO()
     Console(file=out, width=width, height=height).print(frame(picture, height=height))

@@ -253,7 +253,7 @@ def test_a_part_that_is_ill_is_named_once_and_again_when_it_is_well() -> None:
     def ask(url: str) -> str:
         return "refused" if url.endswith("b") else ""
 
-    ill = compose_health.troubles(ask, {"nats": "a", "etcd": "b"})
+    ill = compose_health.failures(ask, {"nats": "a", "etcd": "b"})
     assert ill == {"etcd": "refused"}
     assert compose_health.changes({}, ill) == ["etcd: refused"]
     assert compose_health.changes(ill, ill) == []

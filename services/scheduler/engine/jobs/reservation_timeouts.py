@@ -2,7 +2,7 @@
 
 Entering a queue reserves a group's minResources, so that its pods find room when the job controller
 has created them. Where they are not created (a quota forbids it, the group has no owner), or where
-no node ever takes them, Volcano keeps the reservation for good and the queue stands still. Here it
+no node ever takes them, Volcano keeps the reservation permanently and blocks the queue. Here it
 is a lease: when a group has been seen Inqueue for the timeout, it stops counting. Its phase stays.
 A group whose pods come late gets a new lease, since they may start now.
 

@@ -1,6 +1,6 @@
 """How many tasks of a class would find room on the nodes, kept up from fact to fact.
 
-An upper bound that costs little: only amounts and what node objects say for good are counted, and
+An upper bound that costs little: only amounts and fixed properties of node objects are counted, and
 each class as if no other were placed. An unschedulable gang stays in the pool as long as even this
 is too little for it (`session.activation`). Brought up to date between sessions, when nothing is
 placed by decision.

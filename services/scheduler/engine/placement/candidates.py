@@ -219,7 +219,7 @@ class Candidates:
         return ~self._refused
 
     def reachable(self) -> BoolArray:
-        """Return the nodes that evicting pods could open: no refusal there is for good (A05)."""
+        """Return the nodes that evicting pods could open: no refusal there is permanent (A05)."""
         result: BoolArray = self.nodes.ledger.alive[: self._size].copy()
         rows = Rows(self.nodes, self.task_class)
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [

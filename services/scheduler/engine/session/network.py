@@ -55,7 +55,7 @@ class Network:
         return self._limit(sub_jobs.topology, self.top_tier) if sub_jobs else None
 
     def limit_of_sub(self, job: plugins.Job, sub: plugins.SubJob) -> int | None:
-        """Return the highest tier that a subgroup may span; a wish is bounded by the job's."""
+        """Return the highest tier that a subgroup may span, at most the limit of its job."""
         return self._limit(
             engine_record(sub, SubJob).topology, self._bound(engine_record(job, Job))
         )

@@ -95,7 +95,7 @@ class Refusals:
         )
 
     def drop(self, uid: str) -> None:
-        """Forget: it was carried out, or the world is another."""
+        """Forget: it was carried out, or the cluster has changed."""
         self._by_uid.pop(uid, None)
         self._seen.pop(uid, None)
 

@@ -269,7 +269,7 @@ class GangEviction:
                 session.place(self._job, [task], [column], waiting=True)
         return True
 
-    # --- for good ------------------------------------------------------------------------------
+    # --- commit ------------------------------------------------------------------------------
 
     def _settle(
         self,
@@ -343,7 +343,7 @@ def _best_column(
     Nodes that have room as they are come before those that must be left first; of equal ones those
     of the shard come first, then the better score decides (SS08).
 
-    ⚠ As in preempt, only refusals for good keep a node out: what evictions could cure is not asked
+    ⚠ As in preempt, only permanent refusals keep a node out: what evictions could cure is not asked
     of predicates. `strictly` asks them.
     """
     candidates = session.candidates(task_class)

@@ -1,7 +1,7 @@
 """allocate for jobs with a network topology or subgroups (A02).
 
 Where a plugin names HyperNodes to try, each is tried and undone; of those in the first level that
-have a solution the best is placed again for good. Jobs are tried as a whole, and within each try
+have a solution the best is placed again and kept. Jobs are tried as a whole, and within each try
 every subgroup is, so that a job's HyperNode is the one whose subgroups found the best places.
 """
 
@@ -210,7 +210,7 @@ class GroupedJobAttempt:
         return total
 
     def _take(self, best: Solution) -> bool:
-        """Place a solution for good; return whether the job is ready with it."""
+        """Place a solution and keep it; return whether the job is ready with it."""
         session, job = self._session, self._job
         position = session.journal.position
         _replay(session, job, best.placements)

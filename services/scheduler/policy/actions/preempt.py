@@ -79,7 +79,7 @@ class PreemptArguments(NamedTuple):
 def execute(session: Session, arguments: Arguments) -> None:
     """Evict for starving jobs, best queue and job first.
 
-    `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
+    `predicateErrorCacheEnable` (K07) changes no decision: permanent refusals stay refusals.
     """
     options = PreemptArguments.read(arguments)
     if not session.volcano_evictions:

@@ -37,8 +37,8 @@ from services.scheduler.policy.eviction_hints import EvictionHints
 from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
-_IN_VAIN: Final = 32
-"""Nodes that are searched in vain before plugins are asked on which nodes victims can be."""
+_FRUITLESS_NODES: Final = 32
+"""Nodes searched without success before plugins are asked where victims can be."""
 
 
 def execute(session: Session, arguments: Arguments) -> None:
@@ -46,7 +46,7 @@ def execute(session: Session, arguments: Arguments) -> None:
 
     With Pumice's own `spareVictims` (default false) victims that are not needed are reprieved, no
     pod is evicted on a node that predicates refuse, and none for less than a whole gang.
-    `predicateErrorCacheEnable` (K07) changes no decision: refusals for good stay refusals.
+    `predicateErrorCacheEnable` (K07) changes no decision: permanent refusals stay refusals.
     """
     spare = spares(arguments) or not session.volcano_evictions
     orders = Orders(session)
@@ -125,15 +125,15 @@ class _Reclaimer:
         )
 
     def _columns(self, task_class: TaskClass, mask: BoolArray) -> Iterator[int]:
-        """Yield the nodes of a mask in turn; after `_IN_VAIN` of them only those with candidates.
+        """Yield a mask's nodes in turn, after `_FRUITLESS_NODES` only those with candidates.
 
         To find these takes as long as some searches, and mostly one of the first nodes will do,
         unless it is known that there are no victims.
         """
         size, first, tried = len(mask), self._session.first, 0
-        in_vain = 0 if self._reclaimable.is_known_empty(self._queue.name) else _IN_VAIN
+        fruitless = 0 if self._reclaimable.is_known_empty(self._queue.name) else _FRUITLESS_NODES
         for column in ((first + turn) % size for turn in range(size)):
-            if tried == in_vain:
+            if tried == fruitless:
                 tried += 1
                 # ⚠ Where there is room, candidates suffice, and no victim is needed (`_clear`).
                 has_victims = self._reclaimable.nodes(self._queue.name)

@@ -2,7 +2,7 @@
 
 A node's group is its label `volcano.sh/nodegroup-name`. A queue without affinity of its own takes
 that of its nearest ancestor when `enableHierarchy` is set. Where rules contradict each other, those
-that keep away count more than those that attract, wishes more than requirements.
+that keep away count more than those that attract, preferences more than requirements.
 """
 
 from collections.abc import Mapping
@@ -193,7 +193,7 @@ def _stated(queue: Queue, queues: Mapping[str, Queue]) -> NodeGroups | None:
 
 
 def admits(groups: NodeGroups, group: str) -> bool:
-    """Tell whether pods may run in a group; a wish to stay off still admits it."""
+    """Tell whether pods may run in a group; a preference to stay off still admits it."""
     if group in groups.rather_not:
         return True
     return group not in groups.never and group in {*groups.required, *groups.preferred}

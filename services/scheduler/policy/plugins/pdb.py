@@ -35,7 +35,7 @@ def within_budgets(budgets: Budgets, tasks: Sequence[Task]) -> list[Task]:
     """Return the tasks that may go, one after another in the order given.
 
     ⚠ A pod without labels matches no budget, and yet is dropped. A task that is refused has used
-    up the budgets that it matches all the same.
+    up the budgets that it nevertheless matches.
     """
     spent: Counter[str] = Counter()
     allowed = []

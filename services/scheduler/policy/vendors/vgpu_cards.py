@@ -32,7 +32,7 @@ USE_UUID: Final = "volcano.sh/vgpu-use-gpuuuid"
 NO_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
 USE_TYPE: Final = "nvidia.com/use-gputype"
 NO_TYPE: Final = "nvidia.com/nouse-gputype"
-WISHES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
+PREFERENCES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
 """Annotations of pods that tell which cards they want."""
 _WHOLE: Final = 100
 MAKER: Final = "NVIDIA"
@@ -76,7 +76,7 @@ class Want(NamedTuple):
     """Requests of a pod, and the cards it wants."""
 
     requests: tuple[VGpuRequest, ...] = ()
-    wishes: Mapping[str, str] = {}
+    preferences: Mapping[str, str] = {}
     group: str = ""
     """PodGroup of a pod that keeps off cards of its own group."""
 
@@ -91,27 +91,27 @@ class Want(NamedTuple):
             group = annotations.get(keys.GROUP_NAME_VOLCANO) or annotations.get(keys.GROUP_NAME, "")
         return cls(
             requests,
-            {key: annotations[key] for key in WISHES if key in annotations},
+            {key: annotations[key] for key in PREFERENCES if key in annotations},
             f"{pod.metadata.namespace}/{group}" if group else "",
         )
 
     def wants_other_mode(self) -> bool:
         """Tell whether the pod wants cards shared in a mode that is not supported."""
-        return self.wishes.get(MODE, _MODE) != _MODE
+        return self.preferences.get(MODE, _MODE) != _MODE
 
     def takes(self, card: Card) -> bool:
         """Tell whether a card is of a kind that the pod wants."""
-        wishes = self.wishes
+        preferences = self.preferences
         kind = card.type.upper()
         if MAKER not in kind or self.wants_other_mode():
             return False
-        if USE_UUID in wishes and card.uuid not in _listed(wishes[USE_UUID]):
+        if USE_UUID in preferences and card.uuid not in _listed(preferences[USE_UUID]):
             return False
-        if NO_UUID in wishes and card.uuid in _listed(wishes[NO_UUID]):
+        if NO_UUID in preferences and card.uuid in _listed(preferences[NO_UUID]):
             return False
-        if USE_TYPE in wishes:
-            return any(part.upper() in kind for part in wishes[USE_TYPE].split(","))
-        return not any(part.upper() in kind for part in _listed(wishes.get(NO_TYPE, "")))
+        if USE_TYPE in preferences:
+            return any(part.upper() in kind for part in preferences[USE_TYPE].split(","))
+        return not any(part.upper() in kind for part in _listed(preferences.get(NO_TYPE, "")))
 
 
 def choose(
@@ -200,7 +200,7 @@ def are_cut(text: str) -> bool:
 
 
 def is_present(handshake: str, now: float) -> bool:
-    """Tell whether the device plugin answers: not deleted, and not asked in vain for a minute."""
+    """Tell whether the device plugin answers: not deleted, and not silent for a minute."""
     if "Deleted" in handshake:
         return False
     if "Requesting" not in handshake:

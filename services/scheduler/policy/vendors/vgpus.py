@@ -103,9 +103,9 @@ class VGpus(SharedCards[Want]):
         want = self.want(task_class)
         if task_class.traits.get(RULES) or want.group:
             return None
-        if want.wishes.get(USE_UUID) or want.wishes.get(NO_UUID):
+        if want.preferences.get(USE_UUID) or want.preferences.get(NO_UUID):
             return None
-        return (want.requests, *want.wishes.items())
+        return (want.requests, *want.preferences.items())
 
     # --- questions ---------------------------------------------------------------------------
 
