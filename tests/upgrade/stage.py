@@ -12,7 +12,7 @@ from pumice.local.nats import NatsServer
 from tests.support import roles
 from tests.upgrade.release import Release
 
-CLUSTER = "upgrade"
+CLUSTER = "local"  # the default of the services' flag `--cluster`
 
 
 class ReleaseNats(NatsServer):
