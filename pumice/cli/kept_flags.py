@@ -23,7 +23,7 @@ _FILE: Final = "nodes-file"
 _READ: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("nodes", "gpus", "rack", "port", "nats-port"), int),
     **dict.fromkeys(("nodes-file", "kubeconfig-out", "scheduler-conf", "log-dir"), Path),
-    **dict.fromkeys(("cpu", "memory", "cluster"), str),
+    **dict.fromkeys(("cpu", "memory", "cluster", "without"), str),
 }
 """Kept flags of `pumice up` itself, and how their values are read."""
 _REPLACED: Final = frozenset({"kubeconfig-out", "log-dir"})

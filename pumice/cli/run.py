@@ -30,7 +30,6 @@ from pumice.cli.places import events_lines
 from pumice.local import parts, state
 from pumice.local.declaring import Declaring
 from pumice.local.errors import WrongSettingError, unwrapped
-from pumice.local.names import SERVICES
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
@@ -192,7 +191,7 @@ def _services(
     if args.in_process:
         together = InProcessServices(wiring, data / _NATS, flags=flags)
         return together.services, [together]
-    alone = [Service(service, wiring, flags=flags[service]) for service in SERVICES]
+    alone = [Service(service, wiring, flags=own) for service, own in flags.items()]
     return alone, alone
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from pumice.cli.places import directory
 from pumice.local.errors import WrongSettingError
-from pumice.local.names import SERVICES
+from pumice.local.names import ADD_ONS, SERVICES
 from pumice.local.services import settings_type
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import Field, fields_of, load
@@ -115,13 +115,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-dir", type=directory, metavar="DIR", help="where each service's log is written"
     )
+    parser.add_argument(
+        "--without", choices=ADD_ONS, help="leave out a service that no other needs"
+    )
     parser.add_argument("--flags", action="store_true", help="list the services' flags and end")
 
 
 def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Flags:
-    """Return each service's flags. Raises WrongSettingError or Rejected, naming what is wrong."""
+    """Return the flags of each service that is to run.
+
+    Raises WrongSettingError or Rejected, naming what is wrong.
+    """
     routed = route(args.rest, fields(), own=args.own)
-    for service in SERVICES:
+    routed.pop(args.without, None)
+    for service in routed:
         try:
             load(settings_type(service), service=service, argv=routed[service], environ=environ)
         except Rejected as error:
@@ -130,7 +137,7 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
         conf = existing(args.scheduler_conf, "--scheduler-conf").absolute()
         for warning in _check_configuration(conf):
             print(f"--scheduler-conf {conf}: {warning}", file=sys.stderr)
-        for service in ("scheduler", "visibility"):  # which decides as the scheduler does
+        for service in routed.keys() & {"scheduler", "visibility"}:  # both decide by it
             routed[service] = (*routed[service], f"--scheduler-conf={conf}")
     if args.log_dir is not None:
         _check_writable(args.log_dir, "--log-dir")

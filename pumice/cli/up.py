@@ -25,7 +25,6 @@ from pumice.local.control_plane import Api, ControlPlaneOptions
 from pumice.local.errors import LocalError, WrongSettingError
 from pumice.local.fleet import GPU, Fleet, NodeShape, racks, read
 from pumice.local.kubeconfig import check_replaceable, copy_kubeconfig
-from pumice.local.names import SERVICES
 from pumice.local.ports import claim
 from pumice.local.process import tail
 from pumice.local.stack import (
@@ -250,7 +249,7 @@ def _options(
             logs=args.log_dir,
         ),
         fleet=fleet,
-        services=() if args.only else SERVICES,
+        services=() if args.only else tuple(flags),
         flags=flags,
     )
 

@@ -11,6 +11,8 @@ SERVICES: Final = (
     "visibility",
 )
 """Our services, in the order in which they are started."""
+ADD_ONS: Final = ("visibility",)
+"""Services without which the others schedule as well."""
 IN_PROCESS: Final = "services"
 """The process that all of them live in with `pumice run --in-process`."""
 PROGRAMS: Final = (

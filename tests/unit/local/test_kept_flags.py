@@ -46,6 +46,12 @@ def test_a_second_start_without_flags_is_as_the_first() -> None:
     assert "--seed=3" in serving.flags_of(args)["scheduler"]
 
 
+def test_an_add_on_that_is_left_out_has_no_flags_and_stays_out() -> None:
+    former = kept("--without=visibility")
+    assert list(serving.flags_of(again(former))) == [s for s in SERVICES if s != "visibility"]
+    assert "visibility" in serving.flags_of(read())
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
