@@ -5,16 +5,18 @@ The commands' only way to the cluster. `AnswerError` carries the exit code that 
 
 import difflib
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from pumice.answers.workloads import OwnerChains
 from pumice.directory import default_directory
 from pumice.local import state
 from shared.api.base import View
-from shared.api.visibility import API_VERSION, GROUP, Explanation, Timeline
+from shared.api.visibility import API_VERSION, GROUP, Explanation, ObjectRef, Timeline
 from shared.kube.errors import FORBIDDEN, UNAUTHORIZED, Busy, Expired, Refusal, Unreachable
 from shared.kube.sources import KubeconfigSource, find_source, own_namespace
 from shared.kube.transport import open_transport
@@ -39,6 +41,7 @@ _STRICT: Final = (("fieldValidation", "Strict"),)
 """As kubectl asks: a field that is misspelt would be answered about as if it were not there."""
 _WAITING: Final = "pendingjobs"
 _LIVES: Final = "timelines"
+_OTHERS_MAX: Final = 5
 _CLUSTER: Final = "at the cluster scope"
 _TO_ALL: Final = "a ClusterRoleBinding to view, or to pumice-visibility-viewer, gives it"
 _RIGHTS: Final = (
@@ -89,6 +92,9 @@ class QueryClient:
 
     def __init__(self, transport: Transport, *, namespace: str) -> None:
         self._transport = transport
+        self._owners = OwnerChains(transport)
+        self._keys: dict[str, tuple[str, str]] = {}
+        """KIND/NAME of a workload → namespace and name of its job."""
         self.namespace = namespace
         """Empty for all namespaces."""
 
@@ -122,10 +128,44 @@ class QueryClient:
         await self._transport.close()
 
     async def of_job(self, plural: str, name: str) -> bytes:
-        """Return the answer about one job. Raises AnswerError, with a hint for a wrong name."""
-        namespace, name = self._key(name)
+        """Return the answer about one job. Raises AnswerError, with a hint for a wrong name.
+
+        What names no job may be the KIND/NAME of a workload that owns one.
+        """
         try:
-            return await self._ask("GET", f"{collection(plural, namespace)}/{quote(name)}")
+            return await self._of_key(plural, *self._key(name))
+        except QueryError as error:
+            key = await self._of_workload(name) if error.code != NOT_INSTALLED else None
+            if key is None:
+                raise
+        self._keys[name] = key
+        return await self._of_key(plural, *key)
+
+    async def _of_workload(self, name: str) -> tuple[str, str] | None:
+        """Return namespace and name of the job of a workload; of several the first that waits."""
+        *namespaces, kind, own = ["", *name.split("/")]
+        namespace = "/".join(filter(None, namespaces)) or self.namespace or "default"
+        if not all(map(_is_name, (namespace, kind, own))):
+            return None
+        jobs: dict[str, ObjectRef] = {}
+        for plural in (_WAITING, "runningjobs"):
+            try:
+                raw = await self._ask("GET", collection(plural, namespace))
+            except (QueryError, _Unknown):
+                continue
+            for item in msgspec.json.decode(raw, type=Items[_Owned]).items:
+                jobs.setdefault(item.metadata.name, item.owner)
+        found = await self._owners.owned_by(kind, own, [(ref, job) for job, ref in jobs.items()])
+        if len(found) > 1:
+            others = ", ".join(found[1 : _OTHERS_MAX + 1])
+            more = " …" * (len(found) > _OTHERS_MAX + 1)
+            sys.stderr.write(f"note: {name} has {len(found)} jobs: {found[0]}, {others}{more}\n")
+        return (namespace, found[0]) if found else None
+
+    async def _of_key(self, plural: str, namespace: str, name: str) -> bytes:
+        try:
+            path = f"{collection(plural, namespace)}/{quote(name)}"
+            return await self._owners.shown(await self._ask("GET", path))
         except _Unknown as unknown:
             lives = f"`pumice timeline {namespace}/{name}` tells its life"
             if plural == _WAITING and (phase := await self._phase(namespace, name)):
@@ -134,21 +174,22 @@ class QueryClient:
             if plural != _LIVES and (words := await self._past(namespace, name)):
                 raise QueryError(f"{namespace}/{name} {words}; {lives}") from unknown
             if plural == _WAITING and (group := await self._group_of_pod(namespace, name)):
-                return await self.of_job(plural, f"{namespace}/{group}")
+                return await self._of_key(plural, namespace, group)
             hint = await self._near(namespace, name)
             raise QueryError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
     async def get(self, path: str, *, query: Query = ()) -> bytes:
         """Return what stands at a path of the group. Raises AnswerError."""
         try:
-            return await self._ask("GET", path, query=query)
+            return await self._owners.shown(await self._ask("GET", path, query=query))
         except _Unknown as unknown:
             raise QueryError(str(unknown)) from unknown
 
     async def line(self, queue: str) -> bytes:
         """Return the jobs that wait in a queue. Raises AnswerError, with a hint at a queue."""
         try:
-            return await self._ask("GET", f"/queues/{_segment(queue, 'queue')}/pendingjobs")
+            path = f"/queues/{_segment(queue, 'queue')}/pendingjobs"
+            return await self._owners.shown(await self._ask("GET", path))
         except _Unknown as unknown:
             trees = msgspec.json.decode(await self.get("/queuetrees"), type=Items[_Item]).items
             near = difflib.get_close_matches(queue, [tree.metadata.name for tree in trees], n=1)
@@ -221,9 +262,12 @@ class QueryClient:
 
     def _key(self, job: str) -> tuple[str, str]:
         """Return namespace and name of a job as a person names it. Raises AnswerError."""
+        if job in self._keys:
+            return self._keys[job]
         namespace, slash, name = job.rpartition("/")
         if not _is_name(name) or (slash and not _is_name(namespace)):
-            raise QueryError(f"{job!r} is no NAME or NAMESPACE/NAME of a job", code=WRONG_USAGE)
+            words = f"{job!r} is no NAME, NAMESPACE/NAME or KIND/NAME of a job"
+            raise QueryError(words, code=WRONG_USAGE)
         return namespace or self.namespace or "default", name
 
     async def _ask(
@@ -341,6 +385,10 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 class _Item(msgspec.Struct, frozen=True):
     metadata: _Metadata
+
+
+class _Owned(_Item, frozen=True):
+    owner: ObjectRef
 
 
 def _local() -> str:

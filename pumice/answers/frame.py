@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pumice.answers.text import since, until
+from pumice.answers.workloads import title
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 from shared.model.quantity import BadQuantity, milli
 
@@ -162,7 +163,7 @@ def _waiting(jobs: Sequence[PendingJob], rows: int, now_s: float) -> Table:
         expected = job.expected_start.median if job.expected_start else None
         waits = since(job.waiting_since, now_s)
         place = str(job.position or "-")
-        name = job.metadata.key
+        name = f"{job.metadata.namespace}/{title(job)}"
         table.add_row(name, job.queue, place, job.gate, short, waits, until(expected, now_s))
     return _more(table, rows, len(jobs))
 
@@ -173,7 +174,8 @@ def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> Table:
     for job in largest[:rows]:
         held = ", ".join(f"{name} {amount}" for name, amount in sorted(job.allocated.items()))
         times = since(job.running_since, now_s), until(job.expected_end, now_s)
-        table.add_row(job.metadata.key, job.queue, str(job.pods), str(job.nodes), held, *times)
+        name = f"{job.metadata.namespace}/{title(job)}"
+        table.add_row(name, job.queue, str(job.pods), str(job.nodes), held, *times)
     return _more(table, rows, len(jobs))
 
 

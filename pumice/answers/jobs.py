@@ -56,7 +56,13 @@ def timeline(raw: bytes, now_s: float) -> TextAndCode:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `why` and `when`."""
-    parser.add_argument("job", metavar="JOB", nargs="?", default="", help="NAME or NAMESPACE/NAME")
+    parser.add_argument(
+        "job",
+        metavar="JOB",
+        nargs="?",
+        default="",
+        help="[NAMESPACE/]NAME, or [NAMESPACE/]KIND/NAME of a workload",
+    )
     add_place(parser, everywhere="list the jobs of all namespaces")
     add_output(parser)
 

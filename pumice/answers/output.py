@@ -72,7 +72,7 @@ async def show(
 ) -> int:
     """Ask, print the answer in the form that was wanted; return the exit code."""
     if watched is not None and args.watch:
-        return await connected(args, lambda asker: _follow(args, asker, ask, tell, watched(asker)))
+        return await connected(args, lambda asker: _follow(args, asker, ask, tell, watched))
     return await connected(args, lambda asker: _show(args, asker, ask, tell))
 
 
@@ -97,22 +97,23 @@ async def _show(args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Te
 
 
 async def _follow(
-    args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell, watched: Watched
+    args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell, watched: Watching
 ) -> int:
     """Print an answer, and each that is another one, until it is interrupted."""
     from pumice.answers.following import RefreshTimes  # one answer takes none of it
 
-    refresh_times = RefreshTimes(asker, watched)
+    raw = await ask(asker)
+    refresh_times = RefreshTimes(asker, watched(asker))
     said = ""
     try:
         while True:
-            raw = await ask(asker)
             words, _ = _words(args, raw, tell)
             if words != said:
                 sys.stdout.write(f"\n{words}" if said else words)
                 sys.stdout.flush()
             said = words
             await refresh_times.next(raw)
+            raw = await ask(asker)
     finally:
         refresh_times.close()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from pumice.answers.workloads import called, title
 from shared.api.time import read
 from shared.api.visibility import (
     Delay,
@@ -145,10 +146,18 @@ def explanation(answer: Explanation, now_s: float) -> str:
 
 def _headline(answer: Explanation) -> str:
     about = answer.about
-    name = f"{about.kind} {answer.metadata.namespace}/{about.name}"
+    name = f"{about.kind} {answer.metadata.namespace}/{about.name}{_of_owner(answer)}"
     place = f", place {answer.position} in line" if answer.position else ""
     queue = f" in queue {answer.queue}{place}" if answer.queue else ""
     return f"{name}: {answer.phase or 'unknown'}{queue}"
+
+
+def _of_owner(answer: Explanation | Timeline) -> str:
+    """Return the workload that a job belongs to, for behind its name."""
+    owner = answer.owner
+    if owner is None or owner.kind == "PodGroup" or owner.name == answer.metadata.name:
+        return ""
+    return f" of {owner.kind} {owner.name}"
 
 
 def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
@@ -183,7 +192,7 @@ def _latest(found: Finding, now_s: float) -> str:
 def _holder(holder: Holder, now_s: float) -> str:
     held = ", ".join(f"{name}={decimal(amount)}" for name, amount in sorted(holder.holds.items()))
     ends = f", perhaps ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
-    name = "/".join(filter(None, (holder.job.namespace, holder.job.name)))
+    name = "/".join(filter(None, (holder.job.namespace, called(holder.job, holder.owner))))
     return f"{name} ({held}{ends})"
 
 
@@ -202,7 +211,7 @@ def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> lis
         f"{s.resource} {decimal(s.requested)}>{decimal(s.free)}" for s in job.shortages
     )
     row: list[object] = [job.metadata.namespace] if everywhere else []
-    row += [job.metadata.name, job.queue, job.position or "", job.gate, short]
+    row += [title(job), job.queue, job.position or "", job.gate, short]
     row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]
     if wide:
         latest = expected.latest if expected else None
@@ -222,7 +231,7 @@ def starts(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: 
 def _starts(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
     expected = job.expected_start or ExpectedStart()
     row: list[object] = [job.metadata.namespace] if everywhere else []
-    row += [job.metadata.name, job.queue, job.position or "", since(job.waiting_since, now_s)]
+    row += [title(job), job.queue, job.position or "", since(job.waiting_since, now_s)]
     row += [until(expected.median, now_s), until(expected.latest, now_s)]
     if wide:
         row += [job.priority, _owner(job)]
@@ -235,7 +244,7 @@ def _owner(job: PendingJob) -> str:
 
 def when(job: PendingJob, now_s: float) -> str:
     """Return when a job that waits is expected to start."""
-    name = job.metadata.key
+    name = f"{job.metadata.namespace}/{title(job)}"
     place = f"place {job.position} in queue {job.queue}" if job.position else f"queue {job.queue}"
     waited = since(job.waiting_since, now_s)
     return f"{name}: {start(job.expected_start, now_s)} ({place}, waiting for {waited})\n"
@@ -269,7 +278,8 @@ def timeline(answer: Timeline, now_s: float) -> str:
     """Return a job's life, a line for each thing that happened."""
     queue = f" in queue {answer.queue}" if answer.queue else ""
     gone = "gone, deleted while " * answer.gone
-    lines = [f"{answer.metadata.key}: {gone}{answer.phase or 'unknown'}{queue}"]
+    name = f"{answer.metadata.key}{_of_owner(answer)}"
+    lines = [f"{name}: {gone}{answer.phase or 'unknown'}{queue}"]
     own = answer.metadata.name
     lines += [_entry(entry, own, now_s) for entry in answer.entries]
     if answer.hidden_pods:

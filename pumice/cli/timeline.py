@@ -11,7 +11,9 @@ from pumice.answers.output import add_output, add_place, show
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    parser.add_argument("job", metavar="JOB", help="NAME or NAMESPACE/NAME")
+    parser.add_argument(
+        "job", metavar="JOB", help="[NAMESPACE/]NAME, or [NAMESPACE/]KIND/NAME of a workload"
+    )
     add_place(parser)
     add_output(parser)
 

@@ -18,6 +18,7 @@ import yaml
 from aiohttp import web
 from typing_extensions import override
 
+from pumice.answers.workloads import OwnerChains
 from pumice.local.errors import LocalError
 from pumice.web.gate import RequestGate, is_proxied
 from shared.kube.errors import UNAUTHORIZED, Refusal
@@ -137,6 +138,7 @@ class PageServer:
         self, transport: Transport, *, gate: RequestGate, context: KubeconfigFacts
     ) -> None:
         self._transport = transport
+        self._owners = OwnerChains(transport)
         self._gate = gate
         self._context = context
         self._files = page_files()
@@ -219,7 +221,8 @@ class PageServer:
         try:
             if asked.path.endswith("/changes"):
                 return await self._stream(request, asked)
-            return _answer(await self._transport.exchange(asked), _JSON)
+            answer = await self._transport.exchange(asked)
+            return _answer(await self._owners.shown(answer), _JSON)
         except Refusal as error:
             return _refused(error)
         except PumiceError as error:

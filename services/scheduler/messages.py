@@ -184,7 +184,7 @@ def _admission(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> Gan
         min_resources={} if minimum is None else dimensions.listed(minimum),
         priority_class=job.priority_class,
         priority=job.priority,
-        owner_kind=job.owner_kind,
+        owner_kind=job.controller.kind if job.controller else "",
         template=template_of(job.owner_job or job.key, job.annotations),
         seconds_stated=stated.seconds if (stated := of_gang(job.annotations)) else 0.0,
     )

@@ -14,6 +14,7 @@ from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.live import as_told
+from services.visibility.answers.wording import controller_of
 from shared.api import time as times
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
@@ -37,6 +38,8 @@ class Known(Objects, frozen=True, kw_only=True):
     """Whether a Job of Volcano made the group, or none did."""
     group: str = ""
     """Key of the PodGroup."""
+    owner: ObjectRef | None = None
+    """What controls the PodGroup."""
 
 
 def known_of(mirror: ClusterMirror, namespace: str, name: str) -> Known:
@@ -59,6 +62,7 @@ def _known(job: Job, *, is_job: bool) -> Known:
     return Known(
         is_job=is_job,
         group=job.key,
+        owner=controller_of(job),
         uid=_uid(job) if is_job else "",
         posted_s=times.read(job.created or None),
         queue=job.queue,
@@ -106,6 +110,7 @@ def timeline(
         entries = [replace(each, goes_on=False) for each in entries]
     return Timeline(
         metadata=ObjectMeta(name=name, namespace=namespace),
+        owner=known.owner,
         queue=queue,
         phase=phase,
         gone=gone,

@@ -26,9 +26,22 @@ Words = Annotated[str, doc("What the scheduler says, for a person.")]
 class ObjectRef(View, frozen=True, kw_only=True):
     """Kind and name of an object that an answer speaks of."""
 
+    api_version: Annotated[
+        str, doc("Group and version of an owner that a client can look up, else empty.")
+    ] = ""
     kind: Annotated[str, doc("Job, PodGroup, Pod, Queue, Node or the kind of another owner.")]
     namespace: Annotated[str, doc("Empty for an object of the cluster.")] = ""
     name: Annotated[str, doc("Name of the object.")]
+    uid: Annotated[str, doc("UID of an owner that a client can look up, else empty.")] = ""
+
+
+Owner = Annotated[
+    ObjectRef,
+    doc(
+        "What controls the PodGroup, or the PodGroup itself. Clients of Pumice put the workload "
+        "here that is at the top of the chain of owners."
+    ),
+]
 
 
 class ResourceShortage(View, frozen=True, kw_only=True):
@@ -55,6 +68,7 @@ class Holder(View, frozen=True, kw_only=True):
     """A job that holds some of what another one waits for."""
 
     job: Annotated[ObjectRef, doc("The job that holds it.")]
+    owner: Owner | None = None
     queue: QueueName = ""
     holds: Annotated[dict[str, str], doc("Resource name → quantity, of the short resources.")]
     expected_end: Annotated[
@@ -85,7 +99,7 @@ class PendingJob(View, frozen=True, kw_only=True):
     metadata: Annotated[
         ObjectMeta, doc("The name is that of the Job, or of a PodGroup that no Job owns.")
     ]
-    owner: Annotated[ObjectRef, doc("The Job, or what else the PodGroup belongs to.")]
+    owner: Owner
     pod_group: GroupName = ""
     queue: QueueName
     position: Annotated[int, doc("Place in its queue's line, from 1; 0 while not ranked.")] = 0
@@ -128,6 +142,7 @@ class Explanation(View, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     about: Annotated[ObjectRef, doc("The Job, PodGroup or pod that was asked about.")]
+    owner: Owner | None = None
     pod_group: GroupName = ""
     queue: QueueName = ""
     phase: Annotated[str, doc("Phase of the PodGroup, or of the pod.")] = ""
@@ -289,6 +304,7 @@ class Timeline(View, frozen=True, kw_only=True):
     """A job's life so far, for as long as its events are kept."""
 
     metadata: ObjectMeta
+    owner: Owner | None = None
     queue: QueueName = ""
     phase: Annotated[str, doc("Phase of the Job, the last one that is known.")] = ""
     gone: Annotated[
@@ -304,7 +320,7 @@ class RunningJob(View, frozen=True, kw_only=True):
     metadata: Annotated[
         ObjectMeta, doc("The name is that of the Job, or of a PodGroup that no Job owns.")
     ]
-    owner: Annotated[ObjectRef, doc("The Job, or what else the PodGroup belongs to.")]
+    owner: Owner
     pod_group: GroupName = ""
     queue: QueueName
     priority: Priority = 0

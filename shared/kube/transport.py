@@ -15,7 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 from shared.kube.connections import Address, Connections
 from shared.kube.credentials import Access, Credentials, Source, is_loopback
 from shared.kube.errors import UNAUTHORIZED, Refusal, Silence, Unreachable, read_status, refusal
-from shared.kube.wire import JSON, Request
+from shared.kube.wire import Request
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Broken, Rejected
 
@@ -123,7 +123,7 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._is_closed = False
         # No compression: the server spends more time on gzip than a cluster network on bytes.
-        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._access: Access | None = None
         """Access that the next three are read from."""
         self._address: Address
@@ -193,7 +193,7 @@ class HttpTransport:
 
     async def _send(self, request: Request, authorization: str | None) -> OpenResponse:
         """Return the open response to a request. Raises OSError, and Refusal for a 4xx or 5xx."""
-        headers = self._headers
+        headers = self._headers | {"Accept": request.accept}
         if authorization is not None:
             headers = {**headers, "Authorization": authorization}
         if request.body is not None:

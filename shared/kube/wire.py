@@ -13,6 +13,8 @@ JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+METADATA_ONLY: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""Accepted form of an object of which only the metadata is read."""
 
 Query = Sequence[tuple[str, str]]
 
@@ -25,6 +27,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Query = ()
     body: bytes | None = None
     content_type: str = JSON
+    accept: str = JSON
 
     @property
     def doing(self) -> str:

@@ -125,7 +125,7 @@ def of_cluster(held: Any) -> Any:
     jobs = {
         job.key: {
             name: content(getattr(job, name))
-            for name in ("uid", "has_group", "queue", "owner_job", "owner_kind", "decided")
+            for name in ("uid", "has_group", "queue", "owner_job", "controller", "decided")
         }
         | ({name: content(getattr(job, name)) for name in OF_GROUP} if job.has_group else {})
         | {

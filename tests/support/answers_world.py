@@ -204,7 +204,6 @@ LISTS = {
     "nodeuses": lambda _: ("NodeUse", NODES),
     "runningjobs": lambda place: ("RunningJob", [j for j in RUNNING if _is_in(j, place)]),
 }
-OF_TRAIN = {"explanations": ("Explanation", EXPLANATION), "timelines": ("Timeline", TIMELINE)}
 
 
 Script = list[Callable[[], bytes]]
@@ -236,6 +235,10 @@ class AnswersTransport:
         self.served = ["pendingjobs", "queuetrees", "runningjobs", "nodeuses"]
         self.jobs = JOBS
         self.namespaces = {"default", "team"}
+        self.objects: dict[str, dict[str, Any]] = {}
+        """Objects of any kind by path: those that this user may get."""
+        self.explained = {"train": EXPLANATION, "big": PASSED}
+        self.lives = {"train": TIMELINE, "left": LEFT}
         self.asked: list[Request] = []
         self.what_if = STARTS
         self.watches: list[Script | PumiceError] = []
@@ -246,7 +249,8 @@ class AnswersTransport:
         if self.refuses is not None:
             raise self.refuses
         try:
-            return json.dumps(self._object(request) or self._answer(request)).encode()
+            answer = self._object(request) or self._answer(request)
+            return json.dumps(answer, separators=(",", ":")).encode()
         except statuses.ApiFailure as failure:
             raise refused(request, failure) from failure
 
@@ -261,7 +265,11 @@ class AnswersTransport:
         """Nothing is open."""
 
     def _object(self, request: Request) -> dict[str, Any]:
-        """Return a namespace, nothing for a request of another kind."""
+        """Return an owner or a namespace, nothing for a request of another kind."""
+        if request.path in self.objects:
+            return self.objects[request.path]
+        if not request.path.startswith(("/api/v1/namespaces/", ROOT)):
+            raise statuses.ApiFailure(statuses.FORBIDDEN, f"you may not get {request.path}")
         if not request.path.startswith("/api/v1/namespaces/"):
             return {}
         name = request.path.rpartition("/")[2]
@@ -283,12 +291,10 @@ class AnswersTransport:
                 return whole("PendingJob", found[0]) if found else _missing("pendingjobs", name)
             case ("GET", "queues", queue, "pendingjobs") if queue in QUEUES:
                 return listed("PendingJob", [j for j in self.jobs if j.queue == queue])
-            case ("GET", ("explanations" | "timelines") as plural, "train"):
-                return whole(*OF_TRAIN[plural])
-            case ("GET", "timelines", "left"):
-                return whole("Timeline", LEFT)
-            case ("GET", "explanations", "big"):
-                return whole("Explanation", PASSED)
+            case ("GET", "explanations", name) if name in self.explained:
+                return whole("Explanation", self.explained[name])
+            case ("GET", "timelines", name) if name in self.lives:
+                return whole("Timeline", self.lives[name])
             case ("GET", plural) if plural in LISTS:
                 return listed(*LISTS[plural](namespace))
             case ("POST", "whatifs"):

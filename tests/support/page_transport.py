@@ -25,12 +25,16 @@ class WorldTransport:
         self.asked_what_ifs: list[WhatIfSpec] = []
         self.failure: Exception | None = None
         """Takes the place of each answer."""
+        self.objects: dict[str, bytes] = {}
+        """Objects of any kind by path: those that the user may get."""
 
     async def exchange(self, request: Request) -> bytes:
         """Return the answer to one request."""
         self.asked.append(request)
         if self.failure is not None:
             raise self.failure
+        if not request.path.startswith(BASE):
+            return self._object(request)
         namespace, resource, name = self._read(request)
         answers = self.answers
         if resource in LISTS:
@@ -43,6 +47,11 @@ class WorldTransport:
             status = Status(code=404, message=f'{resource} "{name}" not found')
             raise Vanished(request.doing, status)
         return msgspec.json.encode(found)
+
+    def _object(self, request: Request) -> bytes:
+        if request.path not in self.objects:
+            raise Denied(request.doing, Status(code=403, reason="Forbidden"))
+        return self.objects[request.path]
 
     async def _imagined(self, request: Request, namespace: str) -> bytes:
         try:

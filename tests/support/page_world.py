@@ -238,6 +238,7 @@ class WorldAnswers(Queries, LiveQueries):
         return Explanation(
             metadata=found.metadata,
             about=found.owner,
+            owner=found.owner,
             pod_group=found.pod_group,
             queue=found.queue,
             phase="Inqueue",

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from shared.api.visibility import Change, ExpectedStart
 from tests.support.browser import Page, until
+from tests.support.owned import owned_by_a_deployment
 
 LATE = "more than one of ten draws is not within 4h"
 
@@ -75,3 +76,11 @@ def test_a_job_without_a_decision_says_nothing_of_one(page, small):
     small.tell(Change(resources=("pendingjobs",)))
     until(lambda: "Decided" not in page.text("main"), "no decision is claimed")
     assert "no decision heard" not in page.text("main")
+
+
+def test_a_job_bears_the_name_of_the_workload_that_owns_it(page, small):
+    namespace, name = owned_by_a_deployment(small.world, small.way)
+    page.go("waiting")
+    page.shows(f"{namespace}/deployment/web")
+    page.go(f"jobs/{namespace}/{name}")
+    page.shows("Workload\nDeployment web")

@@ -29,10 +29,17 @@ export function route(parts, query = {}) {
   return `#/${path}${words.size ? `?${words}` : ""}`;
 }
 
-/** Return a job's name as a link, with its namespace before it. */
+/** Return what users call a job: `rayjob/train`, or its name if a Job of Volcano made it. */
+export function title(job) {
+  const { name } = job.metadata ?? job;
+  if (name !== job.podGroup || !job.owner || job.owner.kind === "PodGroup") return name;
+  return `${job.owner.kind.toLowerCase()}/${job.owner.name}`;
+}
+
+/** Return what users call a job as a link, with its namespace before it. */
 export function jobLink(job) {
   const { namespace = "", name } = job.metadata ?? job;
-  return link(["jobs", namespace, name], h("span", { class: "quiet" }, `${namespace}/`), name);
+  return link(["jobs", namespace, name], h("span", { class: "quiet" }, `${namespace}/`), title(job));
 }
 
 /** Return a note in the place of a list: why there is nothing to see. */

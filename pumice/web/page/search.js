@@ -1,6 +1,6 @@
 /** The search field: queues, jobs and nodes by a part of their names. */
 
-import { h, route } from "./dom.js";
+import { h, route, title } from "./dom.js";
 
 const MOST = 20;
 const LISTS = ["queuetrees", "pendingjobs", "runningjobs", "nodeuses"];
@@ -9,7 +9,8 @@ const LISTS = ["queuetrees", "pendingjobs", "runningjobs", "nodeuses"];
 export function search(lists, text) {
   const words = text.toLowerCase();
   const named = (list, kind, target) => lists(list).items.flatMap((item) => {
-    const { namespace = "", name } = item.metadata;
+    const { namespace = "" } = item.metadata;
+    const name = title(item);
     const at = name.toLowerCase().indexOf(words);
     const beside = at < 0 && namespace && `${namespace}/${name}`.toLowerCase().includes(words);
     return at < 0 && !beside ? [] : [{ kind, namespace, name, at: beside ? 999 : at, target: target(item.metadata) }];

@@ -31,7 +31,7 @@ from services.visibility.answers.live import EndOf
 from services.visibility.answers.pending import PublishedWait, at_place, has_old_amounts
 from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.answers.whatif import OutOfTime, no_time_limit
-from services.visibility.answers.wording import meta_of, owner_of, shortages
+from services.visibility.answers.wording import controller_of, meta_of, owner_of, shortages
 from services.visibility.forecast.ends import stated_end
 from shared.api.kinds import POD
 from shared.api.meta import ObjectMeta
@@ -118,6 +118,7 @@ def explain(
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,
+        owner=controller_of(job),
         pod_group=job.name,
         queue=job.queue,
         phase=_phase(subject),

@@ -12,7 +12,7 @@ from services.scheduler.engine.resources.dimensions import quantity
 from services.scheduler.engine.session.session import Session
 from services.visibility.answers.live import EndOf
 from services.visibility.answers.queues import Family
-from services.visibility.answers.wording import owner_of
+from services.visibility.answers.wording import controller_of, owner_of
 from services.visibility.forecast.ends import stated_end
 from shared.api.time import format_seconds
 from shared.api.visibility import Holder
@@ -67,7 +67,9 @@ def _holder(
     names = session.resources
     held = {names[dim]: quantity(names[dim], int(amounts[dim])) for dim in dims if amounts[dim]}
     until = format_seconds(end) if end is not None else None
-    return Holder(job=owner_of(job), queue=job.queue, holds=held, expected_end=until)
+    return Holder(
+        job=owner_of(job), owner=controller_of(job), queue=job.queue, holds=held, expected_end=until
+    )
 
 
 def _held(session: Session, job: Job, why: JobExplanation) -> list[tuple[Job, IntArray]]:

@@ -24,7 +24,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.resources.dimensions import PODS_DIM, quantity
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.tasks.task import Task
-from services.visibility.answers.wording import meta_of, owner_of, ref_of
+from services.visibility.answers.wording import controller_of, meta_of, ref_of
 from services.visibility.forecast.ends import stated_end
 from shared.api.kinds import JOB, POD, QUEUE
 from shared.api.meta import ObjectMeta
@@ -59,7 +59,7 @@ def _running(job: Job, held: list[Task], state: ClusterState, ends: EndOf) -> Ru
     expected = ends(job) if held else None
     return RunningJob(
         metadata=meta_of(job),
-        owner=owner_of(job),
+        owner=controller_of(job),
         pod_group=job.name,
         queue=job.queue,
         priority=job.priority,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from services.scheduler.engine.session.session import Session
-from services.visibility.answers.wording import meta_of, owner_of, shortages
+from services.visibility.answers.wording import controller_of, meta_of, shortages
 from shared.api.scheduling import PodGroupConditionType, PodGroupPhase
 from shared.api.time import format_seconds
 from shared.api.visibility import PendingJob
@@ -68,7 +68,7 @@ def _place(job: PendingJob) -> tuple[str, bool, int, str, str]:
 def _pending(job: Job, why: JobExplanation) -> PendingJob:
     return PendingJob(
         metadata=meta_of(job),
-        owner=owner_of(job),
+        owner=controller_of(job),
         pod_group=job.name,
         queue=why.queue,
         position=why.position,

@@ -9,6 +9,7 @@ from pumice.plugins import FloatArray, IntArray
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import Shortage
 from services.scheduler.engine.resources.dimensions import quantity, readable
+from shared.api.base import NAME_MAX
 from shared.api.kinds import JOB, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, ResourceShortage
@@ -29,6 +30,23 @@ def ref_of(group: str, owner_job: str) -> ObjectRef:
     namespace, _, name = (owner_job or group).partition("/")
     kind = JOB.kind if owner_job else PODGROUP.kind
     return ObjectRef(kind=kind, namespace=namespace, name=name)
+
+
+def controller_of(job: Job) -> ObjectRef:
+    """Return what controls a PodGroup, with what a client needs to look it up; else the PodGroup.
+
+    The API server stores a reference of any length; one that no object can have is left out.
+    """
+    ref = job.controller
+    if ref is None or max(map(len, (ref.api_version, ref.kind, ref.name, ref.uid))) > NAME_MAX:
+        return owner_of(job)
+    return ObjectRef(
+        api_version=ref.api_version,
+        kind=ref.kind,
+        namespace=job.namespace,
+        name=ref.name,
+        uid=ref.uid,
+    )
 
 
 def meta_of(job: Job) -> ObjectMeta:

@@ -59,7 +59,7 @@ def arrival_of(job: Job, dimensions: Dimensions, *, at: float) -> ArrivalShape:
         at=at,
         uid=job.uid,
         priority_class=job.priority_class,
-        owner_kind=job.owner_kind,
+        owner_kind=job.controller.kind if job.controller else "",
         subject=subject_of(job),
         annotations=tuple(job.annotations.items()),
         min_available=job.min_available,

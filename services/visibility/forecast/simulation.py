@@ -123,7 +123,7 @@ def waiting(cluster_state: ClusterState) -> list[str]:
 
 def is_service(job: Job) -> bool:
     """Tell whether a job's pods are those of a service, which do not end unless they say so."""
-    return job.owner_kind in _SERVICES
+    return job.controller is not None and job.controller.kind in _SERVICES
 
 
 class Simulation:

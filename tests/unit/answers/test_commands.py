@@ -254,10 +254,10 @@ def test_a_job_that_was_deleted_is_said_to_be_gone_and_where_its_life_is_told(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("why", "a/b/c"), "'a/b/c' is no NAME or NAMESPACE/NAME of a job"),
-        (("when", "team/"), "'team/' is no NAME or NAMESPACE/NAME of a job"),
-        (("timeline", ".."), "'..' is no NAME or NAMESPACE/NAME of a job"),
-        (("when", "--watch", "/x"), "'/x' is no NAME or NAMESPACE/NAME of a job"),
+        (("why", "a/b/c/d"), "'a/b/c/d' is no NAME, NAMESPACE/NAME or KIND/NAME of a job"),
+        (("when", "team/"), "'team/' is no NAME, NAMESPACE/NAME or KIND/NAME of a job"),
+        (("timeline", ".."), "'..' is no NAME, NAMESPACE/NAME or KIND/NAME of a job"),
+        (("when", "--watch", "/x"), "'/x' is no NAME, NAMESPACE/NAME or KIND/NAME of a job"),
         (("queue", "line", "a/../b"), "'a/../b' is no name of a queue"),
         (("why", "-n", "../queues"), "'../queues' is no name of a namespace"),
         (("what-if", "-n", "a%2fb", "--drain", "n"), "'a%2fb' is no name of a namespace"),

@@ -1,5 +1,7 @@
 """Jobs that wait: their place in line, the gate that stops them, and what is short."""
 
+import pytest
+
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.memory import memory_of
@@ -8,6 +10,7 @@ from services.visibility.answers.pending import Decisions, PublishedWait, as_dec
 from services.visibility.answers.survey import DecisionPolicy, Survey, survey
 from services.visibility.api.resources import RESOURCES
 from services.visibility.api.tables import table
+from shared.api.base import NAME_MAX
 from shared.api.kinds import NODE, POD, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage
 from shared.contracts.messages import Short, WaitExplained
@@ -82,11 +85,38 @@ def test_a_gang_that_its_queue_keeps_out_waits_at_enqueue() -> None:
     assert job.shortages[0].requested == "9"
 
 
+@pytest.mark.parametrize("name", ["web-5d4", "x" * 300])
+def test_a_gang_of_another_controller_has_it_as_owner_unless_its_name_is_too_long(
+    name: str,
+) -> None:
+    world = cluster()
+    reference = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "u", "controller": True,
+    }  # fmt: skip
+    meta = {"name": "podgroup-u", "namespace": "ns", "uid": "g", "ownerReferences": [reference]}
+    spec = {"minMember": 1, "queue": "default", "minResources": {"cpu": "9"}}
+    world.put(PODGROUP, {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}})
+
+    [job] = pending(world)
+
+    assert job.metadata.name == job.pod_group == "podgroup-u"
+    owner = (job.owner.api_version, job.owner.kind, job.owner.name, job.owner.uid)
+    is_long = len(name) > NAME_MAX
+    own = ("", "PodGroup", "podgroup-u", "")
+    assert owner == (own if is_long else ("apps/v1", "ReplicaSet", "web-5d4", "u"))
+
+
 def test_a_gang_is_known_by_the_job_that_made_it() -> None:
     [job] = pending(owned(cluster(), "train-uid-1", job="train"))
 
     assert job.metadata.name == "train"
-    assert job.owner == ObjectRef(kind="Job", namespace="ns", name="train")
+    assert job.owner == ObjectRef(
+        api_version="batch.volcano.sh/v1alpha1",
+        kind="Job",
+        namespace="ns",
+        name="train",
+        uid="uid-train",
+    )
     assert job.pod_group == "train-uid-1"
 
 

@@ -13,6 +13,7 @@ from pumice.web.gate import RequestGate
 from pumice.web.server import KubeconfigFacts, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
+from tests.support.owned import owned_by_a_deployment
 from tests.support.page_transport import WorldTransport
 from tests.support.page_world import World, WorldAnswers
 from tests.support.wait import until
@@ -170,3 +171,19 @@ def test_the_page_asks_nothing_of_another_host_and_has_no_inline_code():
     html = page_files()["/index.html"][0].decode()
     assert "style=" not in html
     assert html.count("<script") == html.count('<script type="module" src=')
+
+
+async def test_lists_and_explanations_name_the_workload_that_owns_a_job():
+    world = World(nodes=4, waiting=10, running=5, now_s=1_800_000_000.0, seed=1)
+    way = WorldTransport(WorldAnswers(world))
+    namespace, name = owned_by_a_deployment(world, way)
+    async with asking(way=way) as page:
+        async with page.get(f"{API}/pendingjobs") as answer:
+            [owner] = [
+                item["owner"]
+                for item in (await answer.json())["items"]
+                if item["metadata"]["name"] == name
+            ]
+        assert (owner["kind"], owner["name"]) == ("Deployment", "web")
+        async with page.get(f"{API}/namespaces/{namespace}/explanations/{name}") as answer:
+            assert (await answer.json())["owner"]["kind"] == "Deployment"

@@ -1,6 +1,6 @@
 /** Parts that several views share: why a list is empty, a filter, cells of jobs. */
 
-import { h, jobLink, link, route } from "../dom.js";
+import { h, jobLink, link, route, title } from "../dom.js";
 import { VirtualList } from "../list.js";
 import { amount, basis, expected, show, showAll, short, since, until } from "../quantity.js";
 
@@ -25,7 +25,7 @@ export function filter(label, change) {
 
 /** Return whether one of a job's words contains a text. */
 export const fits = (job, text) =>
-  !text || [job.metadata.namespace, job.metadata.name, job.queue, job.gate, job.message]
+  !text || [job.metadata.namespace, job.metadata.name, title(job), job.queue, job.gate, job.message]
     .some((word) => word?.toLowerCase().includes(text));
 
 /** Return the key of a job in a list. */

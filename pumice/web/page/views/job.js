@@ -77,8 +77,13 @@ function explained(said) {
   return [summary(said), gates(said), nodes(said), lacks(said), holders(said), help(said)];
 }
 
+/** Return the kind and name of a job's workload, nothing if that is the job itself. */
+const ownerOf = ({ owner, metadata }) =>
+  owner && owner.kind !== "PodGroup" && owner.name !== metadata.name && `${owner.kind} ${owner.name}`;
+
 function summary(said) {
   const facts = [
+    ["Workload", ownerOf(said)],
     ["Queue", said.queue ? link(["queues", said.queue], said.queue) : "–"],
     ["Phase", phase(said.phase)],
     ["Place in line", said.position],
@@ -117,8 +122,11 @@ function lacks(said) {
   return section("Short", said.shortages?.length ? table("What is short", ["Resource", "Wanted", "Free"], said.shortages.map(row)) : null);
 }
 
+/** Return who holds something in the form of a job of a list. */
+const jobOf = ({ job, owner }) => ({ metadata: job, owner, podGroup: job.kind === "PodGroup" ? job.name : "" });
+
 function holders(said) {
-  const row = (each) => [jobLink(each.job), each.queue || "–", showAll(each.holds), until(each.expectedEnd)];
+  const row = (each) => [jobLink(jobOf(each)), each.queue || "–", showAll(each.holds), until(each.expectedEnd)];
   const rows = (said.holders ?? []).map(row);
   const more = said.remainingHolders ? h("p", { class: "quiet" }, `and ${said.remainingHolders} that hold less`) : null;
   const hidden = said.hiddenHolders ? h("p", { class: "quiet" }, `and ${said.hiddenHolders} in namespaces that you may not see`) : null;

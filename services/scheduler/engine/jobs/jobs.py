@@ -85,8 +85,7 @@ class Jobs:
         job.uid = meta.uid
         job.queue = spec.queue
         job.owner_job = meta.owner_job
-        owner = meta.controller
-        job.owner_kind, job.owner_name = (owner.kind, owner.name) if owner else ("", "")
+        job.controller = meta.controller
         job.priority_class = spec.priority_class_name
         job.priority = self._priority(spec.priority_class_name)
         job.set_minima(spec.min_member, spec.min_task_member)
@@ -112,7 +111,7 @@ class Jobs:
         job.has_group = False
         job.uid = ""
         job.queue = ""
-        job.owner_job = job.owner_kind = job.owner_name = ""
+        job.owner_job, job.controller = "", None
         job.decided = None
         self.changed(job)
         self._forget_if_empty(job)

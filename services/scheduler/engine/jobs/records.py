@@ -13,6 +13,7 @@ from pumice.plugins import Condition, IntArray, NodeGroups
 from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
+from shared.api.meta import OwnerReference
 from shared.api.scheduling import PodGroupSpec
 from shared.jobs.durations import Expected, of_gang
 from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus
@@ -64,6 +65,7 @@ class Job:
         "beyond",
         "by_status",
         "conditions",
+        "controller",
         "created",
         "decided",
         "gated",
@@ -80,8 +82,6 @@ class Job:
         "namespace",
         "non_preemptable",
         "owner_job",
-        "owner_kind",
-        "owner_name",
         "pending_best_effort",
         "phase",
         "preemptable",
@@ -99,9 +99,8 @@ class Job:
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
-        self.uid = self.queue = ""
-        # Key of its Job, if any, and what controls the PodGroup.
-        self.owner_job = self.owner_kind = self.owner_name = ""
+        self.uid = self.queue = self.owner_job = ""  # owner_job: the controller, if it is a Job
+        self.controller: OwnerReference | None = None
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
         self.priority = 0

@@ -80,13 +80,13 @@ class Wording:
         An update of a Deployment does so, and a StatefulSet: such a gang waits for ever.
         """
         job = self._session.cluster_state.jobs.get(why.job)
-        if why.gate != "gang" or job is None or job.owner_kind not in _ONE_BY_ONE:
+        owner = job.controller if job is not None else None
+        if why.gate != "gang" or job is None or owner is None or owner.kind not in _ONE_BY_ONE:
             return []
         if job.valid_count >= job.min_available:
             return []
-        owner = f"{job.owner_kind} {job.owner_name}"
-        there = f"{job.valid_count} of {job.min_available} pods of {owner} are there"
-        return [f"{there}; {_ONE_BY_ONE[job.owner_kind]}"]
+        there = f"{job.valid_count} of {job.min_available} pods of {owner.kind} {owner.name}"
+        return [f"{there} are there; {_ONE_BY_ONE[owner.kind]}"]
 
     def _outlook(self, key: str) -> list[str]:
         """Return what plugins say about when a job is expected to start."""

@@ -1,0 +1,209 @@
+"""Workloads at the top of owner chains, such as a RayJob, a Deployment or a Workflow.
+
+Visibility names what controls a PodGroup. What controls that in turn is looked up here, by the
+client, with its user's credentials: an owner is shown only if its user may get it, whatever its
+kind is, and no service needs the right to read all kinds. Only metadata is requested. An owner
+counts if it has the uid of the reference, since a reference may name any object.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from shared.api.base import View
+from shared.api.meta import ObjectMeta
+from shared.api.visibility import ObjectRef, PendingJob, RunningJob
+from shared.kube.wire import METADATA_ONLY, Request
+from shared.runtime.errors import PumiceError
+from shared.runtime.tasks import TaskGroup
+
+_DEPTH_MAX: Final = 8
+_LOOKUPS_MAX: Final = 100
+"""Owners of one result that are looked up; the others show their PodGroup."""
+_AT_ONCE: Final = 8
+_LOOKUPS_S: Final = 5.0
+"""Longest wait for the owners of one result."""
+_KEPT_S: Final = 60.0
+_KEPT_MAX: Final = 10_000
+_GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9][a-z0-9.-]*/)?v[a-z0-9]+")
+_HAS_OWNER: Final = b'"owner":'
+
+
+class Transport(Protocol):
+    """Requests to the API server with the user's credentials."""
+
+    async def exchange(self, request: Request) -> bytes:
+        """Return the body of a response. Raises PumiceError."""
+
+
+class _Resource(View, frozen=True, kw_only=True):
+    name: str
+    kind: str
+    namespaced: bool = False
+    short_names: tuple[str, ...] = ()
+
+
+class _ResourceList(View, frozen=True, kw_only=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+class _Partial(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+
+
+class OwnerChains:
+    """Looks up chains of owners; what it finds counts for a minute."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._resources: dict[str, dict[str, _Resource]] = {}
+        """Group and version → kind → resource."""
+        self._found: dict[str, tuple[float, ObjectMeta | None]] = {}
+        """Uid → until when it counts, and the owner's metadata; None if it cannot be had."""
+
+    async def shown(self, raw: bytes) -> bytes:
+        """Return a result of visibility in which each `owner` is the top of its chain."""
+        if _HAS_OWNER not in raw:
+            return raw
+        whole = msgspec.json.decode(raw)
+        entries = list(_with_owner(whole))
+        refs = [msgspec.convert(entry["owner"], ObjectRef) for entry in entries]
+        chains = await self._chains(refs)
+        for entry, ref in zip(entries, refs, strict=True):
+            if chain := chains.get(ref.uid):
+                entry["owner"] = msgspec.to_builtins(chain[-1])
+            elif ref.api_version:
+                entry["owner"] = _lower(entry, ref)
+        return msgspec.json.encode(whole)
+
+    async def owned_by(
+        self, word: str, name: str, candidates: Sequence[tuple[ObjectRef, str]]
+    ) -> list[str]:
+        """Return those of the candidates (owner and any text) that a workload owns.
+
+        `word` is the kind, plural or short name, with or without the group: as kubectl takes it.
+        """
+        likely = sorted(candidates, key=lambda each: not each[0].name.startswith(name))
+        chains = await self._chains([ref for ref, _ in likely])
+        return [
+            text
+            for ref, text in likely
+            if any(link.name == name and self._is_kind(link, word) for link in chains[ref.uid])
+        ]
+
+    def _is_kind(self, ref: ObjectRef, word: str) -> bool:
+        group = ref.api_version.rpartition("/")[0]
+        short = word.lower().removesuffix(f".{group}")
+        resource = self._resources[ref.api_version][ref.kind]
+        return short in {ref.kind.lower(), resource.name, *resource.short_names}
+
+    async def _chains(self, refs: Iterable[ObjectRef]) -> dict[str, list[ObjectRef]]:
+        """Return chains by uid of their first owner, as far as they are found in time."""
+        asked = {ref.uid: ref for ref in refs if ref.api_version and ref.uid}
+        chains: dict[str, list[ObjectRef]] = {ref.uid: [] for ref in refs}
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def climb(ref: ObjectRef) -> None:
+            async with places:
+                chains[ref.uid] = await self._chain(ref)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOKUPS_S), TaskGroup() as tasks:
+                for ref in list(asked.values())[:_LOOKUPS_MAX]:
+                    tasks.create_task(climb(ref), name=f"owners-of-{ref.name}")
+        return chains
+
+    async def _chain(self, ref: ObjectRef) -> list[ObjectRef]:
+        """Return a reference and its controllers, from the bottom, as far as the user may get."""
+        chain: list[ObjectRef] = []
+        while len(chain) < _DEPTH_MAX and (found := await self._metadata(ref)) is not None:
+            chain.append(ref)
+            above = found.controller
+            if above is None:
+                break
+            ref = ObjectRef(
+                api_version=above.api_version,
+                kind=above.kind,
+                namespace=ref.namespace,
+                name=above.name,
+                uid=above.uid,
+            )
+        return chain
+
+    async def _metadata(self, ref: ObjectRef) -> ObjectMeta | None:
+        now = asyncio.get_running_loop().time()
+        until, found = self._found.get(ref.uid, (now, None))
+        if until <= now:
+            found = await self._read(ref)
+            if len(self._found) >= _KEPT_MAX:
+                self._found.clear()
+            self._found[ref.uid] = (now + _KEPT_S, found)
+        return found
+
+    async def _read(self, ref: ObjectRef) -> ObjectMeta | None:
+        """Return an owner's metadata, None if it is not there or may not be read."""
+        if not _GROUP_VERSION.fullmatch(ref.api_version) or ref.name in ("", ".", ".."):
+            return None
+        root = f"/{'apis' if '/' in ref.api_version else 'api'}/{ref.api_version}"
+        try:
+            if ref.api_version not in self._resources:
+                listed = await self._decoded(Request(method="GET", path=root), _ResourceList)
+                self._resources[ref.api_version] = {
+                    each.kind: each
+                    for each in listed.resources
+                    if each.namespaced and "/" not in each.name
+                }
+            resource = self._resources[ref.api_version].get(ref.kind)
+            if resource is None:
+                return None
+            parts = (root, "namespaces", _quoted(ref.namespace), resource.name, _quoted(ref.name))
+            request = Request(method="GET", path="/".join(parts), accept=METADATA_ONLY)
+            metadata = (await self._decoded(request, _Partial)).metadata
+        except (PumiceError, msgspec.MsgspecError):
+            return None
+        return metadata if metadata.uid == ref.uid else None
+
+    async def _decoded(self, request: Request, kind: type[Any]) -> Any:  # noqa: ANN401 - `kind`
+        return msgspec.json.decode(await self._transport.exchange(request), type=kind)
+
+
+def title(job: PendingJob | RunningJob) -> str:
+    """Return what users call a job: `rayjob/train`, or its name if a Job of Volcano made it."""
+    kind = "PodGroup" if job.metadata.name == job.pod_group else "Job"
+    return called(ObjectRef(kind=kind, name=job.metadata.name), job.owner)
+
+
+def called(job: ObjectRef, owner: ObjectRef | None) -> str:
+    """Return what users call a Job, or a PodGroup that an owner controls."""
+    if job.kind != "PodGroup" or owner is None or owner.kind == "PodGroup":
+        return job.name
+    return f"{owner.kind.lower()}/{owner.name}"
+
+
+def _with_owner(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - any value of JSON
+    """Yield the objects of a result that name an owner: the result, its items and holders."""
+    if value.get("owner"):
+        yield value
+    for inner in (*(value.get("items") or ()), *(value.get("holders") or ())):
+        yield from _with_owner(inner)
+
+
+def _lower(entry: dict[str, Any], ref: ObjectRef) -> dict[str, Any]:
+    """Return the Job or PodGroup of an entry whose owners the user may not get."""
+    if ref.api_version.startswith("batch.volcano.sh/"):
+        return {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+    name = entry["job"]["name"] if "job" in entry else entry["metadata"]["name"]
+    return {
+        "kind": "PodGroup",
+        "namespace": ref.namespace,
+        "name": entry.get("podGroup") or name,
+    }
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
