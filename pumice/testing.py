@@ -24,7 +24,7 @@ from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.foreign import ForeignPlugin, PluginFailure
-from services.scheduler.policy.catalog import PLUGINS, Plugins, states
+from services.scheduler.policy.catalog import PLUGINS, Plugins, foreign_states, states
 from shared.api import kinds
 
 STATES = states(evaluator=waiting_evaluator())
@@ -43,10 +43,11 @@ class Cluster:
 
         Raises `BadConfig`.
         """
-        self.cluster_state = ClusterState(("volcano",), STATES)
         self.failures: list[PluginFailure] = []
         """Failures of the plugins so far."""
         self.plugins: Plugins = {**PLUGINS, **{kind.name: self._guarded(kind) for kind in plugins}}
+        kept = (*STATES, *foreign_states(self.plugins))
+        self.cluster_state = ClusterState(("volcano",), kept)
         text = DEFAULT_TEXT if conf is None else conf
         self.config: SchedulerConfig = (
             configure(text, plugins=self.plugins) if plugins else _configured(text)

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
         TaskClass,
     )
     from pumice.plugins.points import Hooks, Plugin
+    from pumice.plugins.states import Fold, Journal, PolicyState, PublishedBind
     from pumice.plugins.status import TaskStatus
     from pumice.plugins.values import (
         ABSTAIN,
+        NODE_MAX,
         PERMIT,
+        POD_MAX,
         Amounts,
         Arguments,
         BoolArray,
@@ -55,7 +58,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSTAIN",
+    "NODE_MAX",
     "PERMIT",
+    "POD_MAX",
     "Amounts",
     "Arguments",
     "BoolArray",
@@ -69,10 +74,12 @@ __all__ = [
     "EvictionContext",
     "EvictionKind",
     "FloatArray",
+    "Fold",
     "Hooks",
     "IntArray",
     "Invalid",
     "Job",
+    "Journal",
     "Measure",
     "NodeGroups",
     "NodeRows",
@@ -80,6 +87,8 @@ __all__ = [
     "Opinion",
     "PlacementTarget",
     "Plugin",
+    "PolicyState",
+    "PublishedBind",
     "Queue",
     "QueueFigures",
     "Reason",
@@ -91,7 +100,7 @@ __all__ = [
     "TaskStatus",
     "Vote",
 ]
-_PARTS = ("status", "values", "interface", "points")
+_PARTS = ("status", "values", "interface", "points", "states")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the interface has of that name

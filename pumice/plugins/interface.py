@@ -1,7 +1,6 @@
 """Protocols of the objects that a plugin reads: the cluster, its nodes, queues, jobs and tasks.
 
-All values that these return belong to the engine: a plugin never writes to them, and keeps none of
-them after the cycle.
+Their values belong to the engine: a plugin never writes to them or keeps them after the cycle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -45,6 +44,8 @@ class TaskClass(Protocol):
     """Images of its containers, init containers first."""
     exclusive: tuple[int, ...]
     """CPUs that each container gets to itself; empty unless the pod is Guaranteed."""
+    demands: Mapping[Any, Any]
+    """State (`PolicyState`) → what a task requests of it, for those that are concerned."""
 
 
 class NodeRows(Protocol):
@@ -111,9 +112,13 @@ class Task(Protocol):
     cools_until: float
     """Until when its cooldown protects it, Unix seconds."""
     labels: Mapping[str, str]
+    ours: bool
+    """Whether this scheduler places it."""
     status: TaskStatus
     node: str
     """Name of the node that it is on or goes to; empty while it has none."""
+    fact_status: TaskStatus
+    """The status that the API server's object shows."""
     fact_node: str
     """Name of the node that the API server's object has."""
 
@@ -442,7 +447,4 @@ class Cluster(Protocol):
         """Yield tasks in the order in which they should make room for a preemptor."""
 
     def store(self, kind: type[_S]) -> _S:
-        """Return state that is kept beside the engine (volumes, cards, …), by its type.
-
-        The types are the built-in plugins' own and no part of the promise.
-        """
+        """Return the state of a class that a plugin names; those of built-in ones may change."""

@@ -441,6 +441,7 @@ class Plugin(Protocol):
     """A scheduling plugin; the engine makes it of its arguments: `PluginType(arguments)`."""
 
     name: str
+    # `states`, if there is one, names the plugin's classes of `PolicyState`.
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add functions to `hooks`; called once per cycle, before the first action."""

@@ -8,7 +8,7 @@ per resource in the order of `Cluster.resources`.
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +20,10 @@ BoolArray = NDArray[np.bool_]
 CodeArray = NDArray[np.uint8]
 Arguments = Mapping[str, Any]
 """A plugin's `arguments` from the configuration file, as written there."""
+NODE_MAX: Final = 1 << 50
+"""Most that a node has of one resource, in the unit of its dimension: 1 PiB of bytes."""
+POD_MAX: Final = NODE_MAX + 1
+"""The request of a pod that asks for more than any node can have."""
 
 
 class Vote(enum.IntEnum):

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from pumice.plugins import Arguments, Cluster, Hooks, Plugin
+from pumice.plugins import Arguments, Cluster, Hooks, Plugin, PolicyState
 from pumice.plugins.guarding import Guard
 from pumice.plugins.point import Point
+from services.scheduler.foreign_states import guarded
 from services.scheduler.policy.arguments import BadArgument
 
 _C = TypeVar("_C")
@@ -46,6 +47,17 @@ class ForeignPlugin:
         self._note = note
         self._unsteady: set[str] = set()
         """Points whose answers failed once; they are not kept between cycles any more."""
+        self._is_off = False
+        """Whether a state of it failed."""
+
+    def states(self) -> tuple[Callable[[], PolicyState], ...]:
+        """Return factories of its states; a failure of one switches the plugin off."""
+        kinds: tuple[type[PolicyState], ...] = getattr(self._kind, "states", ())
+        return tuple(guarded(kind, plugin=self.name, failed=self._state_failed) for kind in kinds)
+
+    def _state_failed(self, point: str, error: Exception) -> None:
+        self._is_off = True
+        self._failed(point, error)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Build the plugin once, as a configuration is loaded. Raises `BadArgument`."""
@@ -56,9 +68,8 @@ class ForeignPlugin:
 
     def __call__(self, arguments: Arguments) -> "_Guarded":
         """Return the plugin for one cycle."""
-        return _Guarded(
-            self.name, lambda: self._kind(arguments), Guard(self.name, self._failed, self._unsteady)
-        )
+        guard = Guard(self.name, self._failed, self._unsteady)
+        return _Guarded(self.name, lambda: self._kind(arguments), guard, is_off=self._is_off)
 
     def _failed(self, point: str, error: Exception) -> None:
         self._note(PluginFailure(self.name, self.origin, point, described(error)))
@@ -67,13 +78,18 @@ class ForeignPlugin:
 class _Guarded:
     """The plugin within one cycle; implements `pumice.plugins.Plugin`."""
 
-    def __init__(self, name: str, build: Callable[[], Plugin], guard: Guard) -> None:
+    def __init__(
+        self, name: str, build: Callable[[], Plugin], guard: Guard, *, is_off: bool
+    ) -> None:
         self.name = name
         self._build = build
         self._guard = guard
+        self._is_off = is_off
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Let the plugin contribute, all of it or nothing."""
+        """Let the plugin contribute, all of it or nothing; nothing once a state of it failed."""
+        if self._is_off:
+            return
         self._guard.nodes, self._guard.amounts = len(cluster.node_names), len(cluster.total)
         collected = GuardedHooks(hooks, self._guard)
         if self._guard.attempt("contribute", lambda: self._contribute(collected, cluster)):

@@ -25,7 +25,7 @@ from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
-from services.scheduler.policy.catalog import PLUGINS, Plugins, states
+from services.scheduler.policy.catalog import PLUGINS, Plugins, foreign_states, states
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
@@ -67,7 +67,7 @@ class SchedulerState:
         progress: Progress | None = None,
     ) -> None:
         given = {"queue_gates": queue_gates, "csi_storage": csi_storage, "mindcluster": mindcluster}
-        chosen = states(**given, evaluator=evaluator)
+        chosen = (*states(**given, evaluator=evaluator), *foreign_states(plugins))
         served = (tuple(scheduler_names), chosen, node_labels)
         self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
         role = SINGLE_PODS if single_pods else ""

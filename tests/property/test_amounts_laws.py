@@ -10,11 +10,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pumice.plugins import NODE_MAX, POD_MAX
 from pumice.testing import Cluster
 from services.scheduler.engine.resources.amounts import (
     AMOUNT_MAX,
-    NODE_MAX,
-    POD_MAX,
     USED_MAX,
     Sums,
 )

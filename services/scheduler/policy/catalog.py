@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final
 
-from pumice.plugins import Arguments, Plugin
+from pumice.plugins import Arguments, Plugin, PolicyState
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.tasks.task import PolicyState
+from services.scheduler.foreign import ForeignPlugin
 from services.scheduler.policy.actions import (
     allocate,
     backfill,
@@ -24,7 +25,6 @@ from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
-from services.scheduler.policy.plugins.deviceshare import DeviceShare
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.policy.plugins.gang import Gang
@@ -52,10 +52,8 @@ from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.queue_gates import QueueGates
 from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.volumes import Volumes
-from services.scheduler.policy.vendors.gpus import Gpus
+from services.scheduler.policy.vendors.deviceshare import DeviceShare
 from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
-from services.scheduler.policy.vendors.npus import Npus
-from services.scheduler.policy.vendors.vgpus import VGpus
 
 Action = Callable[[Session, Arguments], None]
 """An action: a session and the action's arguments (K07)."""
@@ -80,11 +78,11 @@ ARGUMENTS: Final[Mapping[str, Callable[[Arguments], object]]] = {
 }
 """Readers of the arguments of actions, tried when a configuration is loaded."""
 
+Plugins = Mapping[str, Callable[[Arguments], Plugin]]
+"""Constructors of plugins by their names in the configuration file."""
+
 STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
-    Gpus,
-    VGpus,
-    Npus,
-    MindclusterNpus,
+    *DeviceShare.states,
     Numa,
     Volumes,
     Capacities,
@@ -94,7 +92,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     UsageTable,
     QueueGates,
 )
-"""States of plugins beside a cluster state; a recorded cycle holds their fields in this order."""
+"""States of built-in plugins; a recorded cycle holds their fields in this order."""
 
 
 def states(
@@ -104,9 +102,10 @@ def states(
     mindcluster: bool = False,
     evaluator: Evaluator | None = None,
 ) -> tuple[Callable[[], PolicyState], ...]:
-    """Return the states; the flags switch queue gates, drivers' capacity and MindCluster on.
+    """Return factories of the built-in plugins' states.
 
-    The evaluator is for conditions on devices, which are not evaluated without it.
+    The flags switch queue gates, drivers' capacity and MindCluster on. The evaluator is for
+    conditions on devices, which are not evaluated without it.
     """
     chosen: Mapping[Callable[[], PolicyState], Callable[[], PolicyState]] = {
         QueueGates: partial(QueueGates, on=queue_gates),
@@ -117,8 +116,11 @@ def states(
     return tuple(chosen.get(state, state) for state in STATES)
 
 
-Plugins = Mapping[str, Callable[[Arguments], Plugin]]
-"""Constructors of plugins by their names in the configuration file."""
+def foreign_states(plugins: Plugins) -> tuple[Callable[[], PolicyState], ...]:
+    """Return factories of the states of external plugins."""
+    foreign = [each.states() for each in plugins.values() if isinstance(each, ForeignPlugin)]
+    return tuple(chain.from_iterable(foreign))
+
 
 PLUGINS: Final[Plugins] = {
     "priority": Priority,

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pumice.plugins import BoolArray, IntArray
-from services.scheduler.engine.resources.amounts import NODE_MAX
+from pumice.plugins import NODE_MAX, BoolArray, IntArray
 from shared.api.core import ContainerImage
 
 _MIB = 1024 * 1024

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray
+from pumice.plugins import NODE_MAX, IntArray
 from services.scheduler.engine.jobs.records import NOWHERE
 from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from services.scheduler.engine.nodes.attributes import NodeAttributes
@@ -19,7 +19,6 @@ from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.nodes.pod_affinity import PodAffinityIndex
 from services.scheduler.engine.nodes.slots import Slots
 from services.scheduler.engine.resources.amounts import (
-    NODE_MAX,
     RELEASING_MAX,
     USED_MAX,
     stretched,

@@ -15,10 +15,6 @@ from numpy.typing import NDArray
 
 from pumice.plugins import IntArray
 
-NODE_MAX: Final = 1 << 50
-"""Most that a node has of one resource, in the unit of its dimension: 1 PiB of bytes."""
-POD_MAX: Final = NODE_MAX + 1
-"""The request of a pod that asks for more than any node can have."""
 AMOUNT_MAX: Final = 1 << 60
 """Limit of sums, and of what queues and PodGroups state: 1 EiB of bytes."""
 USED_MAX: Final = 1 << 52

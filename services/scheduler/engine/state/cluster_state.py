@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pumice.plugins import IntArray
+from pumice.plugins import Fold, IntArray, PolicyState
 from services.scheduler.engine.jobs.jobs import Jobs
 from services.scheduler.engine.jobs.records import GroupStatus
 from services.scheduler.engine.narrowing import engine_record
@@ -30,7 +30,7 @@ from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.state.single_pods import SinglePods
 from services.scheduler.engine.tasks.classes import TaskClasses
 from services.scheduler.engine.tasks.from_pod import fill_in, traits_of
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
+from services.scheduler.engine.tasks.task import Task, TaskClass
 from shared.api import kinds
 from shared.api.core import Node, Pod
 from shared.api.scheduling import NodeShard
@@ -108,7 +108,8 @@ class ClusterState:
                 # First, since the engine may count pods anew on a node that it takes over.
                 self._folds.setdefault(kind, []).insert(0, fold)
         tables = (self.nodes.attributes, self.nodes.images, self.nodes.arrivals, affinity)
-        self._stores: dict[type, object] = {type(s): s for s in (*self.states, *tables)}
+        # by base classes as well: a state of an external plugin is of a guarded subclass
+        self._stores = {c: s for s in (*self.states, *tables) for c in type(s).__mro__}
 
     def _take_pods_singly(self) -> None:
         singles = SinglePods(self.jobs, self._names)

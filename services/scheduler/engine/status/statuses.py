@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
-from pumice.plugins import Condition, IntArray
+from pumice.plugins import NODE_MAX, Condition, IntArray
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
 from services.scheduler.engine.jobs.rollups import held
 from services.scheduler.engine.plan import (
@@ -22,7 +22,7 @@ from services.scheduler.engine.plan import (
     bounded,
     shortened,
 )
-from services.scheduler.engine.resources.amounts import AMOUNT_MAX, NODE_MAX
+from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from services.scheduler.engine.resources.dimensions import (
     CPU_DIM,
     MEMORY_DIM,

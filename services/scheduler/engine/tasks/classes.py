@@ -11,11 +11,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from pumice.plugins import IntArray
-from services.scheduler.engine.resources.amounts import POD_MAX
+from pumice.plugins import POD_MAX, IntArray, PolicyState
 from services.scheduler.engine.resources.dimensions import PODS_DIM, Dimensions
 from services.scheduler.engine.tasks.affinity_terms import NO_AFFINITY_TERMS, AffinityTerms
-from services.scheduler.engine.tasks.task import PolicyState, TaskClass
+from services.scheduler.engine.tasks.task import TaskClass
 from shared.api.core import Container, Pod, PodSpec
 from shared.model.quantity import milli
 from shared.model.requests import pod_request, resize_is_infeasible, scoring_request

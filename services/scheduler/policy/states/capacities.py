@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from pumice.plugins import IntArray
+from pumice.plugins import Fold, IntArray, PolicyState
 from services.scheduler.engine.nodes.attributes import NodeAttributes
-from services.scheduler.engine.tasks.task import Fold, PolicyState
 from shared.api import kinds
 from shared.api.selectors import (
     LabelSelector,

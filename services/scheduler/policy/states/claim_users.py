@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from services.scheduler.engine.tasks.task import Task
+from pumice.plugins import Task
 from shared.model.status import TaskStatus
 
 _NO_USERS: Final[Mapping[str, str]] = {}

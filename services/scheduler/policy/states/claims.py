@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 from typing_extensions import override
 
-from services.scheduler.engine.journal import Journal
+from pumice.plugins import Fold, Journal, PolicyState, PublishedBind, Task, TaskClass
+from services.scheduler.engine.narrowing import engine_record
 from services.scheduler.engine.nodes.attributes import NodeAttributes
 from services.scheduler.engine.tasks.classes import device_claims
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
 from services.scheduler.policy.devices.fits import FITS, Fits
 from services.scheduler.policy.devices.pools import DeviceId, Inventory
 from services.scheduler.policy.devices.requests import (
@@ -179,9 +179,9 @@ class Devices(PolicyState):
             self._hold(key, self._decided.pop(key).allocation, held=False)
 
     @override
-    def assume(self, bind: Bind) -> None:
+    def assume(self, bind: PublishedBind) -> None:
         """Keep what a published bind allocates, until the claims show it."""
-        self._promises.add(bind, self.claims)
+        self._promises.add(engine_record(bind, Bind), self.claims)
 
     def _recall(self, key: str) -> None:
         """Use what a published bind allocates while its pod is on the node for which it was."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from services.scheduler.engine.tasks.task import Task
+from pumice.plugins import Task
 from services.scheduler.policy.states.claim_users import ClaimUsers
 from shared.api.resource import AllocationResult, ResourceClaim
 from shared.contracts.messages import Bind

@@ -5,9 +5,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from typing_extensions import override
 
+from pumice.plugins import Fold, PolicyState
 from services.scheduler.engine.resources.dimensions import as_listed
 from services.scheduler.engine.tasks.pod_selectors import Selector, selector_of
-from services.scheduler.engine.tasks.task import Fold, PolicyState
 from shared.api import kinds
 from shared.api.core import ResourceQuota
 from shared.api.workloads import PodDisruptionBudget

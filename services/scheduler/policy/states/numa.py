@@ -10,10 +10,8 @@ from typing import Any, ClassVar
 from msgspec import convert
 from typing_extensions import override
 
-from pumice import plugins
-from services.scheduler.engine.journal import Journal
+from pumice.plugins import Fold, Journal, PolicyState, Task, TaskClass
 from services.scheduler.engine.tasks.classes import exclusive_cpus
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from services.scheduler.policy.states.cpu_topology import (
     NO_CPUS,
     Cpus,
@@ -128,14 +126,14 @@ class Numa(PolicyState):
             free -= cpus
         return free
 
-    def settle_on(self, task: plugins.Task) -> Cpus:
+    def settle_on(self, task: Task) -> Cpus:
         """Return the CPUs of a placed task; they stay its own from the bind on."""
         cpus = self._held.get(task.node, {}).get(task.uid, (None, NO_CPUS))[1]
         if cpus:
             self.journal.write(self._kept, task.uid, (task.node, cpus))
         return cpus
 
-    def offered(self, task_class: plugins.TaskClass, name: str, extra: int) -> Cpus | None:
+    def offered(self, task_class: TaskClass, name: str, extra: int) -> Cpus | None:
         """Return the CPUs for one more pod of a class beyond `extra` others; None if refused.
 
         Looked ahead once per class and state of the node.

@@ -12,10 +12,9 @@ from typing import Final
 from typing_extensions import override
 
 from pumice import plugins
-from pumice.plugins import IntArray
-from services.scheduler.engine.journal import Journal
+from pumice.plugins import IntArray, PolicyState
 from services.scheduler.engine.narrowing import engine_record
-from services.scheduler.engine.tasks.task import PolicyState, Task, TaskClass
+from services.scheduler.engine.tasks.task import Task
 from shared.api import keys
 from shared.api.core import Pod
 from shared.model.status import TaskStatus
@@ -44,17 +43,17 @@ class QueueGates(PolicyState):
         return _GATED if pod.spec.scheduling_gates else _OPEN
 
     @override
-    def join(self, task: Task, pod: Pod) -> None:
+    def join(self, task: plugins.Task, pod: Pod) -> None:
         """Take up a task."""
-        self._tasks[task.uid] = task
+        self._tasks[task.uid] = engine_record(task, Task)
 
     @override
-    def leave(self, task: Task, *, gone: bool) -> None:
+    def leave(self, task: plugins.Task, *, gone: bool) -> None:
         """Let go of a task."""
         self._tasks.pop(task.uid, None)
 
     @override
-    def begin(self, journal: Journal) -> None:
+    def begin(self, journal: plugins.Journal) -> None:
         """Begin a session."""
         super().begin(journal)
         self._reserved = {}
@@ -99,4 +98,4 @@ class QueueGates(PolicyState):
 
     def reserves(self, task_class: plugins.TaskClass) -> bool:
         """Tell whether tasks of a class have reserved what they ask for."""
-        return engine_record(task_class, TaskClass).demands.get(self) == _OPEN
+        return task_class.demands.get(self) == _OPEN

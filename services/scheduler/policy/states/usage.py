@@ -11,8 +11,7 @@ import numpy as np
 from msgspec import convert
 from typing_extensions import override
 
-from pumice.plugins import FloatArray
-from services.scheduler.engine.tasks.task import PolicyState
+from pumice.plugins import FloatArray, PolicyState
 
 
 class NodeUsage(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 from msgspec import convert
 from typing_extensions import override
 
+from pumice.plugins import Fold, PolicyState, Task
 from services.scheduler.engine.tasks.classes import volume_claims
 from services.scheduler.engine.tasks.pod_selectors import selector_of
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task
 from services.scheduler.policy.states.claim_users import ClaimUsers
 from shared.api import keys, kinds
 from shared.api.core import Pod

@@ -7,7 +7,7 @@ A kind of card adds how it is registered, how it is asked for and which card com
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from services.scheduler.engine.resources.amounts import POD_MAX
+from pumice.plugins import POD_MAX
 from shared.model.quantity import BadQuantity, units
 
 SCORE: Final = 100.0

@@ -11,11 +11,7 @@ import numpy as np
 from msgspec import convert
 from typing_extensions import override
 
-from pumice import plugins
-from pumice.plugins import IntArray
-from services.scheduler.engine.narrowing import engine_record
-from services.scheduler.engine.resources.amounts import NODE_MAX, POD_MAX
-from services.scheduler.engine.tasks.task import Fold, Task, TaskClass
+from pumice.plugins import NODE_MAX, POD_MAX, Fold, IntArray, Task, TaskClass
 from services.scheduler.policy.vendors.shared_cards import CardAssignments
 from shared.api import kinds
 from shared.api.core import Node, Pod
@@ -158,12 +154,12 @@ class Gpus(CardAssignments[tuple[int, ...]]):
 
     # --- questions ---------------------------------------------------------------------------
 
-    def asked(self, task_class: plugins.TaskClass) -> GpuRequest:
+    def asked(self, task_class: TaskClass) -> GpuRequest:
         """Return what a task of a class asks for."""
-        found: GpuRequest = engine_record(task_class, TaskClass).demands.get(self, _NO_CARDS)
+        found: GpuRequest = task_class.demands.get(self, _NO_CARDS)
         return found
 
-    def settle_on(self, task: plugins.Task) -> tuple[int, ...]:
+    def settle_on(self, task: Task) -> tuple[int, ...]:
         """Return the cards of a placed task; they stay its own from the bind on."""
         cards = self._nodes.get(task.node)
         chosen = cards.pods.get(task.uid, ((), 0))[0] if cards else ()

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from services.scheduler.engine.resources.amounts import POD_MAX
+from pumice.plugins import POD_MAX
 from services.scheduler.policy.vendors.cards import (
     Card,
     CardChoice,

@@ -10,8 +10,7 @@ from typing import ClassVar, Final, TypeVar
 import msgspec
 from typing_extensions import override
 
-from pumice import plugins
-from services.scheduler.engine.tasks.task import Fold, Task
+from pumice.plugins import Fold, Task, TaskClass
 from services.scheduler.policy.vendors.cards import CardChoice, CardUsage, Shares, each
 from services.scheduler.policy.vendors.mind_chips import (
     APART,
@@ -144,7 +143,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
     # --- choice ------------------------------------------------------------------------------
 
     @override
-    def key_of(self, task_class: plugins.TaskClass) -> None:
+    def key_of(self, task_class: TaskClass) -> None:
         """Return none: the work of a node's device plugin counts as well, so nothing is cached."""
 
     @override

@@ -13,10 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import convert
 from typing_extensions import override
 
-from pumice import plugins
-from services.scheduler.engine.journal import Journal
-from services.scheduler.engine.narrowing import engine_record
-from services.scheduler.engine.tasks.task import Fold, PolicyState, Task, TaskClass
+from pumice.plugins import Fold, Journal, PolicyState, PublishedBind, Task, TaskClass
 from services.scheduler.policy.vendors.cards import (
     Card,
     CardChoice,
@@ -28,7 +25,6 @@ from services.scheduler.policy.vendors.cards import (
 )
 from shared.api import kinds
 from shared.api.core import Node, Pod
-from shared.contracts.messages import Bind
 
 NONE: Final[frozenset[int]] = frozenset()
 _TABLE_LIMIT: Final = 200_000
@@ -140,7 +136,7 @@ class CardAssignments(PolicyState, ABC, Generic[Given]):
             self._chosen.pop(task.uid, None)
 
     @override
-    def assume(self, bind: Bind) -> None:
+    def assume(self, bind: PublishedBind) -> None:
         """Use the cards of a published bind, until the pod's object says so."""
         if cards := self.shown_by(bind.annotations):
             self._chosen[bind.uid] = (bind.node, cards)
@@ -193,7 +189,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         """Return the exclusive rules that a task's labels match."""
         return NONE
 
-    def rules_of_class(self, task_class: plugins.TaskClass) -> frozenset[int]:  # noqa: ARG002
+    def rules_of_class(self, task_class: TaskClass) -> frozenset[int]:  # noqa: ARG002
         """Return the exclusive rules that the tasks of a class match."""
         return NONE
 
@@ -201,7 +197,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         """Return the group whose pods keep off each other's cards; "": none."""
         return ""
 
-    def key_of(self, task_class: plugins.TaskClass) -> Hashable | None:
+    def key_of(self, task_class: TaskClass) -> Hashable | None:
         """Return what decides for a class, the cards apart; None when their names matter, too."""
         found: Hashable = self.want(task_class)
         return found
@@ -266,12 +262,12 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
 
     # --- questions ---------------------------------------------------------------------------
 
-    def want(self, task_class: plugins.TaskClass) -> Want:
+    def want(self, task_class: TaskClass) -> Want:
         """Return what a task of a class asks for."""
-        found: Want = engine_record(task_class, TaskClass).demands.get(self, self._nothing)
+        found: Want = task_class.demands.get(self, self._nothing)
         return found
 
-    def settle_on(self, task: plugins.Task) -> Shares:
+    def settle_on(self, task: Task) -> Shares:
         """Return what a placed task has; its own from the bind on."""
         node = self._nodes.get(task.node)
         held = node.pods.get(task.uid) if node else None
@@ -281,7 +277,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         return held.shares
 
     def scores(
-        self, task_class: plugins.TaskClass, names: Sequence[str], extra: Sequence[int]
+        self, task_class: TaskClass, names: Sequence[str], extra: Sequence[int]
     ) -> list[float | None]:
         """Return, per node, the score of one more pod beyond `extra` others; None: no room."""
         nodes = [self._nodes.get(name) for name in names]
@@ -302,9 +298,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
             found.append(table[state])
         return found
 
-    def _score(
-        self, task_class: plugins.TaskClass, name: str, node: NodeCards, extra: int
-    ) -> float | None:
+    def _score(self, task_class: TaskClass, name: str, node: NodeCards, extra: int) -> float | None:
         version, steps, over = self._steps.get((task_class.id, name), (-1, [], False))
         if version != node.version:
             steps, over = [], False
@@ -314,7 +308,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         return steps[extra] if extra < len(steps) else None
 
     def _look_ahead(
-        self, node: NodeCards, task_class: plugins.TaskClass, count: int
+        self, node: NodeCards, task_class: TaskClass, count: int
     ) -> tuple[list[float], bool]:
         """Place pods of a class one after another; return their scores, and whether it is full."""
         rules, want = self.rules_of_class(task_class), self.want(task_class)

@@ -6,9 +6,7 @@ from typing import ClassVar, Final
 import numpy as np
 from typing_extensions import override
 
-from pumice import plugins
-from pumice.plugins import BoolArray, IntArray
-from services.scheduler.engine.tasks.task import Task
+from pumice.plugins import BoolArray, IntArray, Task, TaskClass
 from services.scheduler.policy.vendors.cards import (
     CardChoice,
     CardUsage,
@@ -90,7 +88,7 @@ class VGpus(SharedCards[Want]):
         return self._matches(task.labels)
 
     @override
-    def rules_of_class(self, task_class: plugins.TaskClass) -> frozenset[int]:
+    def rules_of_class(self, task_class: TaskClass) -> frozenset[int]:
         text = task_class.traits.get(RULES, "")
         return frozenset(int(number) for number in text.split(",")) if text else NONE
 
@@ -99,7 +97,7 @@ class VGpus(SharedCards[Want]):
         return want.group
 
     @override
-    def key_of(self, task_class: plugins.TaskClass) -> Hashable | None:
+    def key_of(self, task_class: TaskClass) -> Hashable | None:
         want = self.want(task_class)
         if task_class.traits.get(RULES) or want.group:
             return None

@@ -7,7 +7,7 @@ obeyed. `NodeLockEnable` changes nothing: the scheduler writes no nodes.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import floor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class DeviceShare:
     """Cards fit one by one, beyond the sum that the node advertises."""
 
     name = "deviceshare"
+    states: ClassVar = (Gpus, VGpus, Npus, MindclusterNpus)
 
     def __init__(self, arguments: Arguments) -> None:
         """Take ways, policy, weight, `deviceshare.GPUExclusiveRules` and `deviceshare.VNPUs`.
