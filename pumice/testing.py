@@ -152,7 +152,7 @@ class Cluster:
         **spec: Any,
     ) -> Self:
         """Add a pod of a PodGroup, or change it: running where a node is named, else pending."""
-        asked = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v} | (requests or {})
+        amounts = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v} | (requests or {})
         annotations = {"scheduling.k8s.io/group-name": group} if group else {}
         if role:
             annotations["volcano.sh/task-spec"] = role
@@ -167,7 +167,7 @@ class Cluster:
         }
         if deleting:
             meta["deletionTimestamp"] = "2026-01-01T00:00:01Z"
-        container = {"name": "main", "resources": {"requests": asked}, "ports": ports or []}
+        container = {"name": "main", "resources": {"requests": amounts}, "ports": ports or []}
         return self.put(
             kinds.POD,
             {

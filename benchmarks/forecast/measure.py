@@ -139,7 +139,7 @@ class Asker:
             bounds=self._bounds,
         )
         for _ in range(self._draws):
-            forecaster.draw(replay.cluster_state, now=replay.now, asked=[key])
+            forecaster.draw(replay.cluster_state, now=replay.now, targets=[key])
         found = forecaster.estimate(key)
         waits = [wait for wait in replay.waits.values() if wait > 0.0]
         self._answers.append(

@@ -103,8 +103,8 @@ class QueryClient:
         """Find cluster and credentials; sends nothing. Raises AnswerError."""
         if place.namespace:
             _segment(place.namespace, "namespace")
-        held = _local() if place.local and not place.kubeconfig else ""
-        file = place.kubeconfig or held or environ.get("KUBECONFIG")
+        running = _local() if place.local and not place.kubeconfig else ""
+        file = place.kubeconfig or running or environ.get("KUBECONFIG")
         clock = SystemClock()
         try:
             source = find_source(file, context=place.context, clock=clock, environ=environ)
@@ -291,14 +291,14 @@ class QueryClient:
             return f"{error}; is the cluster up, and is it the one of this kubeconfig?"
         if not isinstance(error, Refusal):
             return str(error)
-        code, words = error.status.code, error.status.message
+        code, message = error.status.code, error.status.message
         if code == UNAUTHORIZED:
             return f"{self._transport.host} does not accept these credentials: log in anew"
         if code == FORBIDDEN:
-            return f"{words}; {_right(words)}"
+            return f"{message}; {_right(message)}"
         if isinstance(error, Busy):
-            return f"visibility cannot answer now: {words}; try again in a moment"
-        return words
+            return f"visibility cannot answer now: {message}; try again in a moment"
+        return message
 
     async def _phase(self, namespace: str, name: str) -> str:
         """Return the phase of a job that no gate stops, "" where none of the name is known."""
@@ -353,9 +353,9 @@ def _segment(name: str, kind: str) -> str:
     return quote(name)
 
 
-def _is_name(word: str) -> bool:
+def _is_name(name: str) -> bool:
     """Tell whether an object may have a name, by the API server's rule for parts of paths."""
-    return word not in ("", ".", "..") and not set(word) & set("/%")
+    return name not in ("", ".", "..") and not set(name) & set("/%")
 
 
 def _right(refusal: str) -> str:
@@ -394,8 +394,8 @@ class _Owned(_Item, frozen=True):
 def _local() -> str:
     """Return the kubeconfig of the local cluster, "" if none runs."""
     directory = default_directory()
-    held = state.read(directory)
-    return held.kubeconfig if held and state.is_held(directory) else ""
+    cluster = state.read(directory)
+    return cluster.kubeconfig if cluster and state.is_held(directory) else ""
 
 
 class Items(View, Generic[_T], frozen=True, kw_only=True):

@@ -33,8 +33,8 @@ _PAUSE_S: Final = 1.0
 class RefreshTimes:
     """When to ask for one answer again: at a change of `watched`, or by the clock."""
 
-    def __init__(self, asker: QueryClient, watched: Watched) -> None:
-        self._asker = asker
+    def __init__(self, client: QueryClient, watched: Watched) -> None:
+        self._asker = client
         self._watched: Watched | None = watched
         self._stream: Stream | None = None
         self._lines = Lines()

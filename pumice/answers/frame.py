@@ -45,55 +45,55 @@ class FrameModel(Struct, frozen=True, kw_only=True):
     errors: Sequence[str] = ()
 
 
-def frame(picture: FrameModel, *, height: int) -> RenderableType:
+def frame(model: FrameModel, *, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines."""
-    queues, waiting, running = _rows(picture, height)
-    parts: list[RenderableType] = [_headline(picture)]
-    if picture.queues is not None:
-        parts.append(_queues(picture.queues, queues))
-    if picture.waiting is not None:
-        parts.append(_waiting(picture.waiting, waiting, picture.now_s))
-    if picture.running is not None:
-        parts.append(_running(picture.running, running, picture.now_s))
-    if picture.nodes is not None:
-        parts.append(_nodes(picture.nodes))
-    parts += [_error_line(each) for each in picture.errors]
+    queues, waiting, running = _rows(model, height)
+    parts: list[RenderableType] = [_headline(model)]
+    if model.queues is not None:
+        parts.append(_queues(model.queues, queues))
+    if model.waiting is not None:
+        parts.append(_waiting(model.waiting, waiting, model.now_s))
+    if model.running is not None:
+        parts.append(_running(model.running, running, model.now_s))
+    if model.nodes is not None:
+        parts.append(_nodes(model.nodes))
+    parts += [_error_line(each) for each in model.errors]
     return Group(*parts)
 
 
-def _rows(picture: FrameModel, height: int) -> tuple[int, int, int]:
+def _rows(model: FrameModel, height: int) -> tuple[int, int, int]:
     """Return how many rows queues, waiting and running jobs get."""
-    sections = [picture.queues, picture.waiting, picture.running]
+    sections = [model.queues, model.waiting, model.running]
     beside = 1 + _HEADS * sum(section is not None for section in sections)
-    beside += _HEADS * int(picture.nodes is not None) + len(picture.errors)
+    beside += _HEADS * int(model.nodes is not None) + len(model.errors)
     left = max(height - beside - 1, _LEAST_ROWS)
     shares = []
     for at, section in enumerate(sections):
         equal = max(left // (len(sections) - at), 1)
-        wanted = len(section or ())
+        rows = len(section or ())
         # Queues may take half, and what comes later takes what those before it leave.
-        shares.append(min(wanted, max(equal, left // 2 if at == 0 else 0)))
+        shares.append(min(rows, max(equal, left // 2 if at == 0 else 0)))
         left -= shares[-1]
     queues, waiting, running = shares
     return queues, waiting + max(left, 0), running
 
 
-def _headline(picture: FrameModel) -> Text:
+def _headline(model: FrameModel) -> Text:
     counts = [
         f"{len(found)} {word}"
         for found, word in (
-            (picture.queues, "queues"),
-            (picture.waiting, "waiting"),
-            (picture.running, "running"),
-            (picture.nodes, "nodes"),
+            (model.queues, "queues"),
+            (model.waiting, "waiting"),
+            (model.running, "running"),
+            (model.nodes, "nodes"),
         )
         if found is not None
     ]
-    return Text(f"{picture.clock}  {picture.host}  {', '.join(counts)}", style="bold")
+    return Text(f"{model.clock}  {model.host}  {', '.join(counts)}", style="bold")
 
 
-def _error_line(words: str) -> Text:
-    return Text(words, style="red", no_wrap=True, overflow="ellipsis")
+def _error_line(message: str) -> Text:
+    return Text(message, style="red", no_wrap=True, overflow="ellipsis")
 
 
 def _section(title: str, *heads: str) -> Table:
@@ -125,8 +125,8 @@ def _queues(queues: Sequence[QueueTree], rows: int) -> Table:
         bar = Text(_bar(share), style="red" if share > 1 else "green")
         name = f"{'  ' * queue.depth}{queue.metadata.name}"
         counts = (queue.running_jobs, queue.inqueue_jobs, queue.pending_jobs)
-        told = f"{share:.0%}" if resource else "-"
-        table.add_row(name, *map(str, counts), bar, told, resource)
+        percent = f"{share:.0%}" if resource else "-"
+        table.add_row(name, *map(str, counts), bar, percent, resource)
     return _more(table, rows, len(queues))
 
 
@@ -172,10 +172,10 @@ def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> Table:
     table = _section("Running", "job", "queue", "pods", "nodes", "holds", "since", "end")
     largest = sorted(jobs, key=lambda job: (-job.pods, job.metadata.namespace, job.metadata.name))
     for job in largest[:rows]:
-        held = ", ".join(f"{name} {amount}" for name, amount in sorted(job.allocated.items()))
+        allocated = ", ".join(f"{name} {amount}" for name, amount in sorted(job.allocated.items()))
         times = since(job.running_since, now_s), until(job.expected_end, now_s)
         name = f"{job.metadata.namespace}/{title(job)}"
-        table.add_row(name, job.queue, str(job.pods), str(job.nodes), held, *times)
+        table.add_row(name, job.queue, str(job.pods), str(job.nodes), allocated, *times)
     return _more(table, rows, len(jobs))
 
 

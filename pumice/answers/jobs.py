@@ -76,7 +76,7 @@ async def answer(
         tell_line = line(everywhere=everywhere, wide=wide, table=table)
         return await show(args, QueryClient.pending, tell_line, watched=QueryClient.waiting)
 
-    def follow(asker: QueryClient) -> Watched:
-        return asker.waiting(args.job, is_hint=is_hint)
+    def follow(client: QueryClient) -> Watched:
+        return client.waiting(args.job, is_hint=is_hint)
 
-    return await show(args, lambda asker: asker.of_job(plural, args.job), tell, watched=follow)
+    return await show(args, lambda client: client.of_job(plural, args.job), tell, watched=follow)

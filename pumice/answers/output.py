@@ -72,48 +72,48 @@ async def show(
 ) -> int:
     """Ask, print the answer in the form that was wanted; return the exit code."""
     if watched is not None and args.watch:
-        return await connected(args, lambda asker: _follow(args, asker, ask, tell, watched))
-    return await connected(args, lambda asker: _show(args, asker, ask, tell))
+        return await connected(args, lambda client: _follow(args, client, ask, tell, watched))
+    return await connected(args, lambda client: _show(args, client, ask, tell))
 
 
 async def connected(args: argparse.Namespace, act: Callable[[QueryClient], Awaitable[int]]) -> int:
     """Act with a connection to the place that the flags name; a refusal is a line on stderr."""
     try:
-        asker = await QueryClient.open(place_of(args))
+        client = await QueryClient.open(place_of(args))
         try:
-            return await act(asker)
+            return await act(client)
         finally:
-            await asker.close()
+            await client.close()
     except QueryError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.code
 
 
-async def _show(args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell) -> int:
-    raw = await ask(asker)
-    words, code = _words(args, raw, tell)
-    sys.stdout.write(words)
+async def _show(args: argparse.Namespace, client: QueryClient, ask: Ask, tell: Tell) -> int:
+    raw = await ask(client)
+    text, code = _words(args, raw, tell)
+    sys.stdout.write(text)
     return code
 
 
 async def _follow(
-    args: argparse.Namespace, asker: QueryClient, ask: Ask, tell: Tell, watched: Watching
+    args: argparse.Namespace, client: QueryClient, ask: Ask, tell: Tell, watched: Watching
 ) -> int:
     """Print an answer, and each that is another one, until it is interrupted."""
     from pumice.answers.following import RefreshTimes  # one answer takes none of it
 
-    raw = await ask(asker)
-    refresh_times = RefreshTimes(asker, watched(asker))
-    said = ""
+    raw = await ask(client)
+    refresh_times = RefreshTimes(client, watched(client))
+    printed = ""
     try:
         while True:
-            words, _ = _words(args, raw, tell)
-            if words != said:
-                sys.stdout.write(f"\n{words}" if said else words)
+            text, _ = _words(args, raw, tell)
+            if text != printed:
+                sys.stdout.write(f"\n{text}" if printed else text)
                 sys.stdout.flush()
-            said = words
+            printed = text
             await refresh_times.next(raw)
-            raw = await ask(asker)
+            raw = await ask(client)
     finally:
         refresh_times.close()
 

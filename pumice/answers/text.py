@@ -75,12 +75,12 @@ def start(expected: ExpectedStart | None, now_s: float) -> str:
         return "not known"
     if not is_known(expected):
         return f"not known: {expected.unknown}" if expected.unknown else "not known"
-    words = f"{until(expected.median, now_s)} (half of the forecasts)"
+    text = f"{until(expected.median, now_s)} (half of the forecasts)"
     if expected.latest is not None:
-        words += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
+        text += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
     elif expected.unknown:
-        words += f", {expected.unknown}"
-    return f"{words}; {basis(expected.basis)}" if expected.basis else words
+        text += f", {expected.unknown}"
+    return f"{text}; {basis(expected.basis)}" if expected.basis else text
 
 
 _BASES: Final = {
@@ -91,15 +91,15 @@ _BASES: Final = {
 }
 
 
-def basis(words: str) -> str:
+def basis(names_and_note: str) -> str:
     """Return in words where the durations behind a forecast come from, the weakest alone."""
-    names, _, left_out = words.partition("; ")
+    names, _, left_out = names_and_note.partition("; ")
     weakest = names.split(", ")[-1]
     for name in _BASES:
         if name in names.split(", "):
             weakest = name
-    told = _BASES.get(weakest, weakest)
-    return f"{told}; {left_out}" if left_out else told
+    source = _BASES.get(weakest, weakest)
+    return f"{source}; {left_out}" if left_out else source
 
 
 def is_known(expected: ExpectedStart | None) -> bool:
@@ -113,17 +113,17 @@ def shortages(short: Sequence[ResourceShortage], gate: str = "") -> str:
 
 
 def _shortage(short: ResourceShortage, gate: str) -> str:
-    asked, name = decimal(short.requested), short.resource
+    requested, name = decimal(short.requested), short.resource
     if not short.pods:
         left = decimal(short.free)
         # What may be admitted is more than what is free, or less: see plugin overcommit.
         if gate == "enqueue":
-            return f"{name}: {asked} asked, at most {left} more may be admitted"
-        return f"{name}: {asked} asked, {left} free"
+            return f"{name}: {requested} asked, at most {left} more may be admitted"
+        return f"{name}: {requested} asked, {left} free"
     pods = (
-        f"1 pod of {asked} {name}"
+        f"1 pod of {requested} {name}"
         if short.pods == 1
-        else f"{short.pods} pods of {asked} {name} each"
+        else f"{short.pods} pods of {requested} {name} each"
     )
     if not short.nodes:
         return f"{pods}; no node has that free, one has {decimal(short.free)}"
@@ -132,53 +132,53 @@ def _shortage(short: ResourceShortage, gate: str) -> str:
     return f"{pods}; {nodes} that free{room}"
 
 
-def explanation(answer: Explanation, now_s: float) -> str:
+def explanation(found: Explanation, now_s: float) -> str:
     """Return why a job waits: a headline, its gates, and what stands in the way."""
-    lines = [_headline(answer)]
-    width = max((len(gate.name) for gate in answer.gates), default=0)
-    for gate in answer.gates:
-        told = f"  {gate.name:<{width}}  {_WORDS.get(gate.state, gate.state):<11}  {gate.message}"
-        lines.append(told.rstrip())
-    facts = [(name, words) for name, words in _facts(answer, now_s) if words]
+    lines = [_headline(found)]
+    width = max((len(gate.name) for gate in found.gates), default=0)
+    for gate in found.gates:
+        line = f"  {gate.name:<{width}}  {_WORDS.get(gate.state, gate.state):<11}  {gate.message}"
+        lines.append(line.rstrip())
+    facts = [(name, words) for name, words in _facts(found, now_s) if words]
     lines += [f"{f'{name}:' if name else '':<12}{words}" for name, words in facts]
     return "\n".join(lines) + "\n"
 
 
-def _headline(answer: Explanation) -> str:
-    about = answer.about
-    name = f"{about.kind} {answer.metadata.namespace}/{about.name}{_of_owner(answer)}"
-    place = f", place {answer.position} in line" if answer.position else ""
-    queue = f" in queue {answer.queue}{place}" if answer.queue else ""
-    return f"{name}: {answer.phase or 'unknown'}{queue}"
+def _headline(found: Explanation) -> str:
+    about = found.about
+    name = f"{about.kind} {found.metadata.namespace}/{about.name}{_of_owner(found)}"
+    place = f", place {found.position} in line" if found.position else ""
+    queue = f" in queue {found.queue}{place}" if found.queue else ""
+    return f"{name}: {found.phase or 'unknown'}{queue}"
 
 
-def _of_owner(answer: Explanation | Timeline) -> str:
+def _of_owner(found: Explanation | Timeline) -> str:
     """Return the workload that a job belongs to, for behind its name."""
-    owner = answer.owner
-    if owner is None or owner.kind == "PodGroup" or owner.name == answer.metadata.name:
+    owner = found.owner
+    if owner is None or owner.kind == "PodGroup" or owner.name == found.metadata.name:
         return ""
     return f" of {owner.kind} {owner.name}"
 
 
-def _facts(answer: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
-    failed = next((gate.name for gate in answer.gates if gate.state == "Failed"), "")
-    yield "short", shortages(answer.shortages, failed)
-    reasons = sorted(answer.reasons, key=lambda reason: (-reason.nodes, reason.reason))
-    yield "nodes", "; ".join(f"{r.nodes} of {answer.nodes}: {r.reason}" for r in reasons)
-    yield "held by", "; ".join(_holder(holder, now_s) for holder in answer.holders)
-    if answer.remaining_holders:
-        yield "", f"and {answer.remaining_holders} that hold less"
-    if answer.hidden_holders:
-        yield "", f"and {answer.hidden_holders} in namespaces that you may not see"
-    if answer.would_help:
-        yield "would help", f"{'; or '.join(answer.would_help)} (tried: it then starts now)"
-    yield "next", answer.next_event
-    if answer.expected_start is not None:
-        yield "start", start(answer.expected_start, now_s)
-    if answer.decided_at is not None:
-        yield "decided", f"{since(answer.decided_at, now_s)} ago"
-    if answer.latest is not None:
-        yield "latest", _latest(answer.latest, now_s)
+def _facts(found: Explanation, now_s: float) -> Iterable[tuple[str, str]]:
+    failed = next((gate.name for gate in found.gates if gate.state == "Failed"), "")
+    yield "short", shortages(found.shortages, failed)
+    reasons = sorted(found.reasons, key=lambda reason: (-reason.nodes, reason.reason))
+    yield "nodes", "; ".join(f"{r.nodes} of {found.nodes}: {r.reason}" for r in reasons)
+    yield "held by", "; ".join(_holder(holder, now_s) for holder in found.holders)
+    if found.remaining_holders:
+        yield "", f"and {found.remaining_holders} that hold less"
+    if found.hidden_holders:
+        yield "", f"and {found.hidden_holders} in namespaces that you may not see"
+    if found.would_help:
+        yield "would help", f"{'; or '.join(found.would_help)} (tried: it then starts now)"
+    yield "next", found.next_event
+    if found.expected_start is not None:
+        yield "start", start(found.expected_start, now_s)
+    if found.decided_at is not None:
+        yield "decided", f"{since(found.decided_at, now_s)} ago"
+    if found.latest is not None:
+        yield "latest", _latest(found.latest, now_s)
 
 
 def _latest(found: Finding, now_s: float) -> str:
@@ -190,10 +190,12 @@ def _latest(found: Finding, now_s: float) -> str:
 
 
 def _holder(holder: Holder, now_s: float) -> str:
-    held = ", ".join(f"{name}={decimal(amount)}" for name, amount in sorted(holder.holds.items()))
+    amounts = ", ".join(
+        f"{name}={decimal(amount)}" for name, amount in sorted(holder.holds.items())
+    )
     ends = f", perhaps ends {until(holder.expected_end, now_s)}" if holder.expected_end else ""
     name = "/".join(filter(None, (holder.job.namespace, called(holder.job, holder.owner))))
-    return f"{name} ({held}{ends})"
+    return f"{name} ({amounts}{ends})"
 
 
 def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: bool) -> str:
@@ -274,16 +276,16 @@ def _queue(queue: QueueTree, *, wide: bool) -> Iterable[list[object]]:
         own = [" "] * len(own)
 
 
-def timeline(answer: Timeline, now_s: float) -> str:
+def timeline(found: Timeline, now_s: float) -> str:
     """Return a job's life, a line for each thing that happened."""
-    queue = f" in queue {answer.queue}" if answer.queue else ""
-    gone = "gone, deleted while " * answer.gone
-    name = f"{answer.metadata.key}{_of_owner(answer)}"
-    lines = [f"{name}: {gone}{answer.phase or 'unknown'}{queue}"]
-    own = answer.metadata.name
-    lines += [_entry(entry, own, now_s) for entry in answer.entries]
-    if answer.hidden_pods:
-        lines.append(f"  … {answer.hidden_pods} pods are left out")
+    queue = f" in queue {found.queue}" if found.queue else ""
+    gone = "gone, deleted while " * found.gone
+    name = f"{found.metadata.key}{_of_owner(found)}"
+    lines = [f"{name}: {gone}{found.phase or 'unknown'}{queue}"]
+    own = found.metadata.name
+    lines += [_entry(entry, own, now_s) for entry in found.entries]
+    if found.hidden_pods:
+        lines.append(f"  … {found.hidden_pods} pods are left out")
     return "\n".join(lines) + "\n"
 
 
@@ -293,37 +295,37 @@ def _entry(entry: TimelineEntry, own: str, now_s: float) -> str:
         lasted = f">{since(entry.at, now_s)}"
     mark = "~" * entry.approximate
     about = "" if entry.about.name == own else f"{entry.about.kind.lower()}/{entry.about.name}"
-    words = "  ".join(filter(None, (about, entry.message)))
+    text = "  ".join(filter(None, (about, entry.message)))
     at = f"{mark}{since(entry.at, now_s)} ago"
-    return f"  {at:>12}  {entry.what:<9}  {lasted:>6}  {words}".rstrip()
+    return f"  {at:>12}  {entry.what:<9}  {lasted:>6}  {text}".rstrip()
 
 
-def what_if(answer: WhatIfStatus, now_s: float, *, of_job: bool = True) -> str:
+def what_if(status: WhatIfStatus, now_s: float, *, of_job: bool = True) -> str:
     """Return what would happen: to a job, or with other queues and nodes alone."""
-    return "".join(f"{line}\n" for line in _imagined(answer, now_s, of_job=of_job))
+    return "".join(f"{line}\n" for line in _imagined(status, now_s, of_job=of_job))
 
 
-def _imagined(answer: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[str]:
+def _imagined(status: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[str]:
     if not of_job:
-        count = len(answer.starting) + answer.remaining.get("starting", 0)
+        count = len(status.starting) + status.remaining.get("starting", 0)
         yield f"{count} of the jobs that wait would start" if count else "no job would start"
-    elif answer.starts_now:
+    elif status.starts_now:
         yield "starts now"
     else:
-        gate = f" at the gate {answer.gate}" if answer.gate else ""
-        yield f"does not start now: stopped{gate}" + f": {answer.message}" * bool(answer.message)
-        short = shortages(answer.shortages, answer.gate)
+        gate = f" at the gate {status.gate}" if status.gate else ""
+        yield f"does not start now: stopped{gate}" + f": {status.message}" * bool(status.message)
+        short = shortages(status.shortages, status.gate)
         yield from _labelled("short", [short] if short else [])
-        yield f"  {'start':<9} {start(answer.expected_start, now_s)}"
-    yield from _labelled("places", _named(answer, "placements", _placement))
-    yield from _labelled("evicts", _named(answer, "evictions", _own))
-    yield from _labelled("starts", _named(answer, "starting", _own))
-    yield from _labelled("delays", _named(answer, "delays", _delay))
-    if answer.drained_pods:
-        yield f"  {'drained':<9} {_moved(answer.drained_pods, answer.unplaced_pods)}"
-    yield from _labelled("loses", _named(answer, "losing", _losing))
-    if answer.hidden:
-        yield f"  and {answer.hidden} in namespaces that you may not see"
+        yield f"  {'start':<9} {start(status.expected_start, now_s)}"
+    yield from _labelled("places", _named(status, "placements", _placement))
+    yield from _labelled("evicts", _named(status, "evictions", _own))
+    yield from _labelled("starts", _named(status, "starting", _own))
+    yield from _labelled("delays", _named(status, "delays", _delay))
+    if status.drained_pods:
+        yield f"  {'drained':<9} {_moved(status.drained_pods, status.unplaced_pods)}"
+    yield from _labelled("loses", _named(status, "losing", _losing))
+    if status.hidden:
+        yield f"  and {status.hidden} in namespaces that you may not see"
 
 
 def _moved(pods: int, unplaced: int) -> str:
@@ -336,10 +338,10 @@ def _moved(pods: int, unplaced: int) -> str:
     return f"{moves}; {unplaced} find{'s' if unplaced == 1 else ''} no place"
 
 
-def _named(answer: WhatIfStatus, name: str, told: Callable[[Any], str]) -> Sequence[str]:
+def _named(status: WhatIfStatus, name: str, render: Callable[[Any], str]) -> Sequence[str]:
     """Return a list of the answer as lines, and a last one for what it does not name."""
-    more = answer.remaining.get(name)
-    return [*map(told, getattr(answer, name)), *([f"and {more} more"] if more else [])]
+    more = status.remaining.get(name)
+    return [*map(render, getattr(status, name)), *([f"and {more} more"] if more else [])]
 
 
 def _placement(placed: TaskPlacement) -> str:
@@ -356,8 +358,8 @@ def _delay(delay: Delay) -> str:
 
 
 def _losing(job: LosingJob) -> str:
-    words = f"{_own(job.job)} {job.pods} pod{'' if job.pods == 1 else 's'}"
-    return f"{words}, fewer are left than it needs" if job.stops else words
+    text = f"{_own(job.job)} {job.pods} pod{'' if job.pods == 1 else 's'}"
+    return f"{text}, fewer are left than it needs" if job.stops else text
 
 
 def _labelled(label: str, words: Sequence[str]) -> Iterable[str]:

@@ -148,11 +148,11 @@ async def names(args: argparse.Namespace, kind: str) -> list[str]:
 
     try:
         async with asyncio.timeout(_ANSWER_S):
-            asker = await QueryClient.open(place_of(args))
+            client = await QueryClient.open(place_of(args))
             try:
-                raws = [await asker.get(path) for path in _paths(asker.namespace, kind)]
+                raws = [await client.get(path) for path in _paths(client.namespace, kind)]
             finally:
-                await asker.close()
+                await client.close()
     except QueryError:
         return []
     keys = ("namespace", "name") if args.prefix and kind in {"job", _LIVES} else ("name",)

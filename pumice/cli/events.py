@@ -142,9 +142,9 @@ def _matches(args: argparse.Namespace, received: Received) -> bool:
     return is_about(args.job, data.about_job) and args.queue in ("", getattr(data, "queue", ""))
 
 
-def is_about(wanted: str, key: str) -> bool:
+def is_about(job: str, key: str) -> bool:
     """Tell whether a key is that of the job that is wanted: in any namespace without one."""
-    return wanted in ("", key) or ("/" not in wanted and key.endswith(f"/{wanted}"))
+    return job in ("", key) or ("/" not in job and key.endswith(f"/{job}"))
 
 
 async def _print(args: argparse.Namespace, where: Callable[[], Server], *, out: TextIO) -> None:

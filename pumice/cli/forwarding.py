@@ -66,6 +66,6 @@ async def forward(
             mark = DeliveryMark(sequence=max(0, exc.oldest - 1))
 
 
-def _tell(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+def _tell(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
     sys.stderr.flush()

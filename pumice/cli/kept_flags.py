@@ -44,31 +44,31 @@ def given(args: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def merged(kept: Kept, now: Kept, directory: Path) -> dict[str, str]:
+def merged(stored: Kept, now: Kept, directory: Path) -> dict[str, str]:
     """Return the kept flags with those given now. Raises WrongSettingError if they differ.
 
     A new cluster keeps the shape of its nodes even where that is the default.
     """
-    if not kept:
+    if not stored:
         return {**({} if _FILE in now else SHAPE), **now}
     for name, value in now.items():
-        former = _former(kept, name)
+        former = _former(stored, name)
         if former is not None and former != f"--{name}={value}" and name not in _REPLACED:
             raise WrongSettingError(
                 f"--{name}={value}: the cluster in {directory} was started with {former}; leave "
                 "the flag out, give --forget-flags to use the flags of this command alone, or "
                 "remove the cluster with `pumice down --purge`"
             )
-    return {**kept, **now}
+    return {**stored, **now}
 
 
-def _former(kept: Kept, name: str) -> str | None:
+def _former(stored: Kept, name: str) -> str | None:
     """Return the kept flag that speaks of the same thing as another; None when none does."""
-    if name in SHAPE and _FILE in kept:
-        return f"--{_FILE}={kept[_FILE]}"
-    if name == _FILE and _FILE not in kept:
-        return " ".join(f"--{each}={kept[each]}" for each in SHAPE if each in kept)
-    return f"--{name}={kept[name]}" if name in kept else None
+    if name in SHAPE and _FILE in stored:
+        return f"--{_FILE}={stored[_FILE]}"
+    if name == _FILE and _FILE not in stored:
+        return " ".join(f"--{each}={stored[each]}" for each in SHAPE if each in stored)
+    return f"--{name}={stored[name]}" if name in stored else None
 
 
 def fill(args: argparse.Namespace, flags: Kept) -> None:

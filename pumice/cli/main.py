@@ -157,8 +157,8 @@ def _run(name: str, entry: CommandEntry, words: list[str]) -> int:
         missing = str(error.name)
         if missing.partition(".")[0] == "pumice":
             raise  # all of `pumice` is one distribution: this is a bug
-        asked = f"pip install 'pumice[{entry.extra}]'"
-        return _refuse(f"pumice {name} needs {missing}, which is not installed: {asked}", code=1)
+        install = f"pip install 'pumice[{entry.extra}]'"
+        return _refuse(f"pumice {name} needs {missing}, which is not installed: {install}", code=1)
     except _errors(LocalError, "PumiceError") as error:
         wrong = isinstance(error, _errors(WrongSettingError, "Rejected"))
         return _refuse(str(error), code=_WRONG_USAGE if wrong else 1)

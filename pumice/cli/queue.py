@@ -32,11 +32,11 @@ async def run(args: argparse.Namespace) -> int:
         tell_line = jobs.line(everywhere=True, wide=wide)
         jobs_in_line = Watched("/pendingjobs", queue=args.queue, is_hint=True)
         return await show(
-            args, lambda asker: asker.line(args.queue), tell_line, watched=lambda _: jobs_in_line
+            args, lambda client: client.line(args.queue), tell_line, watched=lambda _: jobs_in_line
         )
 
     def tell(raw: bytes, _: float) -> tuple[str, int]:
         return text.tree(msgspec.json.decode(raw, type=Items[QueueTree]).items, wide=wide), 0
 
     trees = Watched("/queuetrees")
-    return await show(args, lambda asker: asker.get(trees.path), tell, watched=lambda _: trees)
+    return await show(args, lambda client: client.get(trees.path), tell, watched=lambda _: trees)

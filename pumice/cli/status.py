@@ -50,14 +50,14 @@ async def run(args: argparse.Namespace) -> int:
         print(line)
     everything = now.phase == "ready"
     for program in now.programs:
-        word = await _condition(program)
-        everything = everything and word in {"ready", "running"}
+        condition = await _condition(program)
+        everything = everything and condition in {"ready", "running"}
         pid = program.pid or "-"
-        print(f"  {program.name:<24} pid {pid:<8} {program.address:<26} {word}")
-        for line in await _quarantined(program) if word == "ready" else ():
+        print(f"  {program.name:<24} pid {pid:<8} {program.address:<26} {condition}")
+        for line in await _quarantined(program) if condition == "ready" else ():
             print(f"      {line}")
-        if word == "ready" and (lacking := await readiness.notes(program.address)):
-            print(f"      goes on without: {lacking}")
+        if condition == "ready" and (notes := await readiness.notes(program.address)):
+            print(f"      goes on without: {notes}")
     return 0 if everything else 1
 
 

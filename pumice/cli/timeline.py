@@ -22,7 +22,7 @@ async def run(args: argparse.Namespace) -> int:
     """Print the timeline."""
     return await show(
         args,
-        lambda asker: asker.of_job("timelines", args.job),
+        lambda client: client.of_job("timelines", args.job),
         jobs.timeline,
-        watched=lambda asker: asker.happening(args.job),
+        watched=lambda client: client.happening(args.job),
     )

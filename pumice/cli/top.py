@@ -47,12 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(args: argparse.Namespace) -> int:
     """Show pictures until it is interrupted, or one, or its objects."""
     show = _show if args.output in {"text", "wide"} else _list
-    return await connected(args, lambda asker: show(args, asker))
+    return await connected(args, lambda client: show(args, client))
 
 
-async def _list(args: argparse.Namespace, asker: QueryClient) -> int:
+async def _list(args: argparse.Namespace, client: QueryClient) -> int:
     """Print the objects of one picture. Raises AnswerError if none can be had."""
-    raws, errors = await _first(args, asker, await _served(asker))
+    raws, errors = await _first(args, client, await _served(client))
     for error in errors:
         sys.stderr.write(f"note: {error}\n")
     items: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ async def _list(args: argparse.Namespace, asker: QueryClient) -> int:
     return 0
 
 
-async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
+async def _show(args: argparse.Namespace, client: QueryClient) -> int:
     """Print pictures. Raises AnswerError if the first one cannot be had."""
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
@@ -77,14 +77,14 @@ async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
     once = wide or args.once or not sys.stdout.isatty()
     least_width, least_height = _WIDE if wide else (0, _LONG if once else 0)
     width, height = max(console.width, least_width), max(console.height, least_height)
-    served = await _served(asker)
-    raws, errors = await _first(args, asker, served)
+    served = await _served(client)
+    raws, errors = await _first(args, client, served)
     found = _decoded(raws)
 
     def picture() -> RenderableType:
         now_s = time.time()  # noqa: TID251 - ages for a person
         clock = time.strftime("%H:%M:%S", time.localtime(now_s))
-        shown = FrameModel(host=asker.host, now_s=now_s, clock=clock, errors=errors, **found)
+        shown = FrameModel(host=client.host, now_s=now_s, clock=clock, errors=errors, **found)
         return frame(shown, height=height if once else console.height)
 
     if once:
@@ -95,17 +95,17 @@ async def _show(args: argparse.Namespace, asker: QueryClient) -> int:
         while True:
             live.update(picture(), refresh=True)
             await asyncio.sleep(_EVERY_S)
-            raws, errors = await _parts(args, asker, served)
+            raws, errors = await _parts(args, client, served)
             found |= _decoded(raws)  # what cannot be had now stays as it was, above the reason
 
 
-async def _served(asker: QueryClient) -> list[Part]:
+async def _served(client: QueryClient) -> list[Part]:
     """Return the parts that the cluster serves. Raises AnswerError."""
-    return [part for part in _PARTS if await _is_served(asker, part[1])]
+    return [part for part in _PARTS if await _is_served(client, part[1])]
 
 
-async def _is_served(asker: QueryClient, plural: str) -> bool:
-    return plural in _NEVER_MISSED or await asker.is_served(plural)
+async def _is_served(client: QueryClient, plural: str) -> bool:
+    return plural in _NEVER_MISSED or await client.is_served(plural)
 
 
 def _decoded(raws: dict[str, bytes]) -> dict[str, Any]:
@@ -115,37 +115,37 @@ def _decoded(raws: dict[str, bytes]) -> dict[str, Any]:
 
 
 async def _first(
-    args: argparse.Namespace, asker: QueryClient, served: list[Part]
+    args: argparse.Namespace, client: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the first parts as `_parts` does. Raises AnswerError if there is none."""
-    raws, errors = await _parts(args, asker, served)
+    raws, errors = await _parts(args, client, served)
     if not raws:
         raise QueryError("; ".join(errors))
     return raws, errors
 
 
 async def _parts(
-    args: argparse.Namespace, asker: QueryClient, served: list[Part]
+    args: argparse.Namespace, client: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return the parts that can be had, as the API server's JSON, and why the others cannot."""
     found: dict[str, bytes] = {}
     errors: dict[str, None] = {}
     for name, plural, _, namespaced in served:
         try:
-            found[name] = await _ask(args, asker, plural, namespaced=namespaced)
+            found[name] = await _ask(args, client, plural, namespaced=namespaced)
         except QueryError as error:
             errors[str(error)] = None
     return found, list(errors)
 
 
 async def _ask(
-    args: argparse.Namespace, asker: QueryClient, plural: str, *, namespaced: bool
+    args: argparse.Namespace, client: QueryClient, plural: str, *, namespaced: bool
 ) -> bytes:
     """Return a list: of the namespace that is named, else of all, or else of the user's own one."""
     only = args.namespace if namespaced and not args.all_namespaces else ""
     try:
-        return await asker.get(collection(plural, only))
+        return await client.get(collection(plural, only))
     except QueryError:
         if only or not namespaced or args.all_namespaces:
             raise
-        return await asker.get(collection(plural, asker.namespace or "default"))
+        return await client.get(collection(plural, client.namespace or "default"))

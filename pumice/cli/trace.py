@@ -82,8 +82,8 @@ def named(args: argparse.Namespace, environ: Mapping[str, str]) -> tuple[str, st
 
 def _kubeconfig(args: argparse.Namespace) -> str:
     """Return the kubeconfig that is named, or that of the local cluster; "" for the usual ones."""
-    held = None if args.nats else state.read(args.data_dir)
-    return str(args.kubeconfig or (held.kubeconfig if held else ""))
+    cluster = None if args.nats else state.read(args.data_dir)
+    return str(args.kubeconfig or (cluster.kubeconfig if cluster else ""))
 
 
 def _of_context(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
@@ -138,11 +138,13 @@ async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple
 
 def _unknown(key: str, events: list[CloudEvent], failure: str) -> str:
     """Return the refusal for a job that neither an event nor an object names, with a hint."""
-    asked = f"the API server could not be asked ({failure})" if failure else "there is no such Job"
+    objects_note = (
+        f"the API server could not be asked ({failure})" if failure else "there is no such Job"
+    )
     known = sorted({job for job in map(_job, events) if job})
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "see `kubectl get vcjob -A` for those there are"
-    return f"nothing is known of Job {key}: {asked}, and no event of it is kept; {hint}"
+    return f"nothing is known of Job {key}: {objects_note}, and no event of it is kept; {hint}"
 
 
 def _job(event: CloudEvent) -> str:

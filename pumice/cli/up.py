@@ -139,25 +139,25 @@ async def run(args: argparse.Namespace) -> int:
         return 0
     directory: Path = args.data_dir
     former = order_of(directory) if api_of(directory) else None
-    kept = former.flags if former and not args.forget_flags else {}
+    stored = former.flags if former and not args.forget_flags else {}
     if args.kubeconfig_out:
         check_replaceable(args.kubeconfig_out)
     now = kept_flags.given(args)
-    held = kept_flags.merged(kept, now, directory)
-    kept_flags.fill(args, held)
+    merged_flags = kept_flags.merged(stored, now, directory)
+    kept_flags.fill(args, merged_flags)
     flags, fleet = serving.flags_of(args), _fleet(args)
     with state.held(directory):  # the holder takes it over below
         if args.kubeconfig_out:
             check_replaceable(args.kubeconfig_out)
         api = _api(args.api, directory)
         ports = _ports(args, former)
-        if again := kept_flags.words(kept, without=now):
+        if again := kept_flags.words(stored, without=now):
             _tell(f"as it was started before: {again}")
         if not await _agreed(api):
             return 1
         binaries = await embedded.ensure(api, _tell)
         options = _options(args, api=api, fleet=fleet, flags=flags, ports=ports)
-        config = HolderConfig(stack=options, binaries=binaries, flags=held)
+        config = HolderConfig(stack=options, binaries=binaries, flags=merged_flags)
         write_holder_config(directory, config)
         state.forget(directory)
     holder = _start_holder(directory)
@@ -175,13 +175,13 @@ async def run(args: argparse.Namespace) -> int:
 
 def _api(given: Api | None, directory: Path) -> Api:
     """Return the API server to use: that of the data, if there is any."""
-    kept = api_of(directory)
-    if given and kept and given != kept:
+    stored = api_of(directory)
+    if given and stored and given != stored:
         raise WrongSettingError(
-            f"--api {given}: the cluster in {directory} is on the {kept} API server;"
+            f"--api {given}: the cluster in {directory} is on the {stored} API server;"
             " remove it with `pumice down --purge`, or give another --data-dir"
         )
-    return given or kept or "embedded"
+    return given or stored or "embedded"
 
 
 def _ports(args: argparse.Namespace, former: HolderConfig | None) -> tuple[int, int]:
@@ -214,8 +214,8 @@ async def _agreed(api: Api) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
     print("go on? [Y/n] ", end="", flush=True)
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    return bool(answer) and answer.strip().lower() in {"", "y", "yes"}
+    line = await asyncio.to_thread(sys.stdin.readline)
+    return bool(line) and line.strip().lower() in {"", "y", "yes"}
 
 
 def _fleet(args: argparse.Namespace) -> Fleet:

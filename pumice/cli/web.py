@@ -91,9 +91,9 @@ def _source(args: argparse.Namespace, environ: Mapping[str, str]) -> "Source":
     from shared.kube.sources import find_source
     from shared.runtime.clock import SystemClock
 
-    held = None if args.kubeconfig else state.read(args.data_dir)
-    is_up = held is not None and state.is_held(args.data_dir)
-    named = str(args.kubeconfig or (held.kubeconfig if held and is_up else ""))
+    cluster = None if args.kubeconfig else state.read(args.data_dir)
+    is_up = cluster is not None and state.is_held(args.data_dir)
+    named = str(args.kubeconfig or (cluster.kubeconfig if cluster and is_up else ""))
     return find_source(named or None, context=args.context, clock=SystemClock(), environ=environ)
 
 

@@ -68,7 +68,7 @@ async def run(args: argparse.Namespace) -> int:
         words = text.what_if(status, now_s, of_job=of_job)
         return words, NO if of_job and not status.starts_now else 0
 
-    return await show(args, lambda asker: asker.create("whatifs", body), tell)
+    return await show(args, lambda client: client.create("whatifs", body), tell)
 
 
 def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -98,15 +98,15 @@ def _of_file(file: str) -> tuple[dict[str, Any], str]:
     for document in _documents(file):
         kind = document.get("kind")
         if kind == "WhatIf":
-            asked = document.get("spec") or {}
+            request = document.get("spec") or {}
         elif kind in _FIELDS:
-            asked = {_FIELDS[kind]: document}
+            request = {_FIELDS[kind]: document}
         else:
             raise WrongSettingError(f"{file}: kind {kind} is no Job, Queue or WhatIf")
-        if twice := spec.keys() & asked.keys():
+        if twice := spec.keys() & request.keys():
             what = _KINDS.get(min(twice), min(twice))
             raise WrongSettingError(f"{file} holds more than one {what}: ask about one at a time")
-        spec |= asked
+        spec |= request
         named = (document.get("metadata") or {}).get("namespace") or ""
         namespace = "" if kind == "Queue" else named
     return spec, namespace

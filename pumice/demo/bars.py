@@ -73,11 +73,11 @@ def legend() -> Text:
 
 def node_bar(machine: Machine, load: Load, palette: Mapping[str, str], width: int) -> Text:
     """Return the CPU of a node as `width` characters, in the colours of the gangs that hold it."""
-    held = load.cpu_milli_by_gang
+    by_gang = load.cpu_milli_by_gang
     used, free = shares([load.cpu_milli, max(machine.cpu_milli - load.cpu_milli, 0)], width)
     text = Text()
     # divided twice, so that equal loads are equally long for all gangs
-    for key, cell in zip(held, shares(list(held.values()), used), strict=True):
+    for key, cell in zip(by_gang, shares(list(by_gang.values()), used), strict=True):
         text.append(_USED * cell, style=palette.get(key, "default"))
     return text.append(_FREE * free, style=FAINT)
 

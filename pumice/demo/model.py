@@ -245,19 +245,19 @@ class Scene:
 
     def load(self, node: str) -> Load:
         """Return the resources that the pods on `node` hold, derived from the pods alone."""
-        held = [
+        members = [
             (gang.key, member)
             for gang in self.in_order()
             for member in gang.members.values()
             if member.node == node and member.stage in ON_NODE
         ]
         by_gang: dict[str, int] = {}
-        for key, member in held:
+        for key, member in members:
             by_gang[key] = by_gang.get(key, 0) + member.cpu_milli
         return Load(
             cpu_milli=sum(by_gang.values()),
-            memory_bytes=sum(member.memory_bytes for _, member in held),
-            pods=len(held),
+            memory_bytes=sum(member.memory_bytes for _, member in members),
+            pods=len(members),
             cpu_milli_by_gang=by_gang,
         )
 
@@ -265,22 +265,22 @@ class Scene:
         key = job.metadata.key
         gang = self.gangs.get(key, GangRow(key=key))
         phase = job.status.state.phase
-        stones = gang.milestones
-        if stones.created_s is None:
-            stones = replace(stones, created_s=at_s)
+        milestones = gang.milestones
+        if milestones.created_s is None:
+            milestones = replace(milestones, created_s=at_s)
             yield Moment(kind=MomentKind.JOB_CREATED, at_s=at_s, gang=key)
         if phase is not gang.phase and phase is not None:
             yield Moment(kind=MomentKind.JOB_PHASE, at_s=at_s, gang=key, detail=phase.value)
-            if phase is JobPhase.RUNNING and stones.running_s is None:
-                stones = replace(stones, running_s=at_s)
-            stones = replace(stones, ended_s=at_s if phase in ENDED else None)
+            if phase is JobPhase.RUNNING and milestones.running_s is None:
+                milestones = replace(milestones, running_s=at_s)
+            milestones = replace(milestones, ended_s=at_s if phase in ENDED else None)
         self.gangs[key] = replace(
             gang,
             phase=phase,
             queue=job.spec.queue,
             minimum=job.spec.min_available,
             replicas=sum(task.replicas for task in job.spec.tasks),
-            milestones=stones,
+            milestones=milestones,
         )
 
     def _group(self, group: PodGroup, at_s: float, *, gone: bool) -> Iterator[Moment]:
@@ -293,9 +293,9 @@ class Scene:
             self.gangs[key] = replace(gang, group_phase=None, why="", why_settled="")
             return
         phase = group.status.phase
-        stones = gang.milestones
-        if stones.admitted_s is None and phase not in _NOT_ADMITTED:
-            stones = replace(stones, admitted_s=at_s)
+        milestones = gang.milestones
+        if milestones.admitted_s is None and phase not in _NOT_ADMITTED:
+            milestones = replace(milestones, admitted_s=at_s)
             yield Moment(
                 kind=MomentKind.GANG_ADMITTED, at_s=at_s, gang=key, detail=group.spec.queue
             )
@@ -305,7 +305,7 @@ class Scene:
             group_phase=phase,
             why=why,
             why_since_s=at_s if why != gang.why else gang.why_since_s,
-            milestones=stones,
+            milestones=milestones,
         )
 
     def _pod(self, pod: Pod, at_s: float, *, gone: bool) -> Iterator[Moment]:
@@ -322,16 +322,16 @@ class Scene:
         after = replace(_member(pod), bound_s=before.bound_s if before else None)
         if gone and after.stage not in OVER:
             after = replace(after, stage=Stage.REMOVED)
-        stones = gang.milestones
-        if stones.admitted_s is None and gang.queue:
+        milestones = gang.milestones
+        if milestones.admitted_s is None and gang.queue:
             # Pods of a job are made once its gang is admitted (J23); the PodGroup shows it later.
-            stones = replace(stones, admitted_s=at_s)
+            milestones = replace(milestones, admitted_s=at_s)
             yield Moment(kind=MomentKind.GANG_ADMITTED, at_s=at_s, gang=key, detail=gang.queue)
         if before is None and not gone:
             yield Moment(kind=MomentKind.POD_CREATED, at_s=at_s, gang=key, subject=name)
         if after.node and (before is None or not before.node):
-            first = at_s if stones.first_bound_s is None else stones.first_bound_s
-            stones = replace(stones, first_bound_s=first, last_bound_s=at_s)
+            first = at_s if milestones.first_bound_s is None else milestones.first_bound_s
+            milestones = replace(milestones, first_bound_s=first, last_bound_s=at_s)
             after = replace(after, bound_s=at_s)
             yield Moment(
                 kind=MomentKind.POD_BOUND, at_s=at_s, gang=key, subject=name, detail=after.node
@@ -339,7 +339,7 @@ class Scene:
         if after.stage in _OF_STAGE and (before is None or before.stage is not after.stage):
             yield Moment(kind=_OF_STAGE[after.stage], at_s=at_s, gang=key, subject=name)
         members = {**gang.members, name: after}
-        self.gangs[key] = replace(gang, members=members, milestones=stones)
+        self.gangs[key] = replace(gang, members=members, milestones=milestones)
 
     def _node(self, node: Node, at_s: float, *, gone: bool) -> Iterator[Moment]:
         name = node.metadata.name

@@ -32,7 +32,7 @@ class Output(Protocol):
         """Show the sentences of the last refresh."""
         ...
 
-    def show(self, picture: DemoFrame) -> None:
+    def show(self, frame: DemoFrame) -> None:
         """Show the whole scene, if this output has a place for it."""
         ...
 
@@ -65,7 +65,7 @@ class PlainOutput:
         for sentence in sentences:
             self._line(f"[{sentence.at_s:7.2f} s] {sentence.subject}: {sentence.text}")
 
-    def show(self, picture: DemoFrame) -> None:
+    def show(self, frame: DemoFrame) -> None:
         """Show nothing: the sentences say it all."""
 
     def close(self) -> None:
@@ -112,12 +112,12 @@ class TerminalOutput:
                 )
             )
 
-    def show(self, picture: DemoFrame) -> None:
+    def show(self, frame: DemoFrame) -> None:
         """Draw the picture at the terminal's present size."""
         if self._live is None:
             self._live = Live(console=self._console, screen=True, auto_refresh=False)
             self._live.start()
-        self._live.update(Screen(picture), refresh=True)
+        self._live.update(Screen(frame), refresh=True)
 
     def close(self) -> None:
         """Switch back to the terminal's first screen."""

@@ -56,13 +56,13 @@ def next_steps(api: str, program: str) -> Sequence[str]:
     """Return what to do after the demo on an API server; `program` is how to call pumice."""
     commands = [(command.format(program), words) for command, words in _NEXT]
     width = max(len(command) for command, _ in commands)
-    ground, other = _GROUND[api], _OTHER[api].format(program)
+    server, other = _GROUND[api], _OTHER[api].format(program)
     return (
         "",
         "go on:",
         *(f"  {command:<{width}}  {words}" for command, words in commands),
         "",
-        f"this ran on {ground}; {other}",
+        f"this ran on {server}; {other}",
     )
 
 

@@ -113,23 +113,23 @@ def _end(gangs: Sequence[GangRow]) -> float:
 
 
 def _times(gang: GangRow, begin: float, names: int, colour: str) -> Text:
-    stones = gang.milestones
-    first, last = _since(stones.first_bound_s, begin), _since(stones.last_bound_s, begin)
+    milestones = gang.milestones
+    first, last = _since(milestones.first_bound_s, begin), _since(milestones.last_bound_s, begin)
     bound = first if first == last else f"{first} - {last}"
     name = Text(gang.name, colour)
     name.truncate(names, overflow="ellipsis", pad=True)
     phase = gang.phase.value if gang.phase else "-"
-    good = "green" if gang.phase is JobPhase.COMPLETED else "bold red"
+    colour_of_phase = "green" if gang.phase is JobPhase.COMPLETED else "bold red"
     return Text.assemble(
         " ",
         name,
-        f"{_since(stones.created_s, begin):>{_CREATED}}",
-        f"{_since(stones.admitted_s, begin):>{_ADMITTED}}",
+        f"{_since(milestones.created_s, begin):>{_CREATED}}",
+        f"{_since(milestones.admitted_s, begin):>{_ADMITTED}}",
         f"{bound:>{_BOUND}}",
-        f"{_since(stones.running_s, begin):>{_RUNNING}}",
-        f"{_since(stones.ended_s, begin):>{_ENDED}}",
+        f"{_since(milestones.running_s, begin):>{_RUNNING}}",
+        f"{_since(milestones.ended_s, begin):>{_ENDED}}",
         "  ",
-        (f"{phase:<{_PHASE}}", good if gang.phase in ENDED else "yellow"),
+        (f"{phase:<{_PHASE}}", colour_of_phase if gang.phase in ENDED else "yellow"),
     )
 
 

@@ -60,8 +60,8 @@ class DemoFrame(Struct, frozen=True, kw_only=True):
 class Screen:
     """A picture as something that rich can show, whatever the terminal's size is then."""
 
-    def __init__(self, picture: DemoFrame) -> None:
-        self.picture = picture
+    def __init__(self, model: DemoFrame) -> None:
+        self.picture = model
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield one line after the other."""
@@ -69,41 +69,41 @@ class Screen:
         yield Text("\n").join(frame(self.picture, options.max_width, height))
 
 
-def frame(picture: DemoFrame, width: int, height: int) -> list[Text]:
+def frame(model: DemoFrame, width: int, height: int) -> list[Text]:
     """Return at most `height` lines, none wider than `width`.
 
     When it gets narrow, sentences give way first, then reasons, then nodes; jobs stay to the last.
     """
-    scene = picture.scene
+    scene = model.scene
     gangs = scene.in_order()
     palette = colours(gangs)
-    head = [_title(picture, width)]
-    foot = [_foot(picture, width)]
+    head = [_title(model, width)]
+    foot = [_foot(model, width)]
     room = height - len(head) - len(foot)
     nodes = _nodes(scene, palette, width)
     for reason_lines, log_lines in ((2, _LOG_GOOD), (1, 0), (0, 0)):
-        jobs = _jobs(gangs, palette, picture, width, reason_lines)
+        jobs = _jobs(gangs, palette, model, width, reason_lines)
         if len(jobs) + len(nodes) + log_lines <= room:
             break
     jobs = _cut(jobs, room)
     nodes = _cut(nodes, room - len(jobs))
     room -= len(jobs) + len(nodes)
-    log = _log(picture, palette, width, room)
+    log = _log(model, palette, width, room)
     return [_fit(line, width) for line in (*head, *nodes, *jobs, *log, *foot)][:height]
 
 
-def _title(picture: DemoFrame, width: int) -> Text:
-    left = Text.assemble((" Pumice ", "bold reverse"), "  ", (picture.versions, FAINT))
-    return _spread(left, Text(f"{picture.now_s:.1f} s ", "bold"), width)
+def _title(model: DemoFrame, width: int) -> Text:
+    left = Text.assemble((" Pumice ", "bold reverse"), "  ", (model.versions, FAINT))
+    return _spread(left, Text(f"{model.now_s:.1f} s ", "bold"), width)
 
 
-def _foot(picture: DemoFrame, width: int) -> Text:
-    gangs = picture.scene.gangs.values()
+def _foot(model: DemoFrame, width: int) -> Text:
+    gangs = model.scene.gangs.values()
     ended = sum(gang.phase in ENDED for gang in gangs)
     placed = sum(gang.placed for gang in gangs)
     pods = sum(gang.replicas for gang in gangs)
     left = Text(
-        f" {ended} of {plural(picture.expected, 'job')} ended, {placed} of {pods} pods placed",
+        f" {ended} of {plural(model.expected, 'job')} ended, {placed} of {pods} pods placed",
         style="bold",
     )
     return _spread(left, Text("Ctrl-C stops and removes everything ", FAINT), width)
@@ -143,7 +143,7 @@ def _node(machine: Machine, scene: Scene, palette: dict[str, str], names: int, w
 def _jobs(
     gangs: Sequence[GangRow],
     palette: dict[str, str],
-    picture: DemoFrame,
+    model: DemoFrame,
     width: int,
     reason_lines: int,
 ) -> list[Text]:
@@ -154,17 +154,17 @@ def _jobs(
     if gangs:
         lines.append(_job_head(names))
     for gang in gangs:
-        lines.append(_job(gang, palette[gang.key], names, picture.now_s, width))
+        lines.append(_job(gang, palette[gang.key], names, model.now_s, width))
         lines += _reason(gang, width, reason_lines)
     return lines
 
 
 def _reason(gang: GangRow, width: int, most: int) -> list[Text]:
     """Return why a gang waits, in at most `most` lines; the caller cuts the last one."""
-    words = f"waits: {gang.waits_for}"
+    text = f"waits: {gang.waits_for}"
     if not gang.waits_for or not most:
         return []
-    lines = wrap(words, width - len(_INDENT) - 1) or [words]
+    lines = wrap(text, width - len(_INDENT) - 1) or [text]
     lines = [*lines[: most - 1], " ".join(lines[most - 1 :])]
     return [Text(f"{_INDENT}{line}", "yellow") for line in lines if line]
 
@@ -210,13 +210,13 @@ def _phase_style(gang: GangRow) -> str:
             return "yellow"
 
 
-def _log(picture: DemoFrame, palette: dict[str, str], width: int, room: int) -> list[Text]:
+def _log(model: DemoFrame, palette: dict[str, str], width: int, room: int) -> list[Text]:
     """Return the last sentences that fit; padded, so that the foot stays at the bottom."""
     if room < _LOG_LEAST:
         return [Text()] * max(room, 0)
     lines = [_rule("What happens", Text(), width)]
     rows = room - 1
-    shown = list(picture.log[-rows:])
+    shown = list(model.log[-rows:])
     names = max((len(sentence.subject) for sentence in shown), default=0)
     names = min(names, _NAME_MOST)
     for sentence, _ in zip_longest(shown, range(rows)):

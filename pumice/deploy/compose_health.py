@@ -49,8 +49,8 @@ def failures(ask: Ask, addresses: Mapping[str, str] = ADDRESSES) -> dict[str, st
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return a line for each part whose health has changed."""
-    ill = [f"{part}: {now[part]}" for part in now if part not in before]
-    return ill + [f"{part}: healthy" for part in before if part not in now]
+    unhealthy = [f"{part}: {now[part]}" for part in now if part not in before]
+    return unhealthy + [f"{part}: healthy" for part in before if part not in now]
 
 
 def _log(lines: Sequence[str]) -> None:

@@ -98,11 +98,11 @@ def make_kubeconfig_for_host(root: Path, port: int) -> None:
 
 def make_nats_users(root: Path) -> None:
     """Write the server's configuration, and each user's password into the user's own folder."""
-    kept = root / "nats" / "passwords.json"
-    known: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
+    path = root / "nats" / "passwords.json"
+    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     users = (ADMIN, *sorted(permissions(CLUSTER)))
     passwords = {user: known.get(user) or password() for user in users}
-    write_private(kept, json.dumps(passwords, indent=2))
+    write_private(path, json.dumps(passwords, indent=2))
     server = nats_config.Server(name="pumice-compose", cluster=CLUSTER, store_dir="/data")
     write_private(root / "nats" / "nats.conf", nats_config.render(server, passwords))
     for user in passwords.keys() & set(SERVICES):

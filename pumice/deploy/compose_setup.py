@@ -85,15 +85,15 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
     names = await client.apply_crds(crdgen.manifests())
     _say(f"applied {len(names)} CRDs")
     for path, manifest in (*manifests(base), *api_service(base)):
-        answer = await client.request(
+        response = await client.request(
             "PATCH",
             path,
             body=msgspec.json.encode(manifest),
             content_type="application/apply-patch+yaml",
             params={"fieldManager": "pumice-compose", "force": "true"},
         )
-        if not answer.ok:
-            raise LocalError(f"the API server refuses {path}: {answer.words()}")
+        if not response.ok:
+            raise LocalError(f"the API server refuses {path}: {response.words()}")
     _say("applied the services' accounts and roles, and the policy of Commands to queues")
     _say(f"added {await client.add_nodes([nodes])} fake nodes")
 

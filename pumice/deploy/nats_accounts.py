@@ -113,8 +113,8 @@ class _AccountsBuilder:
                 continue  # replicas of one service ask each other, within their own account
             owner = self._owner(subject, user)
             if subject.startswith(_API):
-                here = f"{user}.{subject.removeprefix('$JS.')}"
-                self._import_service(owner, subject, self._api, here)
+                local = f"{user}.{subject.removeprefix('$JS.')}"
+                self._import_service(owner, subject, self._api, local)
             else:
                 self._import_service(owner, subject, name, subject)
         self._import_service(self._api, f"{user}.API.>", name, f"{_API}>")

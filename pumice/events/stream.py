@@ -143,13 +143,13 @@ class EventStream:
 
     async def position(self) -> Position:
         """Return the range of events in the stream. Raises Unreachable, NotAllowed or Broken."""
-        answer = await self._call(f"STREAM.INFO.{self._stream}", None)
-        if answer.error is not None or answer.state is None:
-            why = answer.error.description if answer.error else "no state"
+        reply = await self._call(f"STREAM.INFO.{self._stream}", None)
+        if reply.error is not None or reply.state is None:
+            why = reply.error.description if reply.error else "no state"
             raise Unreachable(f"stream {self._stream}: {why} (are Pumice's services running?)")
-        state = answer.state
+        state = reply.state
         return Position(
-            created=answer.created,
+            created=reply.created,
             first_seq=state.first_seq,
             last_seq=state.last_seq,
             first_time=state.first_ts.timestamp(),
@@ -179,12 +179,12 @@ class EventStream:
             "num_replicas": 1,
             **start,
         }
-        answer = await self._call(
+        reply = await self._call(
             f"CONSUMER.CREATE.{self._stream}.{name}",
             {"stream_name": self._stream, "config": config},
         )
-        if answer.error is not None:
-            raise EventsError(f"cannot read {self._stream}: {answer.error.description}")
+        if reply.error is not None:
+            raise EventsError(f"cannot read {self._stream}: {reply.error.description}")
         live = False
         while True:
             await self._ask(name, inbox, wait=live)
@@ -239,7 +239,7 @@ class EventStream:
         subject = f"$JS.API.{operation}"
         try:
             with _raising_if_cancelled():
-                answer = await self._client.request(subject, payload, timeout=ANSWER_S)
+                reply = await self._client.request(subject, payload, timeout=ANSWER_S)
         except nats.errors.NoRespondersError as exc:
             raise Unreachable("JetStream is off, or the user may not use it") from exc
         except nats.errors.TimeoutError as exc:
@@ -248,7 +248,7 @@ class EventStream:
             raise StreamBroken("no answer from the server") from exc
         except (nats.errors.Error, OSError) as exc:
             raise StreamBroken(f"connection lost: {exc}") from exc
-        return msgspec.json.decode(answer.data, type=_ConsumerReply)
+        return msgspec.json.decode(reply.data, type=_ConsumerReply)
 
 
 @contextlib.contextmanager

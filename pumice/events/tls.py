@@ -29,7 +29,7 @@ class TlsClient(Client):
     @override
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         server = self._current_server
-        wanted = "tls" in self.options or (server is not None and server.uri.scheme == "tls")
-        if initial_connection and wanted and not info.get("tls_required"):
+        uses_tls = "tls" in self.options or (server is not None and server.uri.scheme == "tls")
+        if initial_connection and uses_tls and not info.get("tls_required"):
             raise Error("the server offers no TLS")
         await super()._process_info(info, initial_connection)

@@ -141,11 +141,11 @@ class Webhook:
         try:
             async with session.post(
                 self._url, data=body, headers=headers, allow_redirects=False
-            ) as answer:
-                if answer.status == 410:  # noqa: PLR2004 - as CloudEvents' webhooks say
-                    raise ReceiverGone(f"{self._url} wants no more events: 410 {answer.reason}")
-                taken = 200 <= answer.status < 300  # noqa: PLR2004
-                return "" if taken else f"{self._url} answers {answer.status} {answer.reason}"
+            ) as response:
+                if response.status == 410:  # noqa: PLR2004 - as CloudEvents' webhooks say
+                    raise ReceiverGone(f"{self._url} wants no more events: 410 {response.reason}")
+                taken = 200 <= response.status < 300  # noqa: PLR2004
+                return "" if taken else f"{self._url} answers {response.status} {response.reason}"
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             return f"{self._url}: {str(exc) or type(exc).__name__}"
 

@@ -73,7 +73,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 def _version(path: Path) -> str:
     """Return the release that a toolchain claims, "" when it cannot be run."""
     try:
-        answer = subprocess.run(
+        completed = subprocess.run(
             (str(path), "env", "GOVERSION"),
             capture_output=True,
             text=True,
@@ -84,7 +84,7 @@ def _version(path: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return answer.stdout.strip().removeprefix("go")
+    return completed.stdout.strip().removeprefix("go")
 
 
 GOMODS: Final = Path(__file__).with_name("gomods")

@@ -208,13 +208,13 @@ class ControlPlane:
 
     async def add_nodes(self, *shapes: NodeShape) -> None:
         """Add fake nodes and wait until all of them take pods."""
-        wanted = {name for shape in shapes for name in shape.names()}
+        names = {name for shape in shapes for name in shape.names()}
         async with admin.connect(self.url, self.pki) as client:
             await client.add_nodes(shapes)
 
             async def ready() -> str:
-                are = len(wanted & await client.ready_nodes())
-                return "" if are == len(wanted) else f"{are} of {len(wanted)} nodes are ready"
+                are = len(names & await client.ready_nodes())
+                return "" if are == len(names) else f"{are} of {len(names)} nodes are ready"
 
             await self.processes[self.node_program].ready(ready, deadline_s=START_S)
 

@@ -63,8 +63,8 @@ async def _hold(directory: Path) -> int:
 
 
 async def _serve(directory: Path) -> None:
-    wanted = read_holder_config(directory)
-    stack = LocalStack(wanted.stack, wanted.binaries, report=_say)
+    config = read_holder_config(directory)
+    stack = LocalStack(config.stack, config.binaries, report=_say)
 
     record = StateRecord(directory, lambda: _seen(stack))
 

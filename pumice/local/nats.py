@@ -160,12 +160,12 @@ class NatsServer:
                 reader, writer = await asyncio.open_connection(LOOPBACK, self.monitor)
                 try:
                     writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
-                    answer = await reader.read()
+                    response = await reader.read()
                 finally:
                     writer.close()
         except (OSError, TimeoutError):
             return ""
-        head, _, body = answer.partition(b"\r\n\r\n")
+        head, _, body = response.partition(b"\r\n\r\n")
         return body.decode(errors="replace").strip()[:300] if b" 503 " in head[:20] else ""
 
     async def _probe(self) -> str:

@@ -87,15 +87,15 @@ def find(part: StackProgram, environ: Mapping[str, str] = os.environ) -> Found:
         except (OSError, subprocess.SubprocessError) as exc:
             passed_over.append(f"{path} ({origin}) cannot be run: {exc}")
             continue
-        have, want = release(text), release(part.version)
-        if have is None or want is None or have[:2] != want[:2]:
-            shown = ".".join(map(str, have)) if have else "of unknown version"
+        found_release, expected = release(text), release(part.version)
+        if found_release is None or expected is None or found_release[:2] != expected[:2]:
+            shown = ".".join(map(str, found_release)) if found_release else "of unknown version"
             passed_over.append(f"{path} ({origin}) is {shown}, wanted {part.version}")
             continue
         return Found(
             part=part,
             path=path,
-            version=".".join(map(str, have)),
+            version=".".join(map(str, found_release)),
             origin=origin,
             passed_over=tuple(passed_over),
         )
@@ -166,7 +166,7 @@ def wheel_file(distribution: str, name: str) -> Path | None:
 
 
 def _version_text(path: Path) -> str:
-    answer = subprocess.run(
+    completed = subprocess.run(
         (str(path), "--version"),
         capture_output=True,
         text=True,
@@ -174,4 +174,4 @@ def _version_text(path: Path) -> str:
         check=True,
         stdin=subprocess.DEVNULL,
     )
-    return answer.stdout or answer.stderr
+    return completed.stdout or completed.stderr

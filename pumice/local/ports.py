@@ -38,15 +38,15 @@ def free_port() -> int:
 
 def _hold(port: int) -> None:
     """Keep a port from being chosen again. Raises OSError when it is held, here or elsewhere."""
-    held = socket.socket(type=socket.SOCK_DGRAM)
+    reserved = socket.socket(type=socket.SOCK_DGRAM)
     try:
-        held.bind((LOOPBACK, port))
+        reserved.bind((LOOPBACK, port))
     except OSError:
-        held.close()
+        reserved.close()
         raise
     if len(_held) == _MOST_HELD:
         os.close(_held[0])
-    _held.append(held.detach())
+    _held.append(reserved.detach())
 
 
 def claim(port: int, *, owner: str, flag: str) -> int:

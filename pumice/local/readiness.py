@@ -60,8 +60,8 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise LocalError((reason or str(error) or "no answer").lower()) from error

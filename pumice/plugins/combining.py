@@ -317,10 +317,10 @@ def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]
     """Take the last result."""
 
     def word(subject: _S) -> float | None:
-        answer = None
+        result = None
         for fn in fns:
-            answer = fn(subject)
-        return answer
+            result = fn(subject)
+        return result
 
     return word
 

@@ -94,9 +94,9 @@ class Guard:
         if not callable(fn):
             raise BadResult(f"{point}: expected a function, got {fn!r}")
 
-        def guarded(*asked: Any) -> _T:  # noqa: ANN401 - whatever the point passes
-            found = self.attempt(point, lambda: (checked(fn(*asked), *asked),))
-            return instead(*asked) if found is None else found[0]
+        def guarded(*arguments: Any) -> _T:  # noqa: ANN401 - whatever the point passes
+            found = self.attempt(point, lambda: (checked(fn(*arguments), *arguments),))
+            return instead(*arguments) if found is None else found[0]
 
         return guarded
 
@@ -124,8 +124,8 @@ def answering(
     """
 
     def guarded(guard: Guard, point: str, fn: _F) -> _F:
-        def stand_in(*asked: object) -> object:
-            return instead if made is None else made(guard, *asked)
+        def stand_in(*arguments: object) -> object:
+            return instead if made is None else made(guard, *arguments)
 
         return cast("_F", guard.around(point, fn, checked, stand_in))
 

@@ -184,8 +184,8 @@ def _life(job: str, events: Sequence[CloudEvent], uid: str) -> Life:
 
 def _last_uid(job: str, events: Iterable[CloudEvent]) -> str:
     found = [(each.time, each.data) for each in events if isinstance(each.data, JobPhaseChanged)]
-    mine = [(time, data.uid) for time, data in found if data.job == job]
-    return max(mine)[1] if mine else ""
+    own = [(time, data.uid) for time, data in found if data.job == job]
+    return max(own)[1] if own else ""
 
 
 def _is_of(

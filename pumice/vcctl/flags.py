@@ -76,8 +76,8 @@ def _shown(sign: str) -> str:
 
 def named(flags: Sequence[Flag], name: str) -> Flag | None:
     """Return the flag of a long name; underscores in it count as dashes."""
-    wanted = name.replace("_", "-")
-    return next((flag for flag in flags if flag.name == wanted), None)
+    flag_name = name.replace("_", "-")
+    return next((flag for flag in flags if flag.name == flag_name), None)
 
 
 def lettered(flags: Sequence[Flag], letter: str) -> Flag | None:
@@ -90,23 +90,23 @@ def read(flags: Sequence[Flag], line: Sequence[str]) -> Read:
     done = Read({flag.name: flag.value for flag in flags}, [])
     rest = list(line)
     while rest:
-        word = rest.pop(0)
-        if word == "--":
+        argument = rest.pop(0)
+        if argument == "--":
             done.words.extend(rest)
             break
-        if not word.startswith("-") or word == "-":
-            done.words.append(word)
-        elif word.startswith("--"):
-            _long(flags, word, rest, done.values)
+        if not argument.startswith("-") or argument == "-":
+            done.words.append(argument)
+        elif argument.startswith("--"):
+            _long(flags, argument, rest, done.values)
         else:
-            _letters(flags, word, rest, done.values)
+            _letters(flags, argument, rest, done.values)
     return done
 
 
-def _long(flags: Sequence[Flag], word: str, rest: list[str], values: dict[str, Value]) -> None:
-    name, equals, text = word[2:].partition("=")
+def _long(flags: Sequence[Flag], argument: str, rest: list[str], values: dict[str, Value]) -> None:
+    name, equals, text = argument[2:].partition("=")
     if not name or name.startswith("-"):
-        raise FlagError(f"bad flag syntax: {word}")
+        raise FlagError(f"bad flag syntax: {argument}")
     flag = named(flags, name)
     if flag is None:
         raise FlagError(f"unknown flag: --{name}")
@@ -120,9 +120,11 @@ def _long(flags: Sequence[Flag], word: str, rest: list[str], values: dict[str, V
     values[flag.name] = _value(flag, text)
 
 
-def _letters(flags: Sequence[Flag], word: str, rest: list[str], values: dict[str, Value]) -> None:
+def _letters(
+    flags: Sequence[Flag], argument: str, rest: list[str], values: dict[str, Value]
+) -> None:
     """Read a group of letters: the first that takes a value takes what is left of the word."""
-    group = word[1:]
+    group = argument[1:]
     while group:
         flag = lettered(flags, group[0])
         if flag is None:

@@ -52,8 +52,8 @@ async def show(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """List jobs; ⚠ `--selector` is a part of the name, not a label selector (V02)."""
     everywhere = bool(values["all-namespaces"])
     jobs = await cluster.items(JOB, "" if everywhere else text(values, "namespace"))
-    wanted = [job for job in jobs if _matches(job, values)]
-    return tables.jobs(wanted, everywhere=everywhere)
+    selected = [job for job in jobs if _matches(job, values)]
+    return tables.jobs(selected, everywhere=everywhere)
 
 
 async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
@@ -66,8 +66,8 @@ async def look(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
 async def view(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
     """Show everything about one job, with its events."""
     if not text(values, "name"):
-        asked = "job name (specified by --name or -N) is mandatory"
-        raise CommandFailure(f"{asked} to view a particular job")
+        missing = "job name (specified by --name or -N) is mandatory"
+        raise CommandFailure(f"{missing} to view a particular job")
     return await _view(cluster, values)
 
 

@@ -80,12 +80,12 @@ def restarts(pod: Object, now_s: float) -> str:
 def state(pod: Object) -> str:
     """Return the word for the pod's state."""
     status = pod.get("status") or {}
-    word = str(status.get("reason") or _gate(status) or status.get("phase") or "")
+    reason = str(status.get("reason") or _gate(status) or status.get("phase") or "")
     begun = _initialising(pod)
-    word = _of_containers(pod, word) if begun is None else begun
+    reason = _of_containers(pod, reason) if begun is None else begun
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return word
+    return reason
 
 
 def _gate(status: Object) -> str:
@@ -98,36 +98,36 @@ def _initialising(pod: Object) -> str | None:
     """Return the word for a pod whose init containers are not done, None when they are."""
     init = {c.get("name"): c for c in (pod.get("spec") or {}).get("initContainers") or ()}
     for at, status in enumerate(_initial(pod)):
-        held = status.get("state") or {}
-        ended = held.get("terminated")
+        container_state = status.get("state") or {}
+        ended = container_state.get("terminated")
         if ended is not None and not ended.get("exitCode"):
             continue
         if _lasts(init.get(status.get("name")) or {}) and status.get("started"):
             continue
         if ended is not None:
             return f"Init:{ended.get('reason') or _code(ended)}"
-        waits = (held.get("waiting") or {}).get("reason")
+        waits = (container_state.get("waiting") or {}).get("reason")
         if waits and waits != _STARTING:
             return f"Init:{waits}"
         return f"Init:{at}/{len(init)}"
     return None
 
 
-def _of_containers(pod: Object, word: str) -> str:
+def _of_containers(pod: Object, reason: str) -> str:
     """Return what the first container that waits or has ended says, else the word given."""
     running = False
     for status in reversed(_containers(pod)):
-        held = status.get("state") or {}
-        ended = held.get("terminated")
-        if waits := (held.get("waiting") or {}).get("reason"):
-            word = waits
+        container_state = status.get("state") or {}
+        ended = container_state.get("terminated")
+        if waits := (container_state.get("waiting") or {}).get("reason"):
+            reason = waits
         elif ended is not None:
-            word = ended.get("reason") or _code(ended)
-        elif status.get("ready") and "running" in held:
+            reason = ended.get("reason") or _code(ended)
+        elif status.get("ready") and "running" in container_state:
             running = True
-    if word == "Completed" and running:
+    if reason == "Completed" and running:
         return "Running" if _is_ready(pod) else "NotReady"
-    return word
+    return reason
 
 
 def _code(ended: Object) -> str:

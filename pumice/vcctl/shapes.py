@@ -162,16 +162,16 @@ def _shape(value: Any, name: str) -> Any:  # noqa: ANN401 - a value of JSON
     found = {}
     for field, inner in [*_FIELDS[name], *((field, "") for field in rest)]:
         always = _ALWAYS.get(f"{name}.{field}")
-        held = value.get(field)
-        if held is None and always is not None:
-            held = always()
-        if held is not None and (always is not None or _stays(name, field, held)):
-            found[field] = _shape(held, inner)
+        current = value.get(field)
+        if current is None and always is not None:
+            current = always()
+        if current is not None and (always is not None or _stays(name, field, current)):
+            found[field] = _shape(current, inner)
     return found
 
 
-def _stays(name: str, field: str, held: object) -> bool:
-    zero = held in ("", 0, [], {}) and not isinstance(held, float)
+def _stays(name: str, field: str, current: object) -> bool:
+    zero = current in ("", 0, [], {}) and not isinstance(current, float)
     return not zero or field in _KEPT_WHEN_ZERO or (name, field) == ("task", "minAvailable")
 
 

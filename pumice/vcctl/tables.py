@@ -40,10 +40,10 @@ def age(moment: str, now_s: float) -> str:
 
 def event_age(moment: str, now_s: float) -> str:
     """Return the age of an event: ⚠ Volcano tells the days beside whole years there (`2y0d`)."""
-    told = age(moment, now_s)
+    text = age(moment, now_s)
     then = parsed(moment)
     years = then is not None and 2 * _YEAR <= now_s - then.timestamp() < 8 * _YEAR
-    return f"{told}0d" if years and told.endswith("y") else told
+    return f"{text}0d" if years and text.endswith("y") else text
 
 
 def span(seconds: float) -> str:

@@ -86,7 +86,7 @@ def _topic(root: Path, words: Sequence[str]) -> LineResult:
     """Return the help of the command that `help` was asked for."""
     path, rest = _find(root, list(words))
     if len(path) == 1 and _plain(path, rest):
-        topics = " ".join(f"`{word}`" for word in words)
+        topics = " ".join(f"`{argument}`" for argument in words)
         own = [*path[0].flags, *path[0].shared]
         return LineResult(err=f"Unknown help topic [{topics}]\n{usage_lines(root, own, [])}")
     return LineResult(out=help_of(path))
@@ -117,13 +117,13 @@ def _find(path: Path, line: list[str]) -> tuple[Path, list[str]]:
     found = next((c for c in path[-1].children if words and c.name == words[0]), None)
     if found is None:
         return path, line
-    at = next(place for place, word in _places(path, line) if word == found.name)
+    at = next(place for place, argument in _places(path, line) if argument == found.name)
     return _find((*path, found), line[:at] + line[at + 1 :])
 
 
 def _plain(path: Path, line: Sequence[str]) -> list[str]:
     """Return the words of a line that are neither flags nor values of flags."""
-    return [word for _, word in _places(path, line)]
+    return [argument for _, argument in _places(path, line)]
 
 
 def _places(path: Path, line: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -135,40 +135,42 @@ def _places(path: Path, line: Sequence[str]) -> Iterator[tuple[int, str]]:
     flags = [flag for command in path for flag in (*command.flags, *command.shared)]
     at = 0
     while at < len(line):
-        word = line[at]
+        argument = line[at]
         at += 1
-        if word == "--":
+        if argument == "--":
             return
-        if _takes_the_next(flags, word):
+        if _takes_the_next(flags, argument):
             if len(line) - at <= 1:
                 return
             at += 1
-        elif word and not word.startswith("-"):
-            yield at - 1, word
+        elif argument and not argument.startswith("-"):
+            yield at - 1, argument
 
 
-def _takes_the_next(flags: Sequence[Flag], word: str) -> bool:
-    if "=" in word or not word.startswith("-"):
+def _takes_the_next(flags: Sequence[Flag], argument: str) -> bool:
+    if "=" in argument or not argument.startswith("-"):
         return False
-    if word.startswith("--"):
-        flag = named(flags, word[2:])
-    elif len(word) == 2:  # noqa: PLR2004 - a dash and a letter
-        flag = lettered(flags, word[1])
+    if argument.startswith("--"):
+        flag = named(flags, argument[2:])
+    elif len(argument) == 2:  # noqa: PLR2004 - a dash and a letter
+        flag = lettered(flags, argument[1])
     else:
         return False
     return flag is None or not flag.kind.bare
 
 
-def _unknown(program: Command, word: str) -> str:
+def _unknown(program: Command, argument: str) -> str:
     """Return the refusal of a command, with those that are spelt nearly so."""
     offered = [c.name for c in program.children if c.action != "help"]
-    hint = "".join(f"\t{name}\n" for name in offered if _is_near(word, name))
-    asked = f"unknown command {quoted(word)} for {quoted(program.name)}"
-    return f"{asked}\n\nDid you mean this?\n{hint}" if hint else asked
+    hint = "".join(f"\t{name}\n" for name in offered if _is_near(argument, name))
+    problem = f"unknown command {quoted(argument)} for {quoted(program.name)}"
+    return f"{problem}\n\nDid you mean this?\n{hint}" if hint else problem
 
 
-def _is_near(word: str, name: str) -> bool:
-    return _distance(word.lower(), name.lower()) <= _NEAR or name.lower().startswith(word.lower())
+def _is_near(argument: str, name: str) -> bool:
+    return _distance(argument.lower(), name.lower()) <= _NEAR or name.lower().startswith(
+        argument.lower()
+    )
 
 
 def _distance(one: str, other: str) -> int:

@@ -139,8 +139,8 @@ def _conditions(conditions: Sequence[Object]) -> Iterator[str]:
         yield "    Status\tTransitionTime"
     for condition in conditions:
         moment = condition.get("lastTransitionTime")
-        told = stamp(moment) if moment else "<nil>"
-        yield f"    {condition.get('status', '')} \t{told} "
+        timestamp = stamp(moment) if moment else "<nil>"
+        yield f"    {condition.get('status', '')} \t{timestamp} "
 
 
 def _events(events: Sequence[Object], now_s: float) -> Iterator[str]:

@@ -212,24 +212,24 @@ class PageServer:
             body = await read_body(request, most=MOST_BYTES) if is_post else None
         except BodyTooLargeError:
             return _too_large()
-        asked = Request(
+        forwarded = Request(
             method=request.method,
             path=request.raw_path.partition("?")[0],
             query=tuple(request.query.items()),
             body=body,
         )
         try:
-            if asked.path.endswith("/changes"):
-                return await self._stream(request, asked)
-            answer = await self._transport.exchange(asked)
+            if forwarded.path.endswith("/changes"):
+                return await self._stream(request, forwarded)
+            answer = await self._transport.exchange(forwarded)
             return _answer(await self._owners.shown(answer), _JSON)
         except Refusal as error:
             return _refused(error)
         except PumiceError as error:
             return _status(HTTPStatus.BAD_GATEWAY, str(error))
 
-    async def _stream(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        stream = await self._transport.open(asked)
+    async def _stream(self, request: web.BaseRequest, forwarded: Request) -> web.StreamResponse:
+        stream = await self._transport.open(forwarded)
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": _EVENTS})
         try:
             with contextlib.suppress(PumiceError, ConnectionError, aiohttp.ClientConnectionError):

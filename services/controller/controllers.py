@@ -197,7 +197,7 @@ _ALL: Final = "*"
 _FIELD: Final = "controllers"
 
 
-def selected(words: Sequence[str]) -> frozenset[str]:
+def selected(patterns: Sequence[str]) -> frozenset[str]:
     """Return the names that `--controllers` asks for, absent ones among them when they are named.
 
     `*` stands for all that are there; `name` or `+name` adds one, `-name` takes one away, whatever
@@ -205,15 +205,15 @@ def selected(words: Sequence[str]) -> frozenset[str]:
     """
     added: dict[str, None] = {}
     taken: dict[str, None] = {}
-    for word in words:
-        if word == _ALL:
+    for pattern in patterns:
+        if pattern == _ALL:
             continue
-        name = word[1:] if word[:1] in {"+", "-"} else word
+        name = pattern[1:] if pattern[:1] in {"+", "-"} else pattern
         if name not in {*BUILT, *ABSENT}:
             known = ", ".join((*BUILT, *ABSENT))
             raise Rejected(f"--controllers: {name!r} is neither * nor one of {known}", field=_FIELD)
-        (taken if word.startswith("-") else added)[name] = None
+        (taken if pattern.startswith("-") else added)[name] = None
     if both := sorted(added.keys() & taken.keys()):
         raise Rejected(f"--controllers: {both[0]} is both added and taken away", field=_FIELD)
-    everything = BUILT if _ALL in words else ()
+    everything = BUILT if _ALL in patterns else ()
     return frozenset((*everything, *added)) - taken.keys()

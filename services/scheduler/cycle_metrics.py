@@ -149,12 +149,12 @@ class CycleMetrics:
         jobs = session.cluster_state.jobs
         changed = list(jobs.unmeasured.values())
         self._has_read_jobs = True
-        kept = {key: known for key, known in self._jobs.items() if jobs.knows(key)}
+        present = {key: known for key, known in self._jobs.items() if jobs.knows(key)}
         for job in changed[-JOBS_MAX:]:
-            kept.pop(job.key, None)
+            present.pop(job.key, None)
             if jobs.takes_part(job):
-                kept[job.key] = _figures_of(session, job)
-        self._jobs = dict(list(kept.items())[-JOBS_MAX:])
+                present[job.key] = _figures_of(session, job)
+        self._jobs = dict(list(present.items())[-JOBS_MAX:])
 
 
 def _figures_of(session: Session, job: Job) -> JobFigures:

@@ -260,8 +260,8 @@ def conclude(session: Session) -> Plan:
         if isinstance(exclusion.error, Quarantined):
             reasons.append(session.explanations[exclusion.key])
     with session.isolate(_STATUS):
-        for stray, desired in stray_group_statuses(session):
-            reasons.append(stray)
+        for leftover, desired in stray_group_statuses(session):
+            reasons.append(leftover)
             groups += [desired] if desired else []
         pods += stray_pod_conditions(session)
     queues: list[QueueAllocated] = []

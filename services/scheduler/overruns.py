@@ -96,8 +96,8 @@ class OverrunQuarantine:
     def merge(self, entries: Iterable[OverrunEntry]) -> None:
         """Take over what another process has found; the later end of a quarantine counts."""
         for entry in entries:
-            mine = self._entries.get((entry.kind, entry.key))
-            if mine is None or (mine.offences, mine.until) < (entry.offences, entry.until):
+            known = self._entries.get((entry.kind, entry.key))
+            if known is None or (known.offences, known.until) < (entry.offences, entry.until):
                 self._set(entry)
 
     def observe(self, facts: Iterable[m.Fact], *, now: float) -> None:
@@ -185,5 +185,5 @@ def _digest(fact: m.Fact) -> str:
     body = body if isinstance(body, dict) else {}
     meta = body.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
-    asked = [body.get("spec"), meta.get("labels"), meta.get("annotations")]
-    return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()[:32]
+    parts = [body.get("spec"), meta.get("labels"), meta.get("annotations")]
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:32]

@@ -44,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
         return _refuse(f"{arguments.dump}: {error}")
     unlike = differences(dump.plan, plan)
     if arguments.json:
-        answer = {"same": not unlike, "differs": unlike, "plan": plan}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
+        output = {"same": not unlike, "differs": unlike, "plan": plan}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(output), indent=2).decode() + "\n")
     else:
         sys.stdout.write(show(dump, plan, unlike))
     return _DIFFERS if unlike else _SAME
@@ -73,8 +73,10 @@ def _refuse(message: str) -> int:
 def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
     """Return the plan that comes out now. Raises `BadDump` and `BadArgument`."""
     header = dump.header
-    asked = {option.name for tier in header.config.tiers for option in tier.plugins}
-    missing = sorted(asked - plugins.keys()) + sorted(set(header.config.actions) - ACTIONS.keys())
+    plugin_names = {option.name for tier in header.config.tiers for option in tier.plugins}
+    missing = sorted(plugin_names - plugins.keys()) + sorted(
+        set(header.config.actions) - ACTIONS.keys()
+    )
     if missing:
         raise BadDump(f"the cycle was decided with what is not installed: {', '.join(missing)}")
     scheduler_state = SchedulerState(

@@ -132,10 +132,10 @@ class IncompleteGangs:
             binding = len(job.by_status[TaskStatus.BINDING])
             if not binding and not awaits_owner(job):
                 continue
-            self._held[key] = held = hold(
+            self._held[key] = deferred = hold(
                 before.get(key), (job.uid, _present(job), binding), now=now
             )
-            if not held.is_due(now=now, delay_s=self._patience_s):
+            if not deferred.is_due(now=now, delay_s=self._patience_s):
                 in_progress.add(key)
         return frozenset(in_progress)
 

@@ -118,8 +118,8 @@ def _updated(before: _Wait | None, explanation: JobExplanation, now: float) -> _
     text = f"{explanation.gate}: {explanation.message}"
     if before is not None and before.text == text:
         return before
-    held = hold(before.held if before else None, cause_of(explanation), now=now)
-    return _Wait(text, held, before.reported if before else frozenset())
+    deferred = hold(before.held if before else None, cause_of(explanation), now=now)
+    return _Wait(text, deferred, before.reported if before else frozenset())
 
 
 def cause_of(explanation: JobExplanation) -> str:

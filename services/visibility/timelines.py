@@ -93,8 +93,8 @@ def timeline(
 ) -> Timeline | None:
     """Return the life of a job, there or gone; None when nothing is known of one."""
     key = f"{namespace}/{name}"
-    mine = [_as_told(event) for event in events if is_about(event, key, known)]
-    root = trace(key if known.is_job else "", mine, known)
+    own = [_as_told(event) for event in events if is_about(event, key, known)]
+    root = trace(key if known.is_job else "", own, known)
     if root is None:
         return None
     about = ObjectRef(
@@ -105,7 +105,7 @@ def timeline(
     phase, _, queue = root.detail.partition(", queue ")
     if not queue and phase.startswith("queue "):
         phase, queue = "", phase.removeprefix("queue ")
-    gone = _is_gone(phase, mine, known, now_s)
+    gone = _is_gone(phase, own, known, now_s)
     if gone:
         entries = [replace(each, goes_on=False) for each in entries]
     return Timeline(

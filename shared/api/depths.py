@@ -36,8 +36,8 @@ def _escaped(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     last = np.maximum.accumulate(others)
     before = np.empty_like(last)
     before[0], before[1:] = -1, last[:-1]
-    odd: npt.NDArray[np.bool_] = (places - 1 - before) % 2 == 1
-    return odd
+    escaped: npt.NDArray[np.bool_] = (places - 1 - before) % 2 == 1
+    return escaped
 
 
 def is_deeper(json: bytes, levels: int) -> bool:

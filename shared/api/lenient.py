@@ -56,17 +56,17 @@ def _properties(view: type) -> dict[str, property]:
 def _field(field: msgspec.structs.FieldInfo, hint: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
     kind = _hint_without_bounds(hint)
     if field.default_factory is not msgspec.NODEFAULT:
-        wanted = msgspec.field(default_factory=field.default_factory, name=field.encode_name)
+        lenient_field = msgspec.field(default_factory=field.default_factory, name=field.encode_name)
     elif field.default is msgspec.NODEFAULT or isinstance(field.default, View):
         made = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-        wanted = (
+        lenient_field = (
             msgspec.field(default_factory=made, name=field.encode_name)
             if made
             else msgspec.field(default=_ZERO.get(kind), name=field.encode_name)
         )
     else:
-        wanted = msgspec.field(default=field.default, name=field.encode_name)
-    return field.name, kind, wanted
+        lenient_field = msgspec.field(default=field.default, name=field.encode_name)
+    return field.name, kind, lenient_field
 
 
 def _hint_without_bounds(hint: Any) -> Any:  # noqa: ANN401 - any annotation

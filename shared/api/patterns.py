@@ -47,8 +47,8 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
 
 
 def _text_of(error: Exception) -> str:
-    answer = error.args[0] if error.args else b""
-    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
+    reason = error.args[0] if error.args else b""
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
     fault, colon, where = text.partition(": ")
-    words = _WORDS.get(fault, fault)
-    return f"{words}: `{where}`" if colon else words
+    message = _WORDS.get(fault, fault)
+    return f"{message}: `{where}`" if colon else message

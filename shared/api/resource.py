@@ -196,9 +196,11 @@ class ResourceClaimStatus(View, frozen=True, kw_only=True):
         for result in allocation.devices.results:
             for name in result.binding_failure_conditions:
                 if self._is_true(result, name):
-                    said = self.of_device(result)[name]
-                    words = ": ".join(each for each in (name, said.reason, said.message) if each)
-                    return f"{result.device}: {words}"
+                    reported = self.of_device(result)[name]
+                    message = ": ".join(
+                        each for each in (name, reported.reason, reported.message) if each
+                    )
+                    return f"{result.device}: {message}"
         return ""
 
     def _is_true(self, result: DeviceResult, name: str) -> bool:
@@ -207,9 +209,9 @@ class ResourceClaimStatus(View, frozen=True, kw_only=True):
 
     def of_device(self, result: DeviceResult) -> Mapping[str, DeviceCondition]:
         """Return the conditions of a device by their types; none: its driver has said nothing."""
-        wanted = (result.driver, result.pool, result.device, result.share_id)
+        device_id = (result.driver, result.pool, result.device, result.share_id)
         for each in self.devices:
-            if (each.driver, each.pool, each.device, each.share_id) == wanted:
+            if (each.driver, each.pool, each.device, each.share_id) == device_id:
                 return {condition.type: condition for condition in each.conditions}
         return {}
 

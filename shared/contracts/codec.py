@@ -153,5 +153,5 @@ def deferral(seconds: int) -> dict[str, str]:
 
 def deferral_s(headers: Mapping[str, str] | None) -> int:
     """Return for how many seconds a desire may wait; 0 where its headers do not say it."""
-    said = whole((headers or {}).get(DEFERRAL, ""))
-    return min(said or 0, LONGEST_DEFERRAL_S)
+    stated = whole((headers or {}).get(DEFERRAL, ""))
+    return min(stated or 0, LONGEST_DEFERRAL_S)

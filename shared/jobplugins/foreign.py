@@ -92,8 +92,8 @@ def load_plugins(taken: Iterable[str]) -> dict[str, JobPlugin]:
     return found
 
 
-def _texts(answer: Iterable[str]) -> list[str]:
-    texts = list(answer)
+def _texts(given: Iterable[str]) -> list[str]:
+    texts = list(given)
     if not all(isinstance(text, str) for text in texts):
         raise TypeError(f"problems returned {texts!r}, texts are expected")
     return texts

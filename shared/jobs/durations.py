@@ -78,11 +78,11 @@ def of_gang(
     found_s = parse(annotations.get(keys.EXPECTED_DURATION, ""))
     if found_s is not None:
         return Expected(found_s, Basis.ANNOTATION)
-    said = list(pods)
-    if annotated := [e for e in said if e is not None and e.basis is Basis.ANNOTATION]:
+    estimates = list(pods)
+    if annotated := [e for e in estimates if e is not None and e.basis is Basis.ANNOTATION]:
         return max(annotated)
-    limits = [e for e in said if e is not None]
-    return max(limits) if limits and len(limits) == len(said) else None
+    limits = [e for e in estimates if e is not None]
+    return max(limits) if limits and len(limits) == len(estimates) else None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -113,9 +113,9 @@ def _of_template(task: TaskSpec) -> Expected | None:
         template = _TEMPLATE.decode(task.template)
     except msgspec.ValidationError:
         return None
-    said = (template.metadata or _Metadata()).annotations or {}
+    annotations = (template.metadata or _Metadata()).annotations or {}
     limit_s = (template.spec or _Spec()).active_deadline_seconds or 0
-    return _stated(said.get(keys.EXPECTED_DURATION, ""), limit_s if limit_s > 0 else None)
+    return _stated(annotations.get(keys.EXPECTED_DURATION, ""), limit_s if limit_s > 0 else None)
 
 
 def size_of(minimum: Mapping[str, int]) -> str:

@@ -17,7 +17,7 @@ def in_order(needs: Mapping[str, Sequence[str]]) -> list[str] | None:
 
     A need that is no name itself is never met, so that there is no order either.
     """
-    if any(need not in needs for wanted in needs.values() for need in wanted):
+    if any(need not in needs for required in needs.values() for need in required):
         return None
     order = _without_circles(needs)
     return order if len(order) == len(needs) else None
@@ -31,13 +31,13 @@ def in_circles(needs: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _without_circles(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the names that no circle holds up, each behind what it needs."""
-    left = {name: {need for need in wanted if need in needs} for name, wanted in needs.items()}
+    left = {name: {need for need in required if need in needs} for name, required in needs.items()}
     followers: dict[str, list[str]] = {name: [] for name in needs}
-    for name, wanted in needs.items():
-        for need in dict.fromkeys(wanted):
+    for name, required in needs.items():
+        for need in dict.fromkeys(required):
             if need in needs:
                 followers[need].append(name)
-    ready = deque(name for name, wanted in left.items() if not wanted)
+    ready = deque(name for name, required in left.items() if not required)
     order = []
     while ready:
         name = ready.popleft()

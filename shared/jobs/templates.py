@@ -190,9 +190,9 @@ class _Amounts:
             ("containers", spec.containers), ("initContainers", spec.init_containers)
         ):  # fmt: skip
             for number, container in enumerate(containers):
-                asked = container.resources
-                faults += self._of(f"{group}[{number}].resources", asked)
-                faults += self._whole_cpus(f"{group}[{number}].resources", asked)
+                resources = container.resources
+                faults += self._of(f"{group}[{number}].resources", resources)
+                faults += self._whole_cpus(f"{group}[{number}].resources", resources)
         faults += self._quantities("overhead", spec.overhead)
         if spec.resources is not None and self._pod_level:
             faults += self._of("resources", spec.resources)
@@ -200,16 +200,16 @@ class _Amounts:
                 faults += self._aggregate(spec, spec.resources)
         return iter(faults)
 
-    def _of(self, at: str, asked: ResourceRequirements) -> Problems:
+    def _of(self, at: str, resources: ResourceRequirements) -> Problems:
         bad = False
-        for kind, amounts in (("requests", asked.requests), ("limits", asked.limits)):
+        for kind, amounts in (("requests", resources.requests), ("limits", resources.limits)):
             for fault in self._quantities(f"{at}.{kind}", amounts):
                 bad = True
                 yield fault
         if bad:
             return
-        for name, amount in sorted(asked.requests.items()):
-            limit = asked.limits.get(name)
+        for name, amount in sorted(resources.requests.items()):
+            limit = resources.limits.get(name)
             if limit is None or milli(amount) == milli(limit):
                 continue
             word = "less than or equal to" if name in _OVERCOMMITTED else "equal to"
@@ -233,11 +233,11 @@ class _Amounts:
                     where, f"{amount!r} is less than 0: must be greater than or equal to 0"
                 )
 
-    def _whole_cpus(self, at: str, asked: ResourceRequirements) -> Problems:
+    def _whole_cpus(self, at: str, resources: ResourceRequirements) -> Problems:
         """W25: a NUMA policy deals in whole CPUs; limits stand in where nothing is requested."""
         if not self._whole:
             return
-        amounts = asked.requests or asked.limits
+        amounts = resources.requests or resources.limits
         try:
             cpu = milli(amounts.get("cpu", 0))
         except BadQuantity:
@@ -267,11 +267,11 @@ def _together(spec: PodSpec) -> dict[str, int]:
     highest: Counter[str] = Counter()
     running: Counter[str] = Counter()
     for container in spec.init_containers:
-        asked = _requested(container)
-        for name, amount in asked.items():
+        resources = _requested(container)
+        for name, amount in resources.items():
             highest[name] = max(highest[name], running[name] + amount)
         if container.restart_policy == "Always":
-            running.update(asked)
+            running.update(resources)
     for container in spec.containers:
         running.update(_requested(container))
     return dict(running | highest)
@@ -279,8 +279,10 @@ def _together(spec: PodSpec) -> dict[str, int]:
 
 def _requested(container: Container) -> dict[str, int]:
     """Return what a container requests; a limit stands in where nothing is requested."""
-    asked = container.resources
-    return {name: milli(amount) for name, amount in {**asked.limits, **asked.requests}.items()}
+    resources = container.resources
+    return {
+        name: milli(amount) for name, amount in {**resources.limits, **resources.requests}.items()
+    }
 
 
 def _text(name: str, amount_milli: int) -> str:

@@ -97,11 +97,11 @@ class Connections:
     async def _asked(
         self, address: Address, request: bytes, *, is_repeatable: bool
     ) -> "_Connection":
-        if (kept := self._take()) is not None:
+        if (idle := self._take()) is not None:
             try:
-                return await self._ask(kept, request)
+                return await self._ask(idle, request)
             except ConnectionEndedError:
-                if not is_repeatable or kept.has_answered:
+                if not is_repeatable or idle.has_answered:
                     raise
         return await self._ask(await self._connect(address), request)
 

@@ -61,8 +61,8 @@ class Refusal(PumiceError):  # noqa: N818 - a mix-in: its users are named by wha
     """An answer that says no; `status` is the API server's own explanation."""
 
     def __init__(self, doing: str, status: Status) -> None:
-        words = status.message or f"HTTP {status.code}"
-        Exception.__init__(self, f"{doing}: {words}")
+        message = status.message or f"HTTP {status.code}"
+        Exception.__init__(self, f"{doing}: {message}")
         self.status = status
 
 

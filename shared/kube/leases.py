@@ -59,7 +59,7 @@ async def write(
     if annotations is not None:
         body["metadata"] = {"annotations": annotations}
     found = upon.metadata
-    answer = await kube.patch(
+    patched = await kube.patch(
         LEASE, namespace, name, body, uid=found.uid, resource_version=found.resource_version
     )
-    return read(answer)
+    return read(patched)

@@ -72,9 +72,9 @@ def forest(specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> F
     children: dict[str, tuple[str, ...]] = {}
     ready = True
     for name in order:
-        wanted = sorted(set(named_members(specs[name].members)))
-        own = [child for child in wanted if parents.setdefault(child, name) == name]
-        ready = ready and own == wanted
+        member_names = sorted(set(named_members(specs[name].members)))
+        own = [child for child in member_names if parents.setdefault(child, name) == name]
+        ready = ready and own == member_names
         if own:
             children[name] = tuple(own)
     by_tier: dict[int, list[str]] = {}
@@ -108,20 +108,20 @@ class _Below:
     def of(self, name: str) -> frozenset[str]:
         """Return the nodes below a HyperNode; one that is above itself adds nothing there."""
         open_: dict[str, None] = {}
-        todo = [name]
-        while todo:
-            current = todo[-1]
+        worklist = [name]
+        while worklist:
+            current = worklist[-1]
             if current in self._found or current not in self._specs:
-                todo.pop()
+                worklist.pop()
             elif current in open_:
-                todo.pop()
+                worklist.pop()
                 del open_[current]
                 self._found[current] = self._union(current)
             else:
                 open_[current] = None
                 children = named_members(self._specs[current].members)
                 self.has_cycle = self.has_cycle or any(child in open_ for child in children)
-                todo += (child for child in reversed(children) if child not in open_)
+                worklist += (child for child in reversed(children) if child not in open_)
         return self._found.get(name, frozenset())
 
     def _union(self, name: str) -> frozenset[str]:
@@ -175,9 +175,9 @@ def leaves(specs: Mapping[str, HyperNodeSpec], name: str) -> set[str]:
     """Return the HyperNodes at or below one that consist of nodes; a cycle has none."""
     found: set[str] = set()
     seen: set[str] = set()
-    todo = [name]
-    while todo:
-        current = todo.pop()
+    worklist = [name]
+    while worklist:
+        current = worklist.pop()
         if current in seen or current not in specs:
             continue
         seen.add(current)
@@ -186,5 +186,5 @@ def leaves(specs: Mapping[str, HyperNodeSpec], name: str) -> set[str]:
         ]
         if not children:
             found.add(current)
-        todo += named_members(children)
+        worklist += named_members(children)
     return found

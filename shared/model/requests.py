@@ -43,10 +43,12 @@ def scoring_request(pod: Pod) -> tuple[int, int]:
     """Return (milli-CPU, bytes) for scorers: defaults stand in for containers without a request."""
 
     def padded(container: Container, status: ContainerStatus | None) -> Resource:
-        asked = _requests(pod, container, status)
+        requested = _requests(pod, container, status)
         return Resource(
-            cpu_milli=asked.cpu_milli if CPU in container.resources.requests else DEFAULT_CPU_MILLI,
-            memory_bytes=asked.memory_bytes
+            cpu_milli=requested.cpu_milli
+            if CPU in container.resources.requests
+            else DEFAULT_CPU_MILLI,
+            memory_bytes=requested.memory_bytes
             if MEMORY in container.resources.requests
             else DEFAULT_MEMORY_BYTES,
         )
@@ -84,23 +86,23 @@ def _aggregate(
     init_statuses = _by_name(pod.status.init_container_statuses)
     sidecars = peak = _NOTHING
     for container in pod.spec.init_containers:
-        asked = amount_of(container, init_statuses.get(container.name))
+        requested = amount_of(container, init_statuses.get(container.name))
         if container.restart_policy == "Always":
-            running = running.plus(asked)
-            sidecars = sidecars.plus(asked)
+            running = running.plus(requested)
+            sidecars = sidecars.plus(requested)
             peak = peak.at_least(sidecars)
         else:
-            peak = peak.at_least(sidecars.plus(asked))
+            peak = peak.at_least(sidecars.plus(requested))
     return running.at_least(peak)
 
 
 def _requests(pod: Pod, container: Container, status: ContainerStatus | None) -> Resource:
-    asked = parse_list(container.resources.requests)
+    requested = parse_list(container.resources.requests)
     if status is None or status.resources is None:
-        return asked
+        return requested
     # A resize under way: what is reserved and what is requested both count, the larger wins.
     actual = parse_list(status.resources.requests).at_least(parse_list(status.allocated_resources))
-    return actual if resize_is_infeasible(pod) else asked.at_least(actual)
+    return actual if resize_is_infeasible(pod) else requested.at_least(actual)
 
 
 def resize_is_infeasible(pod: Pod) -> bool:

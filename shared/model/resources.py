@@ -77,7 +77,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
     def plus(self, other: "Resource") -> "Resource":
         """Return the sum."""
-        return self._combined(other, lambda mine, theirs: mine + theirs)
+        return self._combined(other, lambda left, right: left + right)
 
     def at_least(self, other: "Resource") -> "Resource":
         """Return the larger amount in each dimension."""
@@ -102,19 +102,19 @@ class Resource(Struct, frozen=True, kw_only=True):
         """Tell whether some dimension is strictly smaller; a missing one counts as `absent`."""
         if self._smaller_by_absence(other, absent):
             return True
-        return any(theirs is None or mine < theirs for mine, theirs in self._pairs(other, absent))
+        return any(right is None or left < right for left, right in self._pairs(other, absent))
 
     def _pairs(self, other: "Resource", absent: Absent) -> Iterable[tuple[Amount, Amount | None]]:
         yield self.cpu_milli, other.cpu_milli
         yield self.memory_bytes, other.memory_bytes
-        theirs = other.scalars or {}
+        right = other.scalars or {}
         for name, amount in (self.scalars or {}).items():
             default = None if absent is Absent.INFINITY else 0
-            yield amount, theirs.get(name, default)
+            yield amount, right.get(name, default)
 
     def _smaller_by_absence(self, other: "Resource", absent: Absent) -> bool:
-        mine = self.scalars or {}
-        return absent is Absent.ZERO and any(name not in mine for name in other.scalars or {})
+        left = self.scalars or {}
+        return absent is Absent.ZERO and any(name not in left for name in other.scalars or {})
 
     def text(self) -> str:
         """Return Volcano's text: `cpu 2000.00, memory 4096.00, nvidia.com/gpu 1000.00`."""

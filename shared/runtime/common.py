@@ -221,11 +221,11 @@ def _gates_of(feature_gates: str) -> dict[str, bool]:
     found = {}
     for entry in filter(None, map(str.strip, feature_gates.split(","))):
         name, _, value = entry.partition("=")
-        wanted = parse_bool(value)
-        if wanted is None:
+        enabled = parse_bool(value)
+        if enabled is None:
             raise Rejected(
                 f"--feature-gates: {entry!r} is not of the form Name=true or Name=false",
                 field="feature-gates",
             )
-        found[name] = wanted
+        found[name] = enabled
     return found

@@ -96,8 +96,8 @@ class QuarantineRegistry(Collector):
         With `stage`, only if that stage had failed.
         """
         with self._lock:
-            held = self._items.get((kind, key))
-            if held is None or (stage and held.stage != stage):
+            item = self._items.get((kind, key))
+            if item is None or (stage and item.stage != stage):
                 return False
             del self._items[kind, key]
         return True
@@ -126,13 +126,13 @@ class QuarantineRegistry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics: objects per kind, and failures per kind and stage."""
         with self._lock:
-            held = Counter(item.kind for item in self._items.values())
+            count_by_kind = Counter(item.kind for item in self._items.values())
             failures = dict(self._failures)
         now = GaugeMetricFamily(
             "pumice_quarantined_objects", "Quarantined objects", labels=["kind"]
         )
         for kind in sorted({kind for kind, _ in failures}):
-            now.add_metric([kind], held[kind])
+            now.add_metric([kind], count_by_kind[kind])
         yield now
         ever = CounterMetricFamily(
             "pumice_quarantine_failures",

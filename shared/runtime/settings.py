@@ -174,11 +174,11 @@ def _from_flags(fields: tuple[Field, ...], argv: Sequence[str]) -> tuple[Given, 
     given: dict[str, list[str]] = {}
     file_name = ""
     words = iter(argv)
-    for given_word in words:
-        word = f"-{given_word}" if _SHORT.match(given_word) else given_word
-        if not word.startswith("--") or word == "--":
-            raise Rejected(f"unexpected argument {word!r}: settings are given as --name=value")
-        flag, equals, text = word[2:].partition("=")
+    for given_flag in words:
+        flag_name = f"-{given_flag}" if _SHORT.match(given_flag) else given_flag
+        if not flag_name.startswith("--") or flag_name == "--":
+            raise Rejected(f"unexpected argument {flag_name!r}: settings are given as --name=value")
+        flag, equals, text = flag_name[2:].partition("=")
         field = by_flag.get(flag)
         if field is None and flag != _FILE_FLAG:
             raise _unknown_flag(flag, fields)
@@ -294,8 +294,8 @@ def _scalar(field: Field, text: str, source: str) -> object:
         if field.kind is float:
             return _finite(text)
     except ValueError as error:
-        wanted = {int: "a whole number", float: "a number"}.get(field.kind, "a value")
-        raise Rejected(f"{source}: {text!r} is not {wanted}", field=field.name) from error
+        expected = {int: "a whole number", float: "a number"}.get(field.kind, "a value")
+        raise Rejected(f"{source}: {text!r} is not {expected}", field=field.name) from error
     except Rejected as error:
         raise Rejected(f"{source}: {error}", field=field.name) from error
     if field.is_secret:
@@ -360,8 +360,8 @@ def _operand(field: Field) -> str:
         return ""
     if field.choices:
         return " " + "|".join(field.choices)
-    word = {int: "NUMBER", float: "NUMBER", Seconds: "DURATION", Secret: "FILE"}
-    return f" {word.get(field.kind, 'TEXT')}{'[,...]' if field.many else ''}"
+    placeholder = {int: "NUMBER", float: "NUMBER", Seconds: "DURATION", Secret: "FILE"}
+    return f" {placeholder.get(field.kind, 'TEXT')}{'[,...]' if field.many else ''}"
 
 
 def _describe(field: Field) -> str:

@@ -48,8 +48,8 @@ class Authorities(Protocol):
 def _renewed(known: Trusted | None, signer: str, *, now: float, life_s: float) -> Trusted:
     """Return a new authority beside the one that was, if that still holds."""
     before = known.authority if known is not None else None
-    kept = before.cert if before is not None and before.expires_at > now else ""
-    return Trusted(authority=new_authority(signer, now=now, life_s=life_s), previous=kept)
+    former_cert = before.cert if before is not None and before.expires_at > now else ""
+    return Trusted(authority=new_authority(signer, now=now, life_s=life_s), previous=former_cert)
 
 
 class InMemory:

@@ -42,9 +42,9 @@ def main(argv: list[str]) -> int:
 
 async def _serve(directory: Path, port: int, *, journal: bool) -> None:
     core = ApiServer(now=time.time, uids=lambda: str(uuid.uuid4()))
-    kept = StoreJournal(directory / "objects.jsonl") if journal else None
-    if kept is not None:
-        core.load_journal(kept)
+    store_journal = StoreJournal(directory / "objects.jsonl") if journal else None
+    if store_journal is not None:
+        core.load_journal(store_journal)
     pki = directory / "pki"
     token = (pki / "tokens.csv").read_text("utf-8").split(",", 1)[0]
     tls = tls_of(
@@ -60,7 +60,7 @@ async def _serve(directory: Path, port: int, *, journal: bool) -> None:
             key=str(pki / "front-proxy-client.key"),
         )
         core.aggregation.trust(request_headers((pki / "front-proxy-ca.crt").read_text("utf-8")))
-        frontend = HttpFrontend(core, token=token, journal=kept, front_proxy=front_proxy)
+        frontend = HttpFrontend(core, token=token, journal=store_journal, front_proxy=front_proxy)
         serving = tasks.create_task(frontend.serve(host=LOOPBACK, port=port, tls=tls), name="serve")
         await stop.wait()
         serving.cancel()

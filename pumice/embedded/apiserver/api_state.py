@@ -54,10 +54,10 @@ class ApiState:
     def form(self, resource: ApiResource) -> KindSchema:
         """Return the form of a kind, compiled once per schema."""
         place = (resource.group, resource.version, resource.plural)
-        kept = self._forms.get(place)
-        if kept is None or kept[0] is not resource:
-            kept = self._forms[place] = (resource, form_of(resource))
-        return kept[1]
+        cached = self._forms.get(place)
+        if cached is None or cached[0] is not resource:
+            cached = self._forms[place] = (resource, form_of(resource))
+        return cached[1]
 
     def kind(self, resource_id: str) -> ApiResource:
         """Return a built-in kind."""

@@ -28,24 +28,24 @@ def merge(
     resource: ApiResource,
 ) -> Object:
     """Return the object with `applied` in it; raises Failure (409) on another manager's field."""
-    wanted = _without_head(applied)
-    fields = _fields(wanted, schema)
-    mine = _owned(old, manager)
-    theirs = {
+    desired = _without_head(applied)
+    fields = _fields(desired, schema)
+    owned = _owned(old, manager)
+    others = {
         path: entry["manager"]
         for entry in old["metadata"].get("managedFields") or ()
         if entry["manager"] != manager
         for path in _paths(entry.get("fieldsV1") or {})
     }
-    clashes = [p for p in _paths(fields) if p in theirs and _get(old, p) != _get(wanted, p)]
+    clashes = [p for p in _paths(fields) if p in others and _get(old, p) != _get(desired, p)]
     if clashes and not force:
-        raise _clash(resource, clashes, theirs)
-    gone = [path for path in mine if path not in set(_paths(fields))]
-    kept = msgspec.json.decode(msgspec.json.encode(old))
+        raise _clash(resource, clashes, others)
+    gone = [path for path in owned if path not in set(_paths(fields))]
+    result = msgspec.json.decode(msgspec.json.encode(old))
     for path in sorted(gone, key=len, reverse=True):
-        if path not in theirs:
-            _remove(kept, path)
-    merged: Object = _merged(kept, wanted, schema)
+        if path not in others:
+            _remove(result, path)
+    merged: Object = _merged(result, desired, schema)
     return merged
 
 
@@ -59,7 +59,7 @@ def claim(
     if own is not None and own.get("fieldsV1") == fields:
         obj["metadata"]["managedFields"] = entries
         return
-    mine = set(_paths(fields))
+    paths = set(_paths(fields))
     rest = []
     for entry in entries:
         if entry["manager"] == manager:
@@ -67,7 +67,7 @@ def claim(
         left = [
             p
             for p in _paths(entry.get("fieldsV1") or {})
-            if p not in mine or _get(old, p) == _get(obj, p)
+            if p not in paths or _get(old, p) == _get(obj, p)
         ]
         if left:
             rest.append(entry)
@@ -153,12 +153,12 @@ def _merged_list(old: list[Any], new: list[Any], keys: list[str], items: Schema)
 
 
 def _clash(
-    resource: ApiResource, clashes: list[Path], theirs: Mapping[Path, str]
+    resource: ApiResource, clashes: list[Path], others: Mapping[Path, str]
 ) -> RequestFailure:
     causes = [
         {
             "reason": "FieldManagerConflict",
-            "message": f'conflict with "{theirs[path]}" using {resource.api_version}',
+            "message": f'conflict with "{others[path]}" using {resource.api_version}',
             "field": "." + ".".join(path),
         }
         for path in clashes

@@ -25,24 +25,24 @@ def delete(api: ApiState, target: RequestTarget) -> Answering:
 
 def options(target: RequestTarget) -> Object:
     """Return the DeleteOptions of body and query. Raises Failure (400)."""
-    asked: Any = target.body() if target.request.body.strip() else {}
-    if not isinstance(asked, dict):
+    options_body: Any = target.body() if target.request.body.strip() else {}
+    if not isinstance(options_body, dict):
         raise bad_request("the body of a delete is a DeleteOptions object")
     query = target.request.query
     if (grace := target.number("gracePeriodSeconds")) is not None:
-        asked.setdefault("gracePeriodSeconds", grace)
+        options_body.setdefault("gracePeriodSeconds", grace)
     if "propagationPolicy" in query:
-        asked.setdefault("propagationPolicy", query["propagationPolicy"])
-    return asked
+        options_body.setdefault("propagationPolicy", query["propagationPolicy"])
+    return options_body
 
 
 def delete_object(
-    api: ApiState, target: RequestTarget, obj: Object, asked: Object
+    api: ApiState, target: RequestTarget, obj: Object, options_body: Object
 ) -> Generator[Call, AdmissionResponse, Object]:
     """Delete an object as far as its finalizers and its grace let; returns the answer."""
     resource, meta = target.resource, obj["metadata"]
     name: str = meta["name"]
-    metadata.check_preconditions(resource, name, meta, asked.get("preconditions"))
+    metadata.check_preconditions(resource, name, meta, options_body.get("preconditions"))
     attempt = Attempt(
         resource=resource,
         operation="DELETE",
@@ -54,9 +54,9 @@ def delete_object(
     )
     yield from admission.validate(api, attempt, None)
     done = success(resource, name, meta["uid"])
-    if target.dry_run or "dryRun" in asked:
+    if target.dry_run or "dryRun" in options_body:
         return obj if resource.plural in kindrules.RETURNS_DELETED else done
-    if _begin(api, resource, obj, asked):
+    if _begin(api, resource, obj, options_body):
         return obj
     if resource.id == PODS:
         meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = api.timestamp(), 0
@@ -66,17 +66,17 @@ def delete_object(
     return obj if whole else done
 
 
-def _begin(api: ApiState, resource: ApiResource, obj: Object, asked: Object) -> bool:
+def _begin(api: ApiState, resource: ApiResource, obj: Object, options_body: Object) -> bool:
     """Mark an object as being deleted; False when nothing holds it and it can go at once."""
     meta = obj["metadata"]
     before = dict(meta)
-    grace = _grace(obj, asked) if resource.id == PODS else 0
+    grace = _grace(obj, options_body) if resource.id == PODS else 0
     finalizers = [f for f in meta.get("finalizers") or () if f not in _FINALIZER.values()]
-    kept = [f for f in meta.get("finalizers") or () if f in _FINALIZER.values()]
-    policy = asked.get("propagationPolicy")
-    if asked.get("orphanDependents"):
+    remaining = [f for f in meta.get("finalizers") or () if f in _FINALIZER.values()]
+    policy = options_body.get("propagationPolicy")
+    if options_body.get("orphanDependents"):
         policy = "Orphan"
-    own = [_FINALIZER[policy]] if policy in _FINALIZER else ([] if policy else kept)
+    own = [_FINALIZER[policy]] if policy in _FINALIZER else ([] if policy else remaining)
     finalizers += own
     if resource.id == NAMESPACES:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
@@ -99,10 +99,10 @@ def _begin(api: ApiState, resource: ApiResource, obj: Object, asked: Object) -> 
     return True
 
 
-def _grace(pod: Object, asked: Object) -> int:
+def _grace(pod: Object, options_body: Object) -> int:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    wanted = asked.get("gracePeriodSeconds")
-    grace = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted
+    requested = options_body.get("gracePeriodSeconds")
+    grace = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
     return max(int(grace), 1) if grace < 0 else int(grace)
@@ -110,7 +110,7 @@ def _grace(pod: Object, asked: Object) -> int:
 
 def delete_collection(api: ApiState, target: RequestTarget) -> Answering:
     """Delete all selected objects of a collection."""
-    asked = options(target)
+    options_body = options(target)
     accept = accepts(target)
     collection = api.store.collection(target.resource.id)
     deleted = []
@@ -119,7 +119,7 @@ def delete_collection(api: ApiState, target: RequestTarget) -> Answering:
         if entry is None or (accept is not None and not accept(key, entry.body)):
             continue
         obj = decode(entry.body)
-        yield from delete_object(api, target, obj, dict(asked))
+        yield from delete_object(api, target, obj, dict(options_body))
         deleted.append(obj)
     resource = target.resource
     return answer(

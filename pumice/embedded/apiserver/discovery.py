@@ -98,8 +98,8 @@ def _one_group(catalogue: Catalogue, group: str, elsewhere: Aggregation) -> Obje
 
 def _wants_aggregated(request: ApiRequest) -> bool:
     accepted = request.headers.get("accept", "").replace(" ", "")
-    wanted = set(_AGGREGATED.split(";"))
-    return any(wanted == set(entry.split(";")) for entry in accepted.split(","))
+    parameters = set(_AGGREGATED.split(";"))
+    return any(parameters == set(entry.split(";")) for entry in accepted.split(","))
 
 
 def _groups(

@@ -196,9 +196,9 @@ class KindSchema:
                 f"field {path} of another type"
             )
         if name == "Type":
-            wanted = error.kind.as_dict().get("types", ["another type"])
+            expected = error.kind.as_dict().get("types", ["another type"])
             shown = _go_kind(value)
-            text = f'{path} in body must be of type {_type_name(wanted)}: "{shown}"'
+            text = f'{path} in body must be of type {_type_name(expected)}: "{shown}"'
             message = f'Invalid value: "{shown}": {text}'
             return FieldFault(field=path, message=message, reason="FieldValueTypeInvalid")
         rest = _IN_BODY.get(name, "")
@@ -374,5 +374,5 @@ def _go_kind(value: Any) -> str:  # noqa: ANN401 - any JSON
     return next((name for kind, name in _GO_KINDS if isinstance(value, kind)), "null")
 
 
-def _type_name(wanted: Any) -> str:  # noqa: ANN401 - one name or several
-    return ", ".join(wanted) if isinstance(wanted, list | tuple) else str(wanted)
+def _type_name(expected: Any) -> str:  # noqa: ANN401 - one name or several
+    return ", ".join(expected) if isinstance(expected, list | tuple) else str(expected)

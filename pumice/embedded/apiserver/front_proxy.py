@@ -60,13 +60,15 @@ class FrontProxy:
         self, request: web.BaseRequest, proxied: ProxiedRequest
     ) -> web.StreamResponse:
         """Send a request to its extension server, and stream the answer to the client."""
-        asked = proxied.request
-        given = {name: asked.headers[name] for name in _FORWARDED_HEADERS if name in asked.headers}
+        original = proxied.request
+        given = {
+            name: original.headers[name] for name in _FORWARDED_HEADERS if name in original.headers
+        }
         try:
             async with self._send(
-                proxied.server, asked.method, request.path_qs, given, asked.body
-            ) as answer:
-                return await _returned(request, answer)
+                proxied.server, original.method, request.path_qs, given, original.body
+            ) as response:
+                return await _returned(request, response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             text = f"error trying to reach service: {error}\n"
             return web.Response(status=503, text=text)
@@ -111,10 +113,10 @@ class FrontProxy:
             try:
                 async with (
                     asyncio.timeout(_CONNECT_S),
-                    self._send(server, "GET", server.root, {}) as answer,
+                    self._send(server, "GET", server.root, {}) as response,
                 ):
-                    body = await answer.read()
-                    error = "" if answer.status == _OK else f"bad status {answer.status}"
+                    body = await response.read()
+                    error = "" if response.status == _OK else f"bad status {response.status}"
                     resources = None if error else msgspec.json.decode(body)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
                 error = f"failing or missing response from {server.url}{server.root}: {failure}"

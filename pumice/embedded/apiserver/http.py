@@ -146,11 +146,13 @@ class HttpFrontend:
         try:
             async with (
                 asyncio.timeout(call.timeout_s),
-                self._webhooks.post(call.url, data=call.body, headers=_JSON, ssl=trusted) as answer,
+                self._webhooks.post(
+                    call.url, data=call.body, headers=_JSON, ssl=trusted
+                ) as response,
             ):
-                body = await answer.read()
-                if not answer.ok:
-                    return AdmissionResponse(error=f"an error on the server ({answer.status})")
+                body = await response.read()
+                if not response.ok:
+                    return AdmissionResponse(error=f"an error on the server ({response.status})")
                 return AdmissionResponse(body=body)
         except TimeoutError:
             return AdmissionResponse(error=f'Post "{call.url}": context deadline exceeded')
@@ -208,9 +210,9 @@ def _plain(response: ApiReply) -> web.Response:
 
 def _last(response: ApiReply) -> web.Response:
     """Return an answer to a request whose body is not read, and close its connection."""
-    answer = _plain(response)
-    answer.force_close()
-    return answer
+    reply = _plain(response)
+    reply.force_close()
+    return reply
 
 
 def tls_of(*, cert: str, key: str, client_ca: str) -> ssl.SSLContext:

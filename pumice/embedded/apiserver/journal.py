@@ -37,14 +37,14 @@ class StoreJournal:
 
     def load(self) -> Iterator[tuple[str, str, ObjectVersion]]:
         """Yield kind, key and last state of each object that is kept, oldest write first."""
-        kept: dict[tuple[str, str], _Line] = {}
+        latest: dict[tuple[str, str], _Line] = {}
         newest = 0
         for line in self._read():
             newest = max(newest, line.version)
-            kept.pop((line.resource, line.key), None)
+            latest.pop((line.resource, line.key), None)
             if bytes(line.body) != bytes(_GONE):
-                kept[line.resource, line.key] = line
-        lines = sorted(kept.values(), key=lambda line: line.version)
+                latest[line.resource, line.key] = line
+        lines = sorted(latest.values(), key=lambda line: line.version)
         self._rewrite(lines, newest)
         for line in lines:
             yield line.resource, line.key, ObjectVersion(bytes(line.body), line.version)

@@ -187,11 +187,14 @@ def _fault(field: str, value: str, words: str) -> FieldFault:
 
 
 def check_preconditions(
-    resource: ApiResource, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any] | None
+    resource: ApiResource,
+    name: str,
+    found: Mapping[str, Any],
+    preconditions: Mapping[str, Any] | None,
 ) -> None:
     """Raise Failure (409) when an object is not the one that a delete was meant for."""
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        value = (wanted or {}).get(field)
+        value = (preconditions or {}).get(field)
         if value and value != found[field]:
             raise conflict(
                 as_kind(resource),

@@ -135,11 +135,11 @@ def _member(old: Any, value: Any, schema: Schema, patch: Object, key: str) -> An
     order = patch.get(f"$setElementOrder/{key}")
     if order is None:
         return merged
-    wanted = [entry.get(by) if by and isinstance(entry, dict) else entry for entry in order]
+    order_keys = [entry.get(by) if by and isinstance(entry, dict) else entry for entry in order]
 
     def place(item: Any) -> int:  # noqa: ANN401 - an element of the list
         mark = item.get(by) if by else item
-        return wanted.index(mark) if mark in wanted else len(wanted)
+        return order_keys.index(mark) if mark in order_keys else len(order_keys)
 
     return sorted(merged, key=place)
 

@@ -126,9 +126,9 @@ def _admit_account(api: ApiState, resource: ApiResource, pod: Object, spec: Obje
         )
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     own = spec.get("automountServiceAccountToken")
-    wanted = account.get("automountServiceAccountToken", True) if own is None else own
+    automount = account.get("automountServiceAccountToken", True) if own is None else own
     mounts = [m for c in _containers(spec) for m in c.get("volumeMounts") or ()]
-    if not wanted or any(m.get("mountPath") == _TOKEN_PATH for m in mounts):
+    if not automount or any(m.get("mountPath") == _TOKEN_PATH for m in mounts):
         return
     volume = f"kube-api-access-{api.suffix()}"
     spec.setdefault("volumes", []).append({"name": volume, "projected": _token_sources()})

@@ -37,17 +37,17 @@ def bind(api: ApiState, target: RequestTarget) -> ApiReply:
     if not node:
         raise RequestFailure(500, "", "invalid value for binding: target.name: Required value")
     pod = api.load(target.resource, target.namespace, target.name)
-    wanted = binding.get("metadata") or {}
+    preconditions = binding.get("metadata") or {}
     resource = _as_binding(target.resource)
-    _check_identity(target.resource, target.name, pod, wanted)
+    _check_identity(target.resource, target.name, pod, preconditions)
     _check_free(resource, target.name, pod)
     if target.dry_run:
         return answer(_done(), CREATED)
     pod["spec"]["nodeName"] = node
     meta = pod["metadata"]
     for field in ("annotations", "labels"):
-        if wanted.get(field):
-            meta[field] = {**(meta.get(field) or {}), **wanted[field]}
+        if preconditions.get(field):
+            meta[field] = {**(meta.get(field) or {}), **preconditions[field]}
     conditions = [c for c in _conditions(pod) if c.get("type") != "PodScheduled"]
     conditions.append(
         {
@@ -80,9 +80,9 @@ def _conditions(pod: Object) -> list[Object]:
     return list(pod.setdefault("status", {}).get("conditions") or ())
 
 
-def _check_identity(resource: ApiResource, name: str, pod: Object, wanted: Object) -> None:
+def _check_identity(resource: ApiResource, name: str, pod: Object, preconditions: Object) -> None:
     for field, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        value, own = wanted.get(field), pod["metadata"][field]
+        value, own = preconditions.get(field), pod["metadata"][field]
         if value and value != own:
             raise conflict(
                 resource,

@@ -120,11 +120,11 @@ def of_spec(selector: Mapping[str, Any] | None) -> Callable[[Mapping[str, str]],
     if selector is None:
         return lambda _: False
     given = {name: value for name, value in selector.items() if value is not None}
-    wanted = msgspec.convert(given, LabelSelector)
+    converted = msgspec.convert(given, LabelSelector)
 
     def match(owned: Mapping[str, str]) -> bool:
         try:
-            return matches(wanted, owned)
+            return matches(converted, owned)
         except BadSelector:
             return False
 

@@ -148,9 +148,9 @@ def _check_head(resource: ApiResource, value: Mapping[str, Any]) -> None:
     if resource.custom and not kind:
         raise bad_request("Object 'Kind' is missing in the request body")
     if resource.custom and kind != resource.kind:
-        words = f'Invalid value: "{kind}": must be {resource.kind}'
+        message = f'Invalid value: "{kind}": must be {resource.kind}'
         name = (value.get("metadata") or {}).get("name", "")
-        raise invalid(resource, name, [FieldFault(field="kind", message=words)])
+        raise invalid(resource, name, [FieldFault(field="kind", message=message)])
     if kind and kind != resource.kind:
         raise bad_request(
             f"{kind} in version {version or ''!r} cannot be handled as a {resource.kind}: the kind "

@@ -263,9 +263,9 @@ def _parts(target: RequestTarget, obj: Object, old: Object) -> Object:
     """Return the new object, with the fields that this request may not write as they were."""
     resource = target.resource
     if target.subresource == "status":
-        kept = {k: v for k, v in old.items() if k not in ("metadata", "status")}
+        body = {k: v for k, v in old.items() if k not in ("metadata", "status")}
         status = {"status": obj["status"]} if "status" in obj else {}
-        return {**kept, "metadata": obj["metadata"], **status}
+        return {**body, "metadata": obj["metadata"], **status}
     if target.subresource == "finalize":
         spec = {**old.get("spec", {}), "finalizers": (obj.get("spec") or {}).get("finalizers", [])}
         return {**old, "metadata": obj["metadata"], "spec": spec}

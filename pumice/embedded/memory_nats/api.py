@@ -66,8 +66,8 @@ class JetStream:
             found = self._operations.get(".".join(tokens[:length]))
             if found is not None:
                 body = msgspec.json.decode(payload) if payload else {}
-                answer = found(body, *tokens[length:], now=now, wall=wall)
-                return msgspec.json.encode(failed(answer) if _is_refusal(answer) else answer)
+                reply = found(body, *tokens[length:], now=now, wall=wall)
+                return msgspec.json.encode(failed(reply) if _is_refusal(reply) else reply)
         return None
 
     def direct(self, stream: str, payload: bytes, *, wall: float) -> Iterator[Status]:
@@ -79,12 +79,12 @@ class JetStream:
         if found is None:
             return
         found.expire(wall)
-        asked = msgspec.json.decode(payload)
+        request = msgspec.json.decode(payload)
         left = 0
-        if "multi_last" in asked:
-            messages = found.lasts(Filter(asked["multi_last"]))
+        if "multi_last" in request:
+            messages = found.lasts(Filter(request["multi_last"]))
         else:
-            messages, left = _next_batch(found, asked)
+            messages, left = _next_batch(found, request)
         if not messages:
             yield {"Status": "404", "Description": "No Results"}, b""
             return
@@ -265,30 +265,30 @@ def stamp(unix_s: float) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _next_batch(stream: MemoryStream, asked: dict[str, Any]) -> tuple[list[StoredMessage], int]:
+def _next_batch(stream: MemoryStream, request: dict[str, Any]) -> tuple[list[StoredMessage], int]:
     """Return the next messages of a subject, and 0 if there are none behind them, else 1.
 
     nats-server counts those behind them, which nobody here asks for.
     """
-    start = asked.get("seq", 0)
-    if "start_time" in asked:
-        began = msgspec.convert(asked["start_time"], dt.datetime).timestamp()
+    start = request.get("seq", 0)
+    if "start_time" in request:
+        began = msgspec.convert(request["start_time"], dt.datetime).timestamp()
         start = stream.first_since(began)
-    wanted = Filter([asked["next_by_subj"]])
+    filter_ = Filter([request["next_by_subj"]])
     found: list[StoredMessage] = []
-    room = asked["max_bytes"]
+    room = request["max_bytes"]
     for stored in stream.messages(start):
-        if not wanted.takes(stored.subject):
+        if not filter_.takes(stored.subject):
             continue
         room -= stored.size
-        if len(found) == asked["batch"] or (found and room < 0):
+        if len(found) == request["batch"] or (found and room < 0):
             return found, 1
         found.append(stored)
     return found, 0
 
 
-def _is_refusal(answer: Answer) -> bool:
-    return isinstance(answer, PublishRefusal)
+def _is_refusal(reply: Answer) -> bool:
+    return isinstance(reply, PublishRefusal)
 
 
 def _about(consumer: Consumer) -> dict[str, Any]:

@@ -113,12 +113,12 @@ class Consumer:
         self._waiting.append(request)
         self.run(now)
 
-    def response(self, sequence: int, word: bytes, *, now: float) -> None:
+    def response(self, sequence: int, reply: bytes, *, now: float) -> None:
         """Take what a reader says of a delivery."""
         given = self._unacknowledged.get(sequence)
         if given is None:
             return
-        match word.split(b" ", 1):
+        match reply.split(b" ", 1):
             case [b"-NAK", options]:
                 given.due = now + msgspec.json.decode(options)["delay"] / NANO
             case [b"-NAK"]:

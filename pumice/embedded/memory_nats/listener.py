@@ -138,8 +138,8 @@ class ClientConnection:
         operation, _, given = line.partition(b" ")
         if operation.upper() != b"CONNECT":
             raise ClientRefused("Authorization Violation")
-        said = msgspec.json.decode(given, type=dict[str, Any])
-        user, password = str(said.get("user", "")), str(said.get("pass", ""))
+        options = msgspec.json.decode(given, type=dict[str, Any])
+        user, password = str(options.get("user", "")), str(options.get("pass", ""))
         account = self._accounts.get(user)
         expected = account.password if account is not None else ""
         fits = hmac.compare_digest(password.encode(), expected.encode())

@@ -70,11 +70,15 @@ class ServerConnection:
         headers: dict[str, str] | None = None,
     ) -> bool:
         """Send a message to the subscription to `inbox` on this connection, if there is one."""
-        wanted = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
-        if not self._open or wanted not in self.subscriptions or not self._server.gets_output(self):
+        inbox_subject = inbox if inbox in self.subscriptions else f"{inbox.rpartition('.')[0]}.*"
+        if (
+            not self._open
+            or inbox_subject not in self.subscriptions
+            or not self._server.gets_output(self)
+        ):
             return False
         self.down.send(
-            Frame(to=wanted, subject=subject, payload=payload, reply=reply, headers=headers)
+            Frame(to=inbox_subject, subject=subject, payload=payload, reply=reply, headers=headers)
         )
         return True
 
@@ -165,8 +169,8 @@ class MemoryNats:
     def thaw(self) -> None:
         """SIGCONT: what was sent meanwhile is done now."""
         self.thawed.set()
-        held, self._held = self._held, []
-        for connection, frame in held:
+        frozen, self._held = self._held, []
+        for connection, frame in frozen:
             self.receive(connection, frame)
         for stream in self.jetstream.streams:
             for consumer in self.jetstream.consumers_of(stream):
@@ -211,13 +215,17 @@ class MemoryNats:
             return
         name = stream.config["name"]
         if isinstance(replies, PublishRefusal):
-            said = {**failed(replies), "stream": name, "seq": 0}
+            reply = {**failed(replies), "stream": name, "seq": 0}
         else:
-            said = {"stream": name, "seq": replies[-1].sequence, "duplicate": replies[-1].duplicate}
+            reply = {
+                "stream": name,
+                "seq": replies[-1].sequence,
+                "duplicate": replies[-1].duplicate,
+            }
             if frame.headers and BATCH in frame.headers:
-                said |= {"batch": frame.headers[BATCH], "count": len(replies)}
+                reply |= {"batch": frame.headers[BATCH], "count": len(replies)}
         if frame.reply:
-            connection.deliver(frame.reply, frame.reply, msgspec.json.encode(said))
+            connection.deliver(frame.reply, frame.reply, msgspec.json.encode(reply))
         if isinstance(replies, PublishRefusal):
             return
         stored = [response.stored for response in replies if response.stored is not None]

@@ -158,17 +158,19 @@ class MemoryStream:
         if not self.config.get("allow_atomic"):
             return PublishRefusal(400, 10174, "atomic publish is disabled")
         self.expire(now)
-        for name in [n for n, kept in self._batches.items() if kept[-1].time + ABANDONED_S <= now]:
+        for name in [
+            n for n, staged in self._batches.items() if staged[-1].time + ABANDONED_S <= now
+        ]:
             del self._batches[name]
         name, place = headers[BATCH], int(headers[PLACE])
-        kept = self._batches.get(name, [])
-        if place != len(kept) + 1 or place > MOST_IN_BATCH:
+        staged = self._batches.get(name, [])
+        if place != len(staged) + 1 or place > MOST_IN_BATCH:
             self._batches.pop(name, None)
             return PublishRefusal(400, 10176, "atomic publish batch is incomplete")
-        if not kept and len(self._batches) >= MOST_BATCHES:
+        if not staged and len(self._batches) >= MOST_BATCHES:
             return PublishRefusal(429, 10210, "atomic publish too many inflight")
-        self._batches[name] = kept
-        kept.append(Staged(subject, payload, headers, now))
+        self._batches[name] = staged
+        staged.append(Staged(subject, payload, headers, now))
         if COMMIT not in headers:
             return None
         return self._committed(self._batches.pop(name), now=now)
@@ -179,7 +181,7 @@ class MemoryStream:
 
     def forget_batches(self, *, but: Collection[str] = ()) -> None:
         """Give up what is not committed, `but` the batches of these names."""
-        self._batches = {name: kept for name, kept in self._batches.items() if name in but}
+        self._batches = {name: staged for name, staged in self._batches.items() if name in but}
 
     def _committed(self, batch: list[Staged], *, now: float) -> list[Accepted] | PublishRefusal:
         written: set[str] = set()
@@ -207,9 +209,9 @@ class MemoryStream:
             written.add(staged.subject)
         answers = []
         for one in batch:
-            answer = self.publish(one.subject, one.payload, one.headers, now=now)
-            assert isinstance(answer, Accepted), f"a batch was checked and {answer} came"
-            answers.append(answer)
+            reply = self.publish(one.subject, one.payload, one.headers, now=now)
+            assert isinstance(reply, Accepted), f"a batch was checked and {reply} came"
+            answers.append(reply)
         return answers
 
     def _is_beyond_limit(self, used: int) -> bool:
@@ -272,10 +274,10 @@ class MemoryStream:
         siblings = self._of_subject.get(subject)
         return self._messages[next(reversed(siblings))] if siblings else None
 
-    def next_from(self, sequence: int, wanted: Filter) -> StoredMessage | None:
+    def next_from(self, sequence: int, filter_: Filter) -> StoredMessage | None:
         """Return the first message at or after `sequence` that `wanted` takes."""
         for stored in self.messages(sequence):
-            if wanted.takes(stored.subject):
+            if filter_.takes(stored.subject):
                 return stored
         return None
 
@@ -286,10 +288,10 @@ class MemoryStream:
                 return stored.sequence
         return self.last_seq + 1
 
-    def lasts(self, wanted: Filter) -> list[StoredMessage]:
+    def lasts(self, filter_: Filter) -> list[StoredMessage]:
         """Return the last message of each subject that `wanted` takes, in the stream's order."""
         found = [
-            next(reversed(s)) for subject, s in self._of_subject.items() if wanted.takes(subject)
+            next(reversed(s)) for subject, s in self._of_subject.items() if filter_.takes(subject)
         ]
         return [self._messages[sequence] for sequence in sorted(found)]
 
@@ -304,11 +306,11 @@ class MemoryStream:
 
     def purge(self, subject: str, *, before: int = 0) -> int:
         """Remove the messages of a subject, (if not 0) those below `before`; return how many."""
-        wanted = Filter([subject])
+        filter_ = Filter([subject])
         gone = [
             stored.sequence
             for stored in self.messages()
-            if wanted.takes(stored.subject) and (not before or stored.sequence < before)
+            if filter_.takes(stored.subject) and (not before or stored.sequence < before)
         ]
         for sequence in gone:
             self.remove(sequence)

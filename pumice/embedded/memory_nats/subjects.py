@@ -9,13 +9,13 @@ _REMEMBERED: Final = 20_000
 
 def matches(pattern: str, subject: str) -> bool:
     """Tell whether `subject` (without wildcards) is one of those that `pattern` takes."""
-    wanted, given = pattern.split("."), subject.split(".")
-    for place, part in enumerate(wanted):
+    expected, actual = pattern.split("."), subject.split(".")
+    for place, part in enumerate(expected):
         if part == ">":
-            return len(given) > place
-        if place >= len(given) or part not in ("*", given[place]):
+            return len(actual) > place
+        if place >= len(actual) or part not in ("*", actual[place]):
             return False
-    return len(wanted) == len(given)
+    return len(expected) == len(actual)
 
 
 def overlap(one: str, two: str) -> bool:

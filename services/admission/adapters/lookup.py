@@ -145,8 +145,8 @@ class OpenApi:
 
     async def _read(self) -> bool:
         try:
-            answer = await self._kube.request("GET", _PATH)
-            found = msgspec.json.decode(answer, type=_Document).components.schemas
+            body = await self._kube.request("GET", _PATH)
+            found = msgspec.json.decode(body, type=_Document).components.schemas
         except (PumiceError, msgspec.DecodeError) as error:
             self._complain(str(error))
             return False

@@ -157,8 +157,8 @@ class WebhookRegistration:
         """
         terms = self._terms()
         for hook in hooks:
-            wanted = conditions(hook, terms)
-            if wanted is None:
+            match_conditions = conditions(hook, terms)
+            if match_conditions is None:
                 continue
             rule = {
                 "apiGroups": [hook.group],
@@ -181,9 +181,10 @@ class WebhookRegistration:
             }
             if hook.mutates:
                 webhook["reinvocationPolicy"] = "Never"
-            if wanted:
+            if match_conditions:
                 webhook["matchConditions"] = [
-                    {"name": name, "expression": expression} for name, expression in wanted
+                    {"name": name, "expression": expression}
+                    for name, expression in match_conditions
                 ]
             yield webhook
 

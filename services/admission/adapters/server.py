@@ -110,16 +110,18 @@ class WebhookServer:
 
     async def _answer(self, hook: Hook, body: bytes) -> tuple[web.Response, str]:
         try:
-            uid, asked = read_review(body)
+            uid, admission = read_review(body)
         except Rejected as error:
             return web.Response(status=_BAD_REQUEST, text=str(error)), "malformed"
         answered = b""
         try:
-            with self._quarantine.isolate(hook.resource, _key(asked), stage="review") as isolated:
+            with self._quarantine.isolate(
+                hook.resource, _key(admission), stage="review"
+            ) as isolated:
                 begun = self._clock.now()
-                verdict = await self.review(hook, asked)
+                verdict = await self.review(hook, admission)
                 answered = answer(uid, verdict)
-                if self._spans.is_on and (cause := _cause(hook, asked)):
+                if self._spans.is_on and (cause := _cause(hook, admission)):
                     path, allowed = hook.path, verdict.allowed
                     self._spans.add(cause, "review", begun=begun, hook=path, allowed=allowed)
         except PumiceError as error:
@@ -132,25 +134,25 @@ class WebhookServer:
             self._log.info(
                 "object_refused",
                 hook=hook.path,
-                namespace=asked.namespace,
-                name=asked.name,
+                namespace=admission.namespace,
+                name=admission.name,
                 reason=verdict.message,
             )
         outcome = "allowed" if verdict.allowed else "refused"
         return web.Response(body=answered, content_type="application/json"), outcome
 
-    async def review(self, hook: Hook, asked: AdmissionRequest) -> Verdict:
+    async def review(self, hook: Hook, admission: AdmissionRequest) -> Verdict:
         """Return the verdict; a refusal rests on facts of now. Raises Retryable."""
-        facts = await self._facts(hook, asked, fresh=hook.fresh)
-        verdict = hook.review(asked, facts, self._terms())
+        facts = await self._facts(hook, admission, fresh=hook.fresh)
+        verdict = hook.review(admission, facts, self._terms())
         if verdict.allowed or not hook.queues or hook.fresh:
             return verdict
-        return hook.review(asked, await self._facts(hook, asked, fresh=True), self._terms())
+        return hook.review(admission, await self._facts(hook, admission, fresh=True), self._terms())
 
-    async def _facts(self, hook: Hook, asked: AdmissionRequest, *, fresh: bool) -> ReviewFacts:
-        if hook.namespace and asked.namespace:
+    async def _facts(self, hook: Hook, admission: AdmissionRequest, *, fresh: bool) -> ReviewFacts:
+        if hook.namespace and admission.namespace:
             return ReviewFacts(
-                namespace_annotations=await self._lookup.annotations(asked.namespace)
+                namespace_annotations=await self._lookup.annotations(admission.namespace)
             )
         if hook.queues:
             queues = await self._lookup.queues(fresh=fresh)
@@ -158,20 +160,20 @@ class WebhookServer:
         return ReviewFacts(schemas=self._schemas())
 
 
-def _key(asked: AdmissionRequest) -> str:
+def _key(admission: AdmissionRequest) -> str:
     """Return the key of an object; one that is to get a generated name has only its beginning."""
-    meta = asked.object.get("metadata")
+    meta = admission.object.get("metadata")
     begins = meta.get("generateName") if isinstance(meta, dict) else ""
-    return key_of(asked.namespace, asked.name or f"{begins or ''}*")
+    return key_of(admission.namespace, admission.name or f"{begins or ''}*")
 
 
-def _cause(hook: Hook, asked: AdmissionRequest) -> str:
+def _cause(hook: Hook, admission: AdmissionRequest) -> str:
     """Return the cause of a Job that is being made, once the API server has given it its uid."""
-    meta = asked.object.get("metadata")
+    meta = admission.object.get("metadata")
     uid = meta.get("uid") if isinstance(meta, dict) else ""
-    if hook.resource != JOB.token or asked.operation != "CREATE" or not isinstance(uid, str):
+    if hook.resource != JOB.token or admission.operation != "CREATE" or not isinstance(uid, str):
         return ""
-    return podgroup_of(key_of(asked.namespace, asked.name), uid) if uid else ""
+    return podgroup_of(key_of(admission.namespace, admission.name), uid) if uid else ""
 
 
 def _malformed(code: int, text: str) -> web.Response:
@@ -226,15 +228,15 @@ def read_review(body: bytes) -> tuple[str, AdmissionRequest]:
         )
     if review.request is None:
         raise Rejected("request: is missing", field="request")
-    asked = review.request
-    return asked.uid, AdmissionRequest(
-        operation=asked.operation,
-        resource=asked.resource.resource,
-        name=asked.name,
-        namespace=asked.namespace,
-        object=asked.object or {},
-        old=asked.old_object or {},
-        too_deep=too_deep and is_cut(msgspec.json.encode(asked.object)),
+    admission = review.request
+    return admission.uid, AdmissionRequest(
+        operation=admission.operation,
+        resource=admission.resource.resource,
+        name=admission.name,
+        namespace=admission.namespace,
+        object=admission.object or {},
+        old=admission.old_object or {},
+        too_deep=too_deep and is_cut(msgspec.json.encode(admission.object)),
     )
 
 
@@ -264,5 +266,5 @@ def answer(uid: str, verdict: Verdict) -> bytes:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _short(words: str) -> str:
-    return words if len(words) <= _WORDS_MAX else f"{words[:_WORDS_MAX]}..."
+def _short(message: str) -> str:
+    return message if len(message) <= _WORDS_MAX else f"{message[:_WORDS_MAX]}..."

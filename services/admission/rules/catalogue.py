@@ -63,8 +63,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     def review(self, request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
         """Return what the rule says, or a refusal of an object of another kind."""
         if request.resource not in {"", self.resource}:
-            wanted = f"{self.group} {self.version} {self.resource}"
-            return denied(f"expect resource to be {{{wanted}}}")
+            expected = f"{self.group} {self.version} {self.resource}"
+            return denied(f"expect resource to be {{{expected}}}")
         if request.too_deep:
             return refused([Problem("object", TOO_DEEP)])
         return self.rule(request, facts, terms)

@@ -87,12 +87,12 @@ def _zone(name: str) -> Problems:
             at, "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
         )
         return
-    odd = [
+    invalid = [
         part
         for part in name.split("/")
         if part in {".", ".."} or part.startswith("-") or not _ZONE_PART.fullmatch(part)
     ]
-    if odd:
+    if invalid:
         yield Problem(at, f"unknown timeZone {name!r}")
         return
     try:

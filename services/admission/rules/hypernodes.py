@@ -31,8 +31,8 @@ def _problems(node: HyperNode) -> Problems:
         at = f"spec.members[{index}].selector"
         selector = member.selector
         given = [selector.exact_match, selector.regex_match, selector.label_match]
-        ways = [way for way in given if way is not None]
-        if len(ways) != 1:
+        selectors = [way for way in given if way is not None]
+        if len(selectors) != 1:
             yield Problem(at, "exactly one of exactMatch, regexMatch and labelMatch is needed")
         if selector.exact_match is not None and not selector.exact_match.name:
             yield Problem(f"{at}.exactMatch.name", "required")

@@ -70,8 +70,8 @@ def _patch(spec: Json, job: Job, full: Job) -> Iterator[Json]:
     if not spec.get("maxRetry"):
         yield {"op": "add", "path": "/spec/maxRetry", "value": DEFAULT_MAX_RETRY}
     tasks = [
-        _task(stated, named.name, named.min_available, named.max_retry)
-        for stated, named in zip(spec.get("tasks") or (), full.spec.tasks, strict=True)
+        _task(given, named.name, named.min_available, named.max_retry)
+        for given, named in zip(spec.get("tasks") or (), full.spec.tasks, strict=True)
     ]
     if tasks != (spec.get("tasks") or []):
         yield {"op": "replace", "path": "/spec/tasks", "value": tasks}
@@ -79,9 +79,9 @@ def _patch(spec: Json, job: Job, full: Job) -> Iterator[Json]:
         least = sum(task.min_available or 0 for task in full.spec.tasks)
         yield {"op": "add", "path": "/spec/minAvailable", "value": least}
     if "plugins" in spec and spec["plugins"] is not None:
-        stated = {name: list(words) for name, words in job.spec.plugins.items()}
+        given = {name: list(words) for name, words in job.spec.plugins.items()}
         implied = {name: list(words) for name, words in full.spec.plugins.items()}
-        yield {"op": "replace", "path": "/spec/plugins", "value": {**implied, **stated}}
+        yield {"op": "replace", "path": "/spec/plugins", "value": {**implied, **given}}
 
 
 def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
@@ -111,8 +111,8 @@ def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Ver
     unknown = _unknown(request.object, facts)
     faults = _unknown_field_problems(unknown) if terms.refuse_unknown_fields else ()
     ours = job.spec.scheduler_name in terms.scheduler_names
-    asked = term_problems(job) if ours else ()
-    if found := [*job_problems(job), *_queue(job, facts), *asked, *faults]:
+    warnings = term_problems(job) if ours else ()
+    if found := [*job_problems(job), *_queue(job, facts), *warnings, *faults]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
     return Verdict(hints=[*hints, *_warnings(unknown)])

@@ -74,13 +74,13 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
 
 def _gate(pod: _Pod) -> Iterator[Json]:
     """Add the gate of its queue to a pod that asks for it, once."""
-    gates, wanted = pod.spec.scheduling_gates, {"name": keys.QUEUE_GATE}
+    gates, queue_gate = pod.spec.scheduling_gates, {"name": keys.QUEUE_GATE}
     if pod.metadata.annotations.get(keys.QUEUE_GATE) != "true":
         return
     if gates is None:
-        yield {"op": "add", "path": "/spec/schedulingGates", "value": [wanted]}
+        yield {"op": "add", "path": "/spec/schedulingGates", "value": [queue_gate]}
     elif all(gate.name != keys.QUEUE_GATE for gate in gates):
-        yield {"op": "add", "path": "/spec/schedulingGates/-", "value": wanted}
+        yield {"op": "add", "path": "/spec/schedulingGates/-", "value": queue_gate}
 
 
 def _patch(spec: _Spec, group: ResourceGroup) -> Iterator[Json]:

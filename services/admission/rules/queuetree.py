@@ -77,13 +77,13 @@ def share_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
 
 def ancestor_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
     """Return whether a queue may use more of something than the next queue above that bounds it."""
-    mine = _amounts(queue.spec.capability)
-    for name in mine.names():
+    own = _amounts(queue.spec.capability)
+    for name in own.names():
         bound = _bound_above(queue, name, facts)
-        if bound is not None and mine.get(name) > bound:
+        if bound is not None and own.get(name) > bound:
             return Problem(
                 f"spec.capability.{name}",
-                f"queue {queue.metadata.name} capability[{name}]={_text(name, mine.get(name))}"
+                f"queue {queue.metadata.name} capability[{name}]={_text(name, own.get(name))}"
                 f" exceeds its ancestor's capability={_text(name, bound)}",
             )
     return None
@@ -94,13 +94,13 @@ def children_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
     children = facts.children(queue.metadata.name)
     if not children:
         return None
-    mine = _amounts(queue.spec.capability)
-    for name in mine.names():
+    own = _amounts(queue.spec.capability)
+    for name in own.names():
         most = max(_most_below(child, name, facts) for child in children)
-        if mine.get(name) < most:
+        if own.get(name) < most:
             return Problem(
                 f"spec.capability.{name}",
-                f"queue {queue.metadata.name} capability[{name}]={_text(name, mine.get(name))}"
+                f"queue {queue.metadata.name} capability[{name}]={_text(name, own.get(name))}"
                 f" is smaller than its descendants' max capability={_text(name, most)}",
             )
     return _sums(queue, children, f"queue {queue.metadata.name}")

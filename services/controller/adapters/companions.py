@@ -51,8 +51,8 @@ class Companions:
 
     async def ensure(self, record: JobRecord, effect: effects.EnsureCompanions) -> None:
         """Make what is missing, and bring what is there to what it should be."""
-        todo = self._steps(record, effect)
-        await apply([partial(self._carry_out, record, step) for step in todo], width=_WIDTH)
+        steps = self._steps(record, effect)
+        await apply([partial(self._carry_out, record, step) for step in steps], width=_WIDTH)
         record.applied = effect.digest
 
     async def drop(self, record: JobRecord, effect: effects.DropCompanions) -> None:
@@ -255,8 +255,8 @@ def _meta(record: JobRecord, companion: Companion, uid: str) -> ObjectMeta:
     return ObjectMeta(name=companion.name, namespace=record.job.metadata.namespace, uid=uid)
 
 
-def _read_meta(answer: bytes) -> ObjectMeta:
-    return partial_object(answer).metadata
+def _read_meta(body: bytes) -> ObjectMeta:
+    return partial_object(body).metadata
 
 
 def _holds(found: object, desired: object) -> bool:

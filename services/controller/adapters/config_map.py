@@ -51,14 +51,14 @@ class ConfigMapReader(Generic[_C]):
     async def changed(self) -> _C | None:
         """Return the configuration if it is another one than before and can be used."""
         try:
-            answer = await self._kube.get(kinds.CONFIGMAP, *self._place)
+            body = await self._kube.get(kinds.CONFIGMAP, *self._place)
         except Gone:
             self.is_there, self._text = False, ""
             return None
         except Rejected as error:
             self._log.warning(f"{self._name}_config_not_read", reason=str(error))
             return None
-        found = msgspec.json.decode(answer, type=_ConfigMap)
+        found = msgspec.json.decode(body, type=_ConfigMap)
         self.is_there, text = True, found.data.get(self._key, "")
         if text == self._text:
             return None

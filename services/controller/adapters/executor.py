@@ -204,8 +204,8 @@ class EffectExecutor:
 
     async def _adopt(self, record: JobRecord, name: str) -> None:
         """Take a pod of that name when it is ours, say so when it is not (J24)."""
-        answer = await self._writer.get(kinds.POD, record.job.metadata.namespace, name)
-        pod: Pod = kinds.decode(kinds.POD, answer)
+        body = await self._writer.get(kinds.POD, record.job.metadata.namespace, name)
+        pod: Pod = kinds.decode(kinds.POD, body)
         found = pod_view(pod)
         if found is not None and found[0] == record.uid:
             record.held.made(name)

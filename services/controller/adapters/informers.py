@@ -133,12 +133,12 @@ class Informers(Stores):
                 self.quarantined.pop(ref, None)
         return self._notify(touched)
 
-    def written(self, kind: Kind, answer: bytes) -> Touched:
+    def written(self, kind: Kind, body: bytes) -> Touched:
         """Take an object as the API server has answered it, mostly to an own write.
 
         A job that is too large for STATE stays unknown, as it is to any other process.
         """
-        touched, found = Touched(), kinds.decode(kind, answer)
+        touched, found = Touched(), kinds.decode(kind, body)
         identity = identity_of(found)
         if identity.uid in self._deletions:
             return touched
@@ -234,11 +234,11 @@ class Informers(Stores):
             self.oversized.pop(identity.key, None)
         store, ref = self.by_kind[token], StoreKey(token, identity.key)
         if not store.has(identity):
-            held = self._held(found, identity)
-            if held is None:
+            stored = self._held(found, identity)
+            if stored is None:
                 change, self.quarantined[ref] = store.drop(identity.key), identity.uid
             else:
-                change = store.put(identity, held)
+                change = store.put(identity, stored)
                 self.quarantined.pop(ref, None)
             self._handle(token, change, touched)
 
@@ -251,10 +251,10 @@ class Informers(Stores):
         what this process has written since is newer, and stays.
         """
         store = self.by_kind[token]
-        held, change = store.uid_of(key), store.drop(key, uid, as_of=as_of)
+        stored_uid, change = store.uid_of(key), store.drop(key, uid, as_of=as_of)
         self._deletions.add(uid)
         if change is not None:
-            self._deletions.add(held)
+            self._deletions.add(stored_uid)
         if token == kinds.JOB.token:
             self.oversized.pop(key, None)
         self._handle(token, change, touched)
@@ -324,9 +324,9 @@ class Informers(Stores):
 
     def _pod_changed(self, change: ObjectChange[HeldPod], touched: Touched) -> None:
         before, after = change.before, change.after
-        for held in (before, after):
-            if held is not None and held.group:
-                touched.add(kinds.PODGROUP, held.group)
+        for pod in (before, after):
+            if pod is not None and pod.group:
+                touched.add(kinds.PODGROUP, pod.group)
         if self._loads and load_held(before) != load_held(after):
             touched.add(kinds.POD, change.key)
         was, now = before.home if before else "", after.home if after else ""
@@ -352,8 +352,8 @@ class Informers(Stores):
     def _pod_ended(self, fact: Fact, touched: Touched) -> None:
         """Take over from a tombstone that a job's pod had succeeded, if that is new (ADR 10)."""
         pod = kinds.decode(kinds.POD, fact.body)
-        found, held = pod_view(pod), self.pods.get(fact.key)
-        other = held is not None and held.home and not self.pods.of_uid(fact.key, fact.uid)
+        found, stored = pod_view(pod), self.pods.get(fact.key)
+        other = stored is not None and stored.home and not self.pods.of_uid(fact.key, fact.uid)
         if found is None or other or fact.uid in self._gone:
             return
         at = home(pod.metadata.namespace, found[0])
@@ -362,7 +362,7 @@ class Informers(Stores):
         if record is None:
             self._ended[at][view.name] = view
             return
-        known = held.view if held is not None else None
+        known = stored.view if stored is not None else None
         if known is None or known.phase != PodPhase.SUCCEEDED or known.deleting:
             record.note_tombstone(view)
             touched.add(kinds.JOB, record.key)

@@ -63,9 +63,9 @@ class PartitionOwnership:
 
     def check(self) -> None:
         """Raise Retryable when this reconciliation has lost its partition meanwhile."""
-        mine = _RECONCILING.get()
-        if mine is not None and self._losses[mine[0]] != mine[1]:
-            raise Retryable(f"partition {mine[0]} was taken away during this look")
+        current = _RECONCILING.get()
+        if current is not None and self._losses[current[0]] != current[1]:
+            raise Retryable(f"partition {current[0]} was taken away during this look")
 
     async def hold(self, partition: int) -> None:
         """Hold a partition until cancelled, then until its reconciliations end."""

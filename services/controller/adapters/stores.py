@@ -101,11 +101,11 @@ def group_of_owner(owner: Workload) -> tuple[str]:
     return (f"{owner.metadata.namespace}/podgroup-{owner.metadata.uid}",)
 
 
-def other_owners(held: HeldPod) -> tuple[str, ...]:
+def other_owners(stored: HeldPod) -> tuple[str, ...]:
     """Return the homes of the owners of a bare pod that do not control it."""
-    if held.pod is None:
+    if stored.pod is None:
         return ()
-    meta = held.pod.metadata
+    meta = stored.pod.metadata
     return tuple(
         home(meta.namespace, ref.uid) for ref in meta.owner_references if not ref.controller
     )
@@ -318,7 +318,7 @@ class Stores:
     def group_facts(self, key: str) -> GroupFacts:
         """Return what is known of one group of bare pods."""
         pods = self.pods.by_index("group", key)
-        bare = tuple(held.pod for held in pods if held.pod is not None)
+        bare = tuple(stored.pod for stored in pods if stored.pod is not None)
         if bare:
             owners = tuple(self._owners_of(model(bare)))
         else:
@@ -336,7 +336,7 @@ class Stores:
     def groups_of_owner(self, owner: Workload) -> tuple[str, ...]:
         """Return the keys of the PodGroups of bare pods that name an owner, its own group first."""
         at = home(owner.metadata.namespace, owner.metadata.uid)
-        others = (held.group for held in self.pods.by_index("other-owner", at))
+        others = (stored.group for stored in self.pods.by_index("other-owner", at))
         return tuple(dict.fromkeys((*group_of_owner(owner), *others)))
 
 

@@ -86,7 +86,7 @@ class ShardTakeovers:
         me = LeaseCandidate(f"pumice-shard-{name}", TIMES)
         claim = me.acquired(lease.spec, time=self._now())
         async with asyncio.timeout(TIMES.deadline_s):
-            held = await self._write(ref, lease, claim)
+            acquired = await self._write(ref, lease, claim)
             status = {
                 "nodesInUse": [],
                 "nodesToAdd": [],
@@ -100,7 +100,7 @@ class ShardTakeovers:
                 version=shard.metadata.resource_version,
                 subresource="status",
             )
-        await self._write(ref, held, released(held.spec, time=self._now()))
+        await self._write(ref, acquired, released(acquired.spec, time=self._now()))
         nodes = len(shard.status.nodes_in_use)
         self._log.warning(
             "node_shard_taken_over", shard=name, lease=ref.name, nodes=nodes,

@@ -81,6 +81,6 @@ StepGenerator = Generator[Step, StepResult, Result]
 """A part of a sync that ends in a Result."""
 
 
-def failure(answer: StepResult) -> Failed | None:
+def failure(result: StepResult) -> Failed | None:
     """Return the answer if it is a failure."""
-    return answer if isinstance(answer, Failed) else None
+    return result if isinstance(result, Failed) else None

@@ -90,11 +90,11 @@ def sync(cron: CronJob, jobs: Iterable[Job], *, now: float) -> StepGenerator[Syn
         outcome = yield from _schedule(cron, draft, now=now)
     if draft.changed and (refused := failure((yield WriteCronJobStatus(status=draft.status())))):
         return SyncResult(failed=refused.reason)
-    kept = ""
+    refusal = ""
     for job in old:
         refused = yield from _remove(job)
-        kept = kept or (refused.reason if refused is not None else "")
-    return outcome if outcome.failed or not kept else SyncResult(failed=kept)
+        refusal = refusal or (refused.reason if refused is not None else "")
+    return outcome if outcome.failed or not refusal else SyncResult(failed=refusal)
 
 
 def has_recorded(cron: CronJob, job: Job) -> bool:
@@ -289,18 +289,18 @@ def _make(cron: CronJob, draft: _StatusDraft, due: int) -> StepGenerator[Failed 
     """Create the job that is due, or see that it is there."""
     job = made.job_at(cron, due)
     name = job.metadata.name
-    answer = yield CreateJob(job=job)
-    if isinstance(answer, Job):
+    result = yield CreateJob(job=job)
+    if isinstance(result, Job):
         message = f"Created job {name} for CronJob {cron.metadata.key}"
         yield RecordCronJobEvent(reason="SuccessfulCreate", message=message)
-        draft.started(answer, due)
+        draft.started(result, due)
         return None
-    if refused := failure(answer):
+    if refused := failure(result):
         reason = "NamespaceTerminating" if refused.namespace_ends else "FailedCreate"
         message = f"Error creating job {name}: {refused.reason}"
         yield RecordCronJobEvent(reason=reason, message=message, warning=True)
         return refused
-    assert isinstance(answer, NameTaken), f"{answer!r} is no answer to a create"
+    assert isinstance(result, NameTaken), f"{result!r} is no answer to a create"
     return (yield from _adopt(cron, draft, name, due))
 
 

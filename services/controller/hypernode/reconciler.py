@@ -184,11 +184,11 @@ class FabricManager:
                 aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
                 session.get(
                     url, ssl=not self._source.insecure_skip_verify, allow_redirects=False
-                ) as answer,
+                ) as response,
             ):
-                if answer.status != _OK:
-                    raise Retryable(f"{url} answered {answer.status}")
-                body = await _whole(answer, url)
+                if response.status != _OK:
+                    raise Retryable(f"{url} answered {response.status}")
+                body = await _whole(response, url)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Retryable(f"{url}: {type(error).__name__} {error}") from error
         try:
@@ -202,10 +202,10 @@ class FabricManager:
     async def _authorization(self) -> str:
         namespace, name = split_key(self._source.secret)
         try:
-            answer = await self._kube.get(kinds.SECRET, namespace, name)
+            body = await self._kube.get(kinds.SECRET, namespace, name)
         except Gone as error:
             raise Retryable(f"there is no Secret {self._source.secret}") from error
-        data = msgspec.json.decode(answer, type=_Secret).data
+        data = msgspec.json.decode(body, type=_Secret).data
         try:
             user, password = (
                 base64.b64decode(data[key], validate=True).decode()
@@ -218,10 +218,10 @@ class FabricManager:
         return aiohttp.encode_basic_auth(user, password)
 
 
-async def _whole(answer: aiohttp.ClientResponse, url: str) -> bytes:
+async def _whole(response: aiohttp.ClientResponse, url: str) -> bytes:
     """Return the body of an answer, unless it is without measure."""
     body = bytearray()
-    async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         body += chunk
         if len(body) > _LARGEST_BYTES:
             raise Retryable(f"{url} answers more than {_LARGEST_BYTES} bytes")

@@ -44,11 +44,11 @@ def with_marks(
     speak for themselves.
     """
     marks = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
-    here = _by_task(missing_in or {})
+    existing = _by_task(missing_in or {})
     for task in job.spec.tasks:
-        kept = _within(task, completed) - here.get(task.name, set())
-        if kept:
-            marks[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(kept)))
+        marked = _within(task, completed) - existing.get(task.name, set())
+        if marked:
+            marks[f"{SUCCEEDED_MARK}{task.name}"] = ",".join(_ranges(sorted(marked)))
     return dict(sorted(marks.items()))
 
 
@@ -73,9 +73,9 @@ def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> 
     if not any(completed.values()):
         return {}
     found = {}
-    here = _by_task(pods)
+    existing = _by_task(pods)
     for task in job.spec.tasks:
-        if absent := _within(task, completed) - here.get(task.name, set()):
+        if absent := _within(task, completed) - existing.get(task.name, set()):
             found[task.name] = len(absent)
     return found
 
@@ -104,12 +104,12 @@ def after_kill(
     task = next((t for t in job.spec.tasks if t.name == request.task), None)
     if task is None:
         return completed
-    kept = {
+    remaining = {
         i
         for i in _within(task, completed)
         if not _is_in_scope(task, i, transition.scope, request, job)
     }
-    return {**completed, task.name: kept}
+    return {**completed, task.name: remaining}
 
 
 def _with_succeeded(completed: CompletedIndexes, pods: Iterable[PodView]) -> CompletedIndexes:

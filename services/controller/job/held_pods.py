@@ -75,9 +75,9 @@ class HeldPods:
 
     def keep_only(self, keeps: Callable[[str], bool]) -> None:
         """Forget what is no longer desired."""
-        for held in (self._names, self._quotas):
-            for name in [name for name in held if not keeps(name)]:
-                del held[name]
+        for delays in (self._names, self._quotas):
+            for name in [name for name in delays if not keeps(name)]:
+                del delays[name]
 
     def quota_may_be_free(self) -> None:
         """Have pods over quota tried at once: one of the job has ended."""

@@ -97,12 +97,12 @@ def _total(spec: PodSpec, *, limits: bool) -> Milli:
     sidecars: Milli = {}
     peak: Milli = {}
     for container in spec.init_containers:
-        asked = _of(container.resources.limits if limits else container.resources.requests)
+        amounts = _of(container.resources.limits if limits else container.resources.requests)
         if container.restart_policy == "Always":
-            _add(sidecars, asked)
-            _add(running, asked)
-            asked = {}
-        _raise_to(peak, {**sidecars, **{n: a + sidecars.get(n, 0) for n, a in asked.items()}})
+            _add(sidecars, amounts)
+            _add(running, amounts)
+            amounts = {}
+        _raise_to(peak, {**sidecars, **{n: a + sidecars.get(n, 0) for n, a in amounts.items()}})
     _raise_to(running, peak)
     if spec.resources is not None:
         running.update(_of(spec.resources.limits if limits else spec.resources.requests))

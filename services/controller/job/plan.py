@@ -323,9 +323,9 @@ def _sync_alive(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stag
     job = facts.job
     reason, why = _blocked_by(facts)
     if why:
-        held = status.explained(job.status, reason=reason, message=why)
-        write = _write(before, held)
-        is_new = held.state.message != before.state.message
+        explained = status.explained(job.status, reason=reason, message=why)
+        write = _write(before, explained)
+        is_new = explained.state.message != before.state.message
         record = effects.RecordEvent(reason=reason, message=why, warning=True)
         return tuple(s for s in (((write,) if write else ()), ((record,) if is_new else ())) if s)
     if (amend := sync.amendment(facts)) is not None:

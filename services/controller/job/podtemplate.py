@@ -131,7 +131,7 @@ def _common(job: Job, task: TaskSpec, *, forwarding: bool, group: str) -> dict[s
     if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
         spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     _mount(job, spec)
-    kept = {
+    annotations = {
         name: value
         for name, value in metadata.items()
         if name not in {"name", "generateName", "uid", "resourceVersion", "creationTimestamp"}
@@ -140,7 +140,7 @@ def _common(job: Job, task: TaskSpec, *, forwarding: bool, group: str) -> dict[s
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **kept,
+            **annotations,
             "namespace": job.metadata.namespace,
             "labels": {
                 **(metadata.get("labels") or {}),

@@ -180,13 +180,13 @@ def at_start(
     if job.status.state.phase not in {JobPhase.PENDING, JobPhase.RUNNING, JobPhase.RESTARTING}:
         return ()
     order = {task.name: n for n, task in enumerate(job.spec.tasks)}
-    mine = sorted(
+    own = sorted(
         (p for p in pods.values() if p.version >= job.status.version and not p.deleting),
         key=lambda p: (order.get(p.task, len(order)), p.index, p.name),
     )
     found: list[JobRequest] = []
     completed_tasks: set[str] = set()
-    for pod in mine:
+    for pod in own:
         for request in compare(job, None, pod, sums, completed=completed):
             completes = request.event == JobEvent.TASK_COMPLETED
             if request.event in _SYNC_ONLY or (completes and request.task in completed_tasks):
@@ -209,13 +209,13 @@ def _missing(
         recorded = job.status.task_status_count.get(task.name)
         if recorded is None:
             continue
-        here = of_task[task.name]
+        existing = of_task[task.name]
         done = completed.get(task.name, NO_INDEX)
-        here += sum(1 for i in done if i < task.replicas and pod_name(job, task, i) not in pods)
+        existing += sum(1 for i in done if i < task.replicas and pod_name(job, task, i) not in pods)
         absent = (
             i for i in range(task.replicas) if i not in done and pod_name(job, task, i) not in pods
         )
-        for index in islice(absent, max(0, sum(recorded.phase.values()) - here)):
+        for index in islice(absent, max(0, sum(recorded.phase.values()) - existing)):
             lost = PodView(
                 name=pod_name(job, task, index),
                 uid="",

@@ -78,11 +78,11 @@ def entered(
     As in Volcano the duration is written by kills and at the end only (J21).
     """
     at = time.format_seconds(now)
-    kept = tuple(c for c in status.conditions if c.status != phase)
+    others = tuple(c for c in status.conditions if c.status != phase)
     return msgspec.structs.replace(
         status,
         state=JobState(phase=phase, reason=reason, message=message, last_transition_time=at),
-        conditions=(*kept, JobCondition(status=phase, last_transition_time=at)),
+        conditions=(*others, JobCondition(status=phase, last_transition_time=at)),
         running_duration="" if phase in ALIVE else _since_creation(job, now),
     )
 

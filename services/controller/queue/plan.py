@@ -186,9 +186,9 @@ def follow_parent(
 def _closing(name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]) -> Iterator[Change]:
     below = _children(queues)
     seen: dict[str, None] = {}
-    todo = [name]
-    while todo:
-        current = todo.pop()
+    worklist = [name]
+    while worklist:
+        current = worklist.pop()
         if current in seen:
             continue
         if current != name and not _is_marked(queues[current]):
@@ -200,15 +200,15 @@ def _closing(name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]) 
         state = next_state(was, QueueAction.CLOSE, groups=groups.get(current, 0))
         if state != was:
             yield SetState(queue=current, state=state)
-        todo += reversed(below.get(current, ()))
+        worklist += reversed(below.get(current, ()))
 
 
 def _opening(name: str, queues: Mapping[str, Queue]) -> Iterator[Change]:
     below = _children(queues)
     seen: dict[str, None] = {}
-    todo = [(name, True)]
-    while todo:
-        current, comes = todo.pop()
+    worklist = [(name, True)]
+    while worklist:
+        current, comes = worklist.pop()
         if not comes:
             yield SetMark(queue=current, closed_by_parent=False)
             continue
@@ -220,8 +220,8 @@ def _opening(name: str, queues: Mapping[str, Queue]) -> Iterator[Change]:
         if state != was:
             yield SetState(queue=current, state=state)
         if _is_marked(queues[current]):
-            todo.append((current, False))
-        todo += ((child, True) for child in reversed(below.get(current, ())))
+            worklist.append((current, False))
+        worklist += ((child, True) for child in reversed(below.get(current, ())))
 
 
 def _children(queues: Mapping[str, Queue]) -> dict[str, list[str]]:

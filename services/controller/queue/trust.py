@@ -82,14 +82,14 @@ def _changed_at(meta: _Meta) -> float:
 
 def _asks(spec: Json) -> bool:
     """Tell whether a policy's spec is ours; the words of its refusal may be any."""
-    asked = [validation.get("expression", "") for validation in spec.get("validations", ())]
+    expressions = [validation.get("expression", "") for validation in spec.get("validations", ())]
     match = spec.get("matchConstraints") or {}
     rules = [_plain(rule, scope="*") for rule in match.get("resourceRules", ())]
     rest = {name: value for name, value in match.items() if name != "resourceRules"}
     others = spec.keys() - {"failurePolicy", "matchConstraints", "validations", "auditAnnotations"}
     return (
         spec.get("failurePolicy", "Fail") == "Fail"
-        and [" ".join(text.split()) for text in asked] == [EXPRESSION]
+        and [" ".join(text.split()) for text in expressions] == [EXPRESSION]
         and rules == [_RULE]
         and _is_unbounded(rest)
         and not others

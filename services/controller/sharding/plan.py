@@ -70,9 +70,9 @@ def _choose(
     shard: ShardSpec, nodes: Collection[NodeLoad], present: Collection[str]
 ) -> Sequence[NodeLoad]:
     here = frozenset(present)
-    kept = [n for n in nodes if all(one.policy.keeps(n) for one in shard.policies)]
+    eligible = [n for n in nodes if all(one.policy.keeps(n) for one in shard.policies)]
     chosen: Sequence[NodeLoad] = sorted(
-        kept, key=lambda node: (-_score(shard, node), node.name not in here, node.name)
+        eligible, key=lambda node: (-_score(shard, node), node.name not in here, node.name)
     )
     for one in shard.policies:
         chosen = one.policy.select(chosen)

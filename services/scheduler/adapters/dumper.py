@@ -81,14 +81,14 @@ class Dumper:
 
     async def run(self) -> None:
         """Answer requests, for ever."""
-        asked = asyncio.Event()
+        requested = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, asked.set)
+        loop.add_signal_handler(signal.SIGUSR1, requested.set)
         try:
             while True:
-                await asked.wait()
+                await requested.wait()
                 await self._reply()
-                asked.clear()
+                requested.clear()
         finally:
             loop.remove_signal_handler(signal.SIGUSR1)
 

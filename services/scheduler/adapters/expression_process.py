@@ -61,9 +61,9 @@ class ExpressionProcess:
             try:
                 self._send(process, frame(EvaluationRequest(expression, list(devices[done:]))))
                 while done < len(devices):
-                    answer = self._receive(process, self._limits.wall_s)
+                    response = self._receive(process, self._limits.wall_s)
                     done, was_fresh, killed = done + 1, False, 0
-                    yield answer
+                    yield response
             except EOFError:
                 code = self._end()
                 if code == -signal.SIGPROF:
@@ -116,13 +116,13 @@ class ExpressionProcess:
             ) from error
         self._process, self._is_fresh, self._unread = process, True, b""
         try:
-            said = self._receive(process, START_S)
+            greeting = self._receive(process, START_S)
         except EOFError:
             code = self._end()
             raise EvaluatorUnavailable(f"the process has ended with code {code}") from None
-        if said != READY:
+        if greeting != READY:
             self._end()
-            raise EvaluatorUnavailable(str(said))
+            raise EvaluatorUnavailable(str(greeting))
         return process
 
     def _end(self) -> int:
@@ -161,8 +161,8 @@ class ExpressionProcess:
                 end = HEADER.size + HEADER.unpack_from(self._unread)[0]
                 if len(self._unread) >= end:
                     body, self._unread = self._unread[HEADER.size : end], self._unread[end:]
-                    answer: Answer = msgspec.msgpack.decode(body, type=Answer)
-                    return answer
+                    response: Answer = msgspec.msgpack.decode(body, type=Answer)
+                    return response
             left = deadline - _now()
             if left <= 0 or not arrives.poll(1e3 * left):
                 process.kill()

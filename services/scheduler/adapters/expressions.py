@@ -222,8 +222,8 @@ class ExpressionEvaluator(Evaluator):
         begun, done = _now(), 0
         try:
             answers = self._process.answers(expression, list(devices.values()))
-            for digest, answer in zip(devices, answers, strict=False):
-                verdict = SelectorFault(answer) if isinstance(answer, str) else answer
+            for digest, result in zip(devices, answers, strict=False):
+                verdict = SelectorFault(result) if isinstance(result, str) else result
                 self._learn(expression, digest, verdict)
                 done += 1
         except Exceeded as error:

@@ -49,14 +49,14 @@ class ExtenderHttp:
             raise ExtenderUnreachable(f"{url}: the service is starting or stopping")
         pending = asyncio.run_coroutine_threadsafe(_post(session, url, body, timeout_s), loop)
         try:
-            answer = pending.result(timeout_s + _GRACE_S)
+            response_body = pending.result(timeout_s + _GRACE_S)
         except (aiohttp.ClientError, TimeoutError, CancelledError, ValueError) as error:
             pending.cancel()
             reason = f"{url}: {type(error).__name__}: {error}".rstrip(": ")
             self._failed(url, reason)
             raise ExtenderUnreachable(reason) from error
         self._reason.pop(url, None)
-        return answer
+        return response_body
 
     def _failed(self, url: str, reason: str) -> None:
         self._failures.inc()
@@ -69,7 +69,7 @@ async def _post(session: aiohttp.ClientSession, url: str, body: bytes, timeout_s
     timeout = aiohttp.ClientTimeout(total=timeout_s)
     headers = {"Content-Type": "application/json"}
     async with session.post(url, data=body, headers=headers, timeout=timeout) as response:
-        answer = await response.read()
+        response_body = await response.read()
         if response.status != 200:  # noqa: PLR2004 - HTTP's OK
             raise ValueError(f"HTTP {response.status}")
-        return answer
+        return response_body

@@ -130,13 +130,13 @@ class StateFeed:
         self._follower.restart(reason)
         self._begin_anew(f"the state is read again: {reason}")
 
-    async def audit(self, held: Callable[[], Awaitable[HeldUids]]) -> None:
+    async def audit(self, local_uids: Callable[[], Awaitable[HeldUids]]) -> None:
         """Compare the cluster state with STATE if it is due; call it after a fold."""
         audit = self._follower.audit
         if audit is None or not audit.is_due() or not self.synced.is_set():
             return
         epoch, unfolded, read = self.epoch, self._inbox.unfolded(), audit.read_so_far(AUDITED)
-        reason = audit.compare(await held(), read, unfolded=unfolded)
+        reason = audit.compare(await local_uids(), read, unfolded=unfolded)
         if reason and epoch == self.epoch:
             self.resync(reason)
 

@@ -42,8 +42,8 @@ class FigurePages(Collector):
         """Show these figures from now on."""
         self._figures = figures
         self._placed = {key: was for key, was in self._placed.items() if key in figures.jobs}
-        kept = self._retries.keys() & figures.jobs.keys()
-        self._retries = Counter({key: self._retries[key] for key in sorted(kept)})
+        still_present = self._retries.keys() & figures.jobs.keys()
+        self._retries = Counter({key: self._retries[key] for key in sorted(still_present)})
 
     def placed(self, placements: Iterable[PlacedJob], *, now: float) -> None:
         """Note when jobs were given nodes."""
@@ -73,12 +73,12 @@ class FigurePages(Collector):
         shares = GaugeMetricFamily(
             "volcano_job_share", "Dominant share of a job", labels=("job_ns", "job_id")
         )
-        lacking: Counter[str] = Counter()
+        missing: Counter[str] = Counter()
         retries: Counter[str] = Counter()
         for key, job in figures.jobs.items():
             if job.share is not None:
                 shares.add_metric((job.namespace, job.name), job.share)
-            lacking[job.name] += job.missing  # by name alone, as Volcano has it
+            missing[job.name] += job.missing  # by name alone, as Volcano has it
             retries[job.name] += self._retries[key]
         yield shares
         unscheduled = GaugeMetricFamily(
@@ -87,7 +87,7 @@ class FigurePages(Collector):
         retried = UntypedMetricFamily(
             "volcano_job_retry_counts", "Cycles that left a job waiting", labels=("job_id",)
         )
-        for name, count in lacking.items():
+        for name, count in missing.items():
             unscheduled.add_metric((name,), count)
         for name, count in retries.items():
             if count:

@@ -40,9 +40,9 @@ def main() -> int:
     while (request := _next(requests)) is not None:
         for device in request.devices:
             start_clock(limits.cpu_s)
-            answer = environment.answer(request.expression, decode(device))
+            result = environment.answer(request.expression, decode(device))
             start_clock(0)
-            results.write(frame(answer))
+            results.write(frame(result))
     return 0
 
 

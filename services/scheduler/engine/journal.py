@@ -45,10 +45,10 @@ class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
 class _Written(Generic[_V]):
     """A value that outlives sessions was written, or deleted (None)."""
 
-    def __init__(self, kept: MutableMapping[str, _V], key: str, value: _V | None) -> None:
-        self._kept = kept
+    def __init__(self, mapping: MutableMapping[str, _V], key: str, value: _V | None) -> None:
+        self._kept = mapping
         self._key = key
-        self._before = kept.get(key)
+        self._before = mapping.get(key)
         self._after = value
 
     def do(self) -> None:
@@ -81,9 +81,9 @@ class Journal:
             raise BrokenOff.at(change, error) from error
         self._changes.append(change)
 
-    def write(self, kept: MutableMapping[str, _V], key: str, value: _V | None) -> None:
+    def write(self, mapping: MutableMapping[str, _V], key: str, value: _V | None) -> None:
         """Write, or delete (None), a value that is kept from session to session."""
-        self.make(_Written(kept, key, value))
+        self.make(_Written(mapping, key, value))
 
     @property
     def position(self) -> int:

@@ -159,11 +159,11 @@ def tree(
         accounts[name].add_usage(usage)
     root = accounts[ROOT_QUEUE]
     _open_root(root, total, dims[ROOT_QUEUE])
-    todo = [root]
-    while todo:
-        account = todo.pop()
+    worklist = [root]
+    while worklist:
+        account = worklist.pop()
         _settle_children(account, dims)
-        todo += account.children
+        worklist += account.children
     for account in accounts.values():
         account.settle()
     return accounts

@@ -60,9 +60,12 @@ class DeviceClaims:
         """Return the predicate, None for a class without claims."""
         if not task_class.device_claims:
             return None
-        verdict = _Verdict(self._devices, self._attributes, task_class.device_claims)
+        predicate_verdict = _Verdict(self._devices, self._attributes, task_class.device_claims)
         return CrossNodeVerdict(
-            verdict.codes, one_by_one=True, reasons=verdict.reasons, later=verdict.later
+            predicate_verdict.codes,
+            one_by_one=True,
+            reasons=predicate_verdict.reasons,
+            later=predicate_verdict.later,
         )
 
     def settle_on(self, task: Task) -> tuple[DeviceUse, ...]:
@@ -71,13 +74,13 @@ class DeviceClaims:
         for key in task.task_class.device_claims:
             claim, allocation = self._devices.claims.get(key), self._devices.allocation(key)
             if claim is not None and allocation is not None:
-                said = msgspec.json.encode(allocation)
+                encoded = msgspec.json.encode(allocation)
                 allocated = claim.status.allocation is not None
                 found.append(
                     DeviceUse(
                         claim=key,
                         uid=claim.metadata.uid,
-                        allocation=said,
+                        allocation=encoded,
                         allocated=allocated,
                         to_prepare=bool(claim.status.unmet(allocation)),
                     )
@@ -141,13 +144,13 @@ class _Verdict:
             return codes
         shape = (*self._devices.shape(claims), taken is self._devices.taken())
         owner = claims[0].partition("/")[0]
-        answer = self._devices.fits.answer(shape, asks, self._attributes, taken, owner=owner)
-        found = answer.codes
-        if answer.fault:
-            self._fault = f"resource claim {claims[answer.claim]}: {answer.fault}"
+        fit = self._devices.fits.answer(shape, asks, self._attributes, taken, owner=owner)
+        found = fit.codes
+        if fit.fault:
+            self._fault = f"resource claim {claims[fit.claim]}: {fit.fault}"
             codes[:] = _LACKING
             return codes
-        if answer.unknown is not None:
+        if fit.unknown is not None:
             names = ", ".join(claims[:_NAMED_MAX])
             failure = self._devices.fits.failure
             state = f"cannot be evaluated: {failure}" if failure else "are being evaluated"
@@ -197,14 +200,14 @@ class _Claims:
         self,
         claims: Sequence[str],
         tasks: int,
-        asked: Callable[[tuple[str, ...]], Mapping[str, int]],
+        amounts_of: Callable[[tuple[str, ...]], Mapping[str, int]],
     ) -> None:
         """Count tasks in, or out with a negative number; `asked` says what claims ask for."""
         for claim in claims:
             before = self._tasks[claim]
             self._tasks[claim] = before + tasks
             change = (before + tasks > 0) - (before > 0)
-            for name, amount in asked((claim,)).items() if change else ():
+            for name, amount in amounts_of((claim,)).items() if change else ():
                 self.sums[name] += change * amount
 
     def lacks(self, claims: Sequence[str]) -> tuple[str, ...]:
@@ -271,10 +274,10 @@ class DeviceQuotas:
         """Return how many of `count` tasks stay within the quotas: they share their claims."""
         claims = task_class.device_claims
         for level in self._lines[queue.name] if claims else ():
-            held = self._held[level]
-            for name, amount in self._asked(held.lacks(claims)).items():
+            allocated = self._held[level]
+            for name, amount in self._asked(allocated.lacks(claims)).items():
                 limit = self._limit(level, name)
-                if limit is not None and amount > max(0, limit - held.sums[name]):
+                if limit is not None and amount > max(0, limit - allocated.sums[name]):
                     return 0
         return count
 
@@ -282,10 +285,10 @@ class DeviceQuotas:
         """Return why a job may not enter its queue, None when it may."""
         claims = _waiting(job)
         for level in self._lines[job.queue]:
-            held, reserved = self._held[level], self._reserved[level]
-            demand = self._asked(reserved.lacks(held.lacks(claims)))
+            allocated, reserved = self._held[level], self._reserved[level]
+            demand = self._asked(reserved.lacks(allocated.lacks(claims)))
             left = {
-                name: limit - held.sums[name] - reserved.sums[name]
+                name: limit - allocated.sums[name] - reserved.sums[name]
                 for name in demand
                 if (limit := self._limit(level, name)) is not None
             }

@@ -80,10 +80,10 @@ class Branch:
         shares = [branch.share for branch in self._children.values()]
         saturated = [branch.saturated for branch in self._children.values()]
         if self._rows:
-            held, asked = np.stack(self._allocated), np.stack(self._request)
-            amounts += list(held.astype(np.float64))
-            shares += _shares(held, total)
-            saturated += _saturated(held, asked, free)
+            allocated, requested = np.stack(self._allocated), np.stack(self._request)
+            amounts += list(allocated.astype(np.float64))
+            shares += _shares(allocated, total)
+            saturated += _saturated(allocated, requested, free)
         taking = [s for s, full in zip(shares, saturated, strict=True) if s and not full]
         smallest = min(1.0, *taking) if taking else 1.0
         self.amounts = np.zeros(len(total))
@@ -94,17 +94,17 @@ class Branch:
         self.saturated = all(saturated)
 
 
-def _shares(held: IntArray, total: IntArray) -> list[float]:
+def _shares(allocated: IntArray, total: IntArray) -> list[float]:
     has = total >= EPSILON
     if not has.any():
-        return [0.0] * len(held)
-    shares: list[float] = (held[:, has] / total[has]).max(axis=1, initial=0.0).tolist()
+        return [0.0] * len(allocated)
+    shares: list[float] = (allocated[:, has] / total[has]).max(axis=1, initial=0.0).tolist()
     return shares
 
 
-def _saturated(held: IntArray, asked: IntArray, free: BoolArray) -> list[bool]:
-    both = (held > 0) & (asked != 0)
-    full: list[bool] = (both & ((held >= asked) | ~free)).any(axis=1).tolist()
+def _saturated(allocated: IntArray, requested: IntArray, free: BoolArray) -> list[bool]:
+    both = (allocated > 0) & (requested != 0)
+    full: list[bool] = (both & ((allocated >= requested) | ~free)).any(axis=1).tolist()
     return full
 
 

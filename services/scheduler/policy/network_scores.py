@@ -23,15 +23,15 @@ class RequestedResource(NamedTuple):
     allocatable: IntArray
 
 
-def binpacked(asked: Sequence[RequestedResource], count: int) -> FloatArray:
+def binpacked(requested: Sequence[RequestedResource], count: int) -> FloatArray:
     """Return how full each of `count` HyperNodes would be: the weighted mean over the resources.
 
     0 for one that any resource would overfill, and for all when no weight counts.
     """
     total = np.zeros(count, dtype=np.float64)
     overfull = np.zeros(count, dtype=np.bool_)
-    weights = sum(resource.weight for resource in asked)
-    for resource in asked:
+    weights = sum(resource.weight for resource in requested)
+    for resource in requested:
         then = resource.used + resource.request
         overfull |= then > resource.allocatable
         total += resource.weight * (then / np.maximum(resource.allocatable, 1))

@@ -28,8 +28,8 @@ def unallocated_minimum(job: Job) -> IntArray:
     running = job.phase == "Running" and job.allocated_count >= job.min_available
     if job.phase != "Inqueue" and not running:
         return np.zeros_like(job.allocated)
-    lacking: IntArray = np.maximum(job.min_resources - job.allocated, 0)
-    return without_gated(job, lacking)
+    unallocated: IntArray = np.maximum(job.min_resources - job.allocated, 0)
+    return without_gated(job, unallocated)
 
 
 def without_gated(job: Job, amounts: IntArray) -> IntArray:

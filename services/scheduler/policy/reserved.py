@@ -119,8 +119,8 @@ class Forecast:
             for number in sorted(counts)
         )
         empty = np.zeros(len(self._cluster.total), dtype=np.int64)
-        asked = (need.number * need.task_class.request for need in needs)
-        return WaitingGang(job.key, job.queue, needs, total_of(asked, empty), self.lasts(job))
+        requested = (need.number * need.task_class.request for need in needs)
+        return WaitingGang(job.key, job.queue, needs, total_of(requested, empty), self.lasts(job))
 
     def timeline(self, queues: Sequence[str]) -> RoomTimeline:
         """Return the room of this moment and of the time to come."""

@@ -105,9 +105,9 @@ def _predicate(parts: list[tuple[SpreadConstraint, DomainTable, IntArray]], size
             least = 0
         skewed = table.at + int(constraint.counts_itself) - least > constraint.max_skew
         undecided = codes == 0
-        lacking = table.numbers < 0
-        codes[undecided & lacking] = UNLABELLED
-        codes[undecided & ~lacking & skewed] = SKEWED
+        without_label = table.numbers < 0
+        codes[undecided & without_label] = UNLABELLED
+        codes[undecided & ~without_label & skewed] = SKEWED
     return codes
 
 

@@ -215,18 +215,18 @@ class VolumePredicates:
         taken = self._promised(set(open_claims))
         used: dict[str, BoolArray] = {}
         for key in sorted(open_claims, key=lambda k: [v.metadata.name for v in volumes.offers(k)]):
-            lacking = np.ones(self._size, dtype=np.bool_)
+            not_bindable = np.ones(self._size, dtype=np.bool_)
             selected = volumes.selected_node(key)
             for volume in volumes.offers(key):
                 name = volume.metadata.name
                 if name not in taken:
                     before = used.setdefault(name, np.zeros(self._size, dtype=np.bool_))
-                    here = lacking & self._reaches(volume) & ~before
-                    used[name] = before | here
-                    lacking &= ~here
+                    on_node = not_bindable & self._reaches(volume) & ~before
+                    used[name] = before | on_node
+                    not_bindable &= ~on_node
             claim = volumes.claims[key]
-            codes[lacking & (codes == 0) & ~self._roomy(claim)] = _NO_SPACE
-            codes[lacking & ~self._provisionable(volumes.class_of(claim))] = _NONE_TO_BIND
+            codes[not_bindable & (codes == 0) & ~self._roomy(claim)] = _NO_SPACE
+            codes[not_bindable & ~self._provisionable(volumes.class_of(claim))] = _NONE_TO_BIND
             if selected is not None:
                 elsewhere = np.ones(self._size, dtype=np.bool_)
                 if (column := self._nodes.column(selected)) >= 0:

@@ -210,8 +210,8 @@ class Buckets:
         for each, count in waiting.values():
             left = np.minimum(left + _product(each, count), AMOUNT_MAX)
         if request.tobytes() in waiting:
-            mine, count = waiting[request.tobytes()]
-            waiting[request.tobytes()] = (mine, count - 1)
+            own, count = waiting[request.tobytes()]
+            waiting[request.tobytes()] = (own, count - 1)
         short = (left[:, None] > room).any(axis=0)
         for each, count in waiting.values():
             needed = _needed(left[:, None] - room, each, count)

@@ -60,9 +60,9 @@ def unschedulable_policy(
     options = [option for tier in config.tiers for option in tier.plugins]
     actions = list(config.actions)
     first = next((at for at, name in enumerate(actions) if name in _EVICTING), len(actions))
-    asked = {"enableJobReady", "enableJobPipelined", "enableJobStarving"}
+    switches = {"enableJobReady", "enableJobPipelined", "enableJobStarving"}
     gangs = any(
-        option.name == "gang" and all(option.flags[flag] for flag in asked) for option in options
+        option.name == "gang" and all(option.flags[flag] for flag in switches) for option in options
     )
     return UnschedulablePolicy(
         at_enqueue="enqueue" in actions[:first],

@@ -142,12 +142,12 @@ class QueryService(Queries):
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         begun = self._clock.monotonic()
         async with self._processes:
-            answer = await self._in_a_process(
+            result = await self._in_a_process(
                 WhatIfStatus, lambda mirror: lambda: self._imagine(mirror, namespace, spec)
             )
-        assert answer is not None, "a what-if always has work"
+        assert result is not None, "a what-if always has work"
         took_ms = 1e3 * (self._clock.monotonic() - begun)
-        return replace(answer, decided_in_ms=round(took_ms, 1))
+        return replace(result, decided_in_ms=round(took_ms, 1))
 
     async def _in_a_process(
         self, result: type[T], prepare: Callable[[ClusterMirror], Callable[[], T] | None]

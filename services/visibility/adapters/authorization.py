@@ -49,25 +49,25 @@ class Authorization:
 
     async def check(self, user: User, right: AccessRight) -> None:
         """Return when the user has the right. Raises Failure (403, 503)."""
-        answer = await self._ask(user, right)
-        if not answer.allowed:
-            raise forbidden(user, right, answer.reason)
+        reply = await self._ask(user, right)
+        if not reply.allowed:
+            raise forbidden(user, right, reply.reason)
 
     async def seen(self, user: User, namespaces: Iterable[str]) -> set[str]:
         """Return those of the namespaces whose jobs the user may see. Raises Failure (503).
 
         Beyond a bound no more are asked for: the rest counts as not seen.
         """
-        asked = sorted(set(namespaces))
-        if not asked or (await self._ask(user, to_see(""))).allowed:
-            return set(asked)
+        candidates = sorted(set(namespaces))
+        if not candidates or (await self._ask(user, to_see(""))).allowed:
+            return set(candidates)
         try:
             async with TaskGroup() as tasks:
                 answers = {
                     namespace: tasks.create_task(
                         self._ask(user, to_see(namespace)), name=f"may-see-{namespace}"
                     )
-                    for namespace in asked[:_SEEN_MAX]
+                    for namespace in candidates[:_SEEN_MAX]
                 }
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -77,11 +77,11 @@ class Authorization:
         if MASTERS in user.groups:
             return _ReviewReply(allowed=True)
         now = self._clock.monotonic()
-        until, answer = self._kept.get((user, right), (now, None))
-        if answer is None or until <= now:
-            answer = await self._reviewed(user, right)
-            self._keep((user, right), answer)
-        return answer
+        until, reply = self._kept.get((user, right), (now, None))
+        if reply is None or until <= now:
+            reply = await self._reviewed(user, right)
+            self._keep((user, right), reply)
+        return reply
 
     async def _reviewed(self, user: User, right: AccessRight) -> _ReviewReply:
         self._metrics.reviewed()
@@ -91,8 +91,8 @@ class Authorization:
         except (PumiceError, msgspec.DecodeError) as error:
             raise unavailable(f"cannot ask what {user.name} may do: {error}") from error
 
-    def _keep(self, key: tuple[User, AccessRight], answer: _ReviewReply) -> None:
+    def _keep(self, key: tuple[User, AccessRight], reply: _ReviewReply) -> None:
         self._kept.pop(key, None)
-        self._kept[key] = (self._clock.monotonic() + _KEPT_S, answer)
+        self._kept[key] = (self._clock.monotonic() + _KEPT_S, reply)
         if len(self._kept) > _KEPT_MAX:
             self._kept.popitem(last=False)

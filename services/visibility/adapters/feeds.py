@@ -142,8 +142,8 @@ class EventHistory:
                             event = decode_any(message.payload)
                             if is_wanted(event):
                                 is_of_pod = isinstance(event.data, PodBound | PodEvicted)
-                                kept = of_pods if is_of_pod else others
-                                kept.append((message.sequence, event))
+                                events = of_pods if is_of_pod else others
+                                events.append((message.sequence, event))
                     case Reset():
                         of_pods.clear()
                         others.clear()

@@ -218,7 +218,7 @@ class Forecasting:
         forecaster.draw(
             state,
             now=now,
-            asked=keys,
+            targets=keys,
             out_of_time=lambda: clock() >= ends,
             hurried=lambda: time.thread_time() >= hurried,
         )

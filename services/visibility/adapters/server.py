@@ -226,12 +226,12 @@ class VisibilityServer:
             text = f"the body of the request was in an unknown format: send {_JSON}"
             raise ApiFailure(UNSUPPORTED, text)
         body = await self._body(request)
-        asked = await self._sources.what_if(user, target, body)
-        headers = [("Warning", _warning(text)) for text in asked.warnings]
+        status = await self._sources.what_if(user, target, body)
+        headers = [("Warning", _warning(text)) for text in status.warnings]
         if form is ReplyForm.TABLE:
-            return _response(self._table(target, [asked.what_if]), _CREATED, headers)
-        whole = tables.whole(target.resource, asked.what_if)
-        return _response({**whole, "spec": asked.spec}, _CREATED, headers)
+            return _response(self._table(target, [status.what_if]), _CREATED, headers)
+        whole = tables.whole(target.resource, status.what_if)
+        return _response({**whole, "spec": status.spec}, _CREATED, headers)
 
     async def _body(self, request: web.Request) -> bytes:
         try:

@@ -80,10 +80,10 @@ class FairShares:
         last.reschedule(asyncio.get_running_loop().time())
 
     def _release(self, holder: str, limit: asyncio.Timeout) -> None:
-        held = self._held.get(holder, [])
-        if limit in held:
-            held.remove(limit)
-        if not held:
+        in_use = self._held.get(holder, [])
+        if limit in in_use:
+            in_use.remove(limit)
+        if not in_use:
             self._held.pop(holder, None)
 
 

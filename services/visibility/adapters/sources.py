@@ -148,10 +148,10 @@ class Sources:
         return found
 
     async def _seen(
-        self, user: User, namespace: str, answer: Explanation | WhatIfStatus
+        self, user: User, namespace: str, result: Explanation | WhatIfStatus
     ) -> set[str]:
         """Return the namespaces that the answer may name: the one asked about is among them."""
-        others = hiding.namespaces(answer) - {namespace}
+        others = hiding.namespaces(result) - {namespace}
         return {namespace} | await self._authorization.seen(user, others)
 
 

@@ -105,14 +105,14 @@ def explain(
         stated = replace(stated, details=at_place(stated.details, why.position))
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
-        held, more = holders(session, job, why, ends) if why else ((), 0)
+        named, more = holders(session, job, why, ends) if why else ((), 0)
         gates = tuple(_gates(job, stated, _order(session, job, stated)))
         short = tuple(_short(session, job, stated)) if stated else ()
     finally:
         session.close()
     found, event = Helps(), _PREPARED if awaits else ""
     if why is not None:
-        stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in held])
+        stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in named])
         found = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
         event = _next_event(job, why, found)
     return Explanation(
@@ -127,7 +127,7 @@ def explain(
         nodes=stated.nodes if stated else 0,
         reasons=_reasons(stated.reasons) if stated else (),
         shortages=short,
-        holders=tuple(each.holder for each in held),
+        holders=tuple(each.holder for each in named),
         remaining_holders=more,
         would_help=found.changes,
         next_event=event,

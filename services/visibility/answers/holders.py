@@ -42,19 +42,19 @@ def holders(
     dims = [dim for name in names if (dim := session.resource(name)) is not None]
     if not dims:
         return (), 0
-    held = _held(session, job, why)
+    allocated = _held(session, job, why)
     total = session.total[dims].astype(np.float64)
     ranked = sorted(
-        ((_weight(amounts[dims], total), holder) for holder, amounts in held),
+        ((_weight(amounts[dims], total), holder) for holder, amounts in allocated),
         key=lambda found: (-found[0], found[1].key),
     )
-    kept = [holder for weight, holder in ranked if weight > 0]
-    by_key = {holder.key: amounts for holder, amounts in held}
+    ranked_holders = [holder for weight, holder in ranked if weight > 0]
+    by_key = {holder.key: amounts for holder, amounts in allocated}
     named = tuple(
         HeldResources(each.key, _holder(session, each, by_key[each.key], dims, ends(each)))
-        for each in kept[:HOLDERS_MAX]
+        for each in ranked_holders[:HOLDERS_MAX]
     )
-    return named, len(kept) - len(named)
+    return named, len(ranked_holders) - len(named)
 
 
 def _weight(amounts: IntArray, total: FloatArray) -> float:
@@ -65,10 +65,16 @@ def _holder(
     session: Session, job: Job, amounts: IntArray, dims: list[int], end: float | None
 ) -> Holder:
     names = session.resources
-    held = {names[dim]: quantity(names[dim], int(amounts[dim])) for dim in dims if amounts[dim]}
+    allocated = {
+        names[dim]: quantity(names[dim], int(amounts[dim])) for dim in dims if amounts[dim]
+    }
     until = format_seconds(end) if end is not None else None
     return Holder(
-        job=owner_of(job), owner=controller_of(job), queue=job.queue, holds=held, expected_end=until
+        job=owner_of(job),
+        owner=controller_of(job),
+        queue=job.queue,
+        holds=allocated,
+        expected_end=until,
     )
 
 
@@ -115,14 +121,14 @@ def _on_nodes(session: Session, job: Job) -> Iterator[tuple[Job, IntArray]]:
     """Yield jobs with what they hold on nodes that a pending pod of this one could go to."""
     open_ = _open(session, job)
     names = session.node_names
-    held: dict[str, IntArray] = {}
+    allocated: dict[str, IntArray] = {}
     for column in np.flatnonzero(open_).tolist():
         for task in session.tasks_on(names[column]):
             if HOLDS_RESOURCES[task.status] and task.job_key and task.job_key != job.key:
                 request = task.task_class.request
-                known = held.get(task.job_key)
-                held[task.job_key] = request.copy() if known is None else known + request
-    for key, amounts in held.items():
+                known = allocated.get(task.job_key)
+                allocated[task.job_key] = request.copy() if known is None else known + request
+    for key, amounts in allocated.items():
         other = session.job(key)
         if other is not None and other.has_group:
             yield other, amounts

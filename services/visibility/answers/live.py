@@ -53,19 +53,19 @@ def _held(job: Job) -> Iterator[Task]:
             yield from tasks.values()
 
 
-def _running(job: Job, held: list[Task], state: ClusterState, ends: EndOf) -> RunningJob:
-    started = min((task.started for task in held), default=math.inf)
+def _running(job: Job, running_tasks: list[Task], state: ClusterState, ends: EndOf) -> RunningJob:
+    started = min((task.started for task in running_tasks), default=math.inf)
     is_known = math.isfinite(started)
-    expected = ends(job) if held else None
+    expected = ends(job) if running_tasks else None
     return RunningJob(
         metadata=meta_of(job),
         owner=controller_of(job),
         pod_group=job.name,
         queue=job.queue,
         priority=job.priority,
-        pods=len(held),
+        pods=len(running_tasks),
         min_available=job.min_available,
-        nodes=len({task.node for task in held}),
+        nodes=len({task.node for task in running_tasks}),
         allocated=_holds(job, state),
         running_since=format_seconds(started) if is_known else None,
         expected_end=format_seconds(expected) if expected is not None else None,
@@ -74,7 +74,7 @@ def _running(job: Job, held: list[Task], state: ClusterState, ends: EndOf) -> Ru
 
 def _holds(job: Job, state: ClusterState) -> dict[str, str]:
     amounts = zip(state.dimensions.names, job.allocated.tolist(), strict=False)
-    return {name: quantity(name, held) for name, held in amounts if held > 0 and name != PODS}
+    return {name: quantity(name, amount) for name, amount in amounts if amount > 0 and name != PODS}
 
 
 _AWAY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
@@ -145,21 +145,21 @@ def entry_of(event: Event, at: str) -> TimelineEntry | None:
     match event:
         case JobPhaseChanged():
             change = f"{event.previous or 'new'} → {event.phase}"
-            words = f"{change}: {event.message}" if event.message else change
-            return _entry(at, "Phase", _ref(JOB.kind, event.job), words)
+            message = f"{change}: {event.message}" if event.message else change
+            return _entry(at, "Phase", _ref(JOB.kind, event.job), message)
         case GangAdmitted():
             return _entry(at, "Admitted", ref_of(event.gang, event.job), f"to queue {event.queue}")
         case GangPlaced():
-            words = f"{event.pods} pods on {_listed(event.nodes)}"
-            return _entry(at, "Placed", ref_of(event.gang, event.job), words)
+            message = f"{event.pods} pods on {_listed(event.nodes)}"
+            return _entry(at, "Placed", ref_of(event.gang, event.job), message)
         case GangUnschedulable():
-            words = f"{event.gate}: {event.message}"
-            return _entry(at, "Waits", ref_of(event.gang, event.job), words)
+            message = f"{event.gate}: {event.message}"
+            return _entry(at, "Waits", ref_of(event.gang, event.job), message)
         case PodBound():
             return _entry(at, "Bound", _ref(POD.kind, event.pod), f"to {event.node}")
         case PodEvicted():
-            words = f"from {event.node} by {event.by}{_for_whom(as_told(event))}"
-            return _entry(at, "Evicted", _ref(POD.kind, event.pod), words)
+            message = f"from {event.node} by {event.by}{_for_whom(as_told(event))}"
+            return _entry(at, "Evicted", _ref(POD.kind, event.pod), message)
         case QueueStateChanged():
             change = f"{event.previous or 'new'} → {event.state}"
             return _entry(at, "Phase", _ref(QUEUE.kind, event.queue), change)

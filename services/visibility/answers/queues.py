@@ -90,11 +90,11 @@ class Family:
 
     def walk(self) -> Iterator[tuple[str, int]]:
         """Yield all queues with their depth, each behind its parent."""
-        todo = [(name, 0) for name in reversed(self.children(""))]
-        while todo:
-            name, depth = todo.pop()
+        worklist = [(name, 0) for name in reversed(self.children(""))]
+        while worklist:
+            name, depth = worklist.pop()
             yield name, depth
-            todo += [(child, depth + 1) for child in reversed(self.children(name))]
+            worklist += [(child, depth + 1) for child in reversed(self.children(name))]
 
     def _is_in_a_ring(self, name: str) -> bool:
         seen, at = {name}, self._queues[name].parent
@@ -190,8 +190,8 @@ def _pending(jobs: Iterable[Job], empty: IntArray) -> dict[str, IntArray]:
     found: dict[str, IntArray] = {}
     for job in jobs:
         if job.is_pending:
-            asked = job.requested if job.min_resources is None else job.min_resources
-            found[job.queue] = found.get(job.queue, empty) + asked
+            requested = job.requested if job.min_resources is None else job.min_resources
+            found[job.queue] = found.get(job.queue, empty) + requested
     return found
 
 

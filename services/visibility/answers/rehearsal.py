@@ -99,7 +99,7 @@ class Rehearsal(Imagined):
 
     def run(
         self,
-        asker: str = "",
+        exempt_user: str = "",
         inspect: Inspect | None = None,
         *,
         is_over: Callable[[], bool] = lambda: False,
@@ -112,7 +112,7 @@ class Rehearsal(Imagined):
         """
         without_pods = [j.key for j in self._cluster_state.jobs.all() if waits(j) and not j.tasks]
         for _ in range(CYCLES_MAX):
-            plans = self.cycle(asker, inspect)
+            plans = self.cycle(exempt_user, inspect)
             made = self._make_pods(without_pods, pods_to_make or self._guessed, is_over)
             if is_over() or not (made or any(plan.binds or plan.evictions for plan in plans)):
                 return

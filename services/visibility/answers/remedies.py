@@ -110,9 +110,9 @@ class Remedies:
             yield from self._of_owner()
         none = True
         if gate in _OF_NODES:
-            for words in (*self._of_known_nodes(), *self._of_queue(), *self._of_new_nodes()):
+            for remedy in (*self._of_known_nodes(), *self._of_queue(), *self._of_new_nodes()):
                 none = False
-                yield words
+                yield remedy
         if none and gate in _OF_QUEUES:
             yield from self._of_both()
 
@@ -123,8 +123,10 @@ class Remedies:
         names = self._mirror.state.dimensions.names
         if not self._job.tasks:
             for shape in pods_of(self._job, self._mirror.state.dimensions):
-                asked = parse_list(dict(shape.requests))
-                request = {name: counted(name, amount) for name, amount in asked.items() if amount}
+                requested = parse_list(dict(shape.requests))
+                request = {
+                    name: counted(name, amount) for name, amount in requested.items() if amount
+                }
                 yield PodShape(shape.number, request)
             return
         by_class: dict[int, list[Task]] = {}
@@ -156,25 +158,25 @@ class Remedies:
         """Yield what a job's owner has to do; more pods are tried with copies of those there."""
         job = self._job
         roles = job.roles_short_of(*VALID, best_effort=False)
-        lacking = {role: lacks for role, lacks in sorted(roles.items()) if lacks > 0}
-        rest = job.min_available - job.valid_count - sum(lacking.values())
+        missing = {role: lacks for role, lacks in sorted(roles.items()) if lacks > 0}
+        rest = job.min_available - job.valid_count - sum(missing.values())
         if rest > 0:
-            lacking[""] = rest
-        if lacking and self._starts(put_objects(POD, self._copies(lacking))):
+            missing[""] = rest
+        if missing and self._starts(put_objects(POD, self._copies(missing))):
             yield " and ".join(
                 _count(lacks, "more pod") + (f" of task {role}" if role else "")
-                for role, lacks in lacking.items()
+                for role, lacks in missing.items()
             )
         if job.gated and self._starts(lambda rehearsal: rehearsal.lift_gates(job.key)):
             yield f"no scheduling gate on {_count(job.gated, 'pod')}"
 
-    def _copies(self, lacking: Mapping[str, int]) -> list[Pod]:
+    def _copies(self, missing: Mapping[str, int]) -> list[Pod]:
         """Return pods like the job's own ones, so many of each role."""
         known = {shape.role: shape for shape in reversed(pods_of(self._job, self._dimensions))}
         usual = next(iter(reversed(known.values())))
         made = [
             known.get(role, usual)._replace(role=role, number=number)
-            for role, number in lacking.items()
+            for role, number in missing.items()
         ]
         name = self._mirror.scheduler_names[0]
         return pods(self._job.key, made, now=self._now, scheduler_name=name)
@@ -234,11 +236,11 @@ class Remedies:
         more: dict[str, int] = {}
         for name in names:
             below = set(family.below(name))
-            held = [job.allocated for job in state.jobs.all() if job.queue in below]
+            allocated = [job.allocated for job in state.jobs.all() if job.queue in below]
             for resource, amount in lacks.items():
                 dim, limit = dimensions.find(resource), self._capability(name).get(resource)
                 if dim is not None and limit is not None:
-                    left = limit - sum(int(each[dim]) for each in held)
+                    left = limit - sum(int(each[dim]) for each in allocated)
                     if amount > left:
                         more[resource] = max(more.get(resource, 0), amount - left)
         return more
@@ -271,8 +273,8 @@ class Remedies:
         if self._why.gate != "predicate":
             return
         for shape in self._shapes[:1]:
-            lacking = [node for node in nodes if not _has(node, shape.selector)]
-            if shape.selector and _HOST not in shape.selector and len(lacking) == len(nodes):
+            missing = [node for node in nodes if not _has(node, shape.selector)]
+            if shape.selector and _HOST not in shape.selector and len(missing) == len(nodes):
                 found = self._first_of(
                     [[node] for node in nodes[:_NODES]],
                     partial(_labelled, labels=shape.selector),
@@ -357,8 +359,8 @@ class Remedies:
         nodes = [_node(at, amounts, shape.selector) for at in range(min(count, _NODES_MAX))]
         labels = "".join(f", label {key}={value}" for key, value in sorted(shape.selector.items()))
         what = "a node" if count == 1 else f"{count} nodes, each"
-        words = f" with {listed(amounts)}" if amounts else ""
-        return Remedy(f"{what}{words}{labels}", put_objects(NODE, nodes))
+        suffix = f" with {listed(amounts)}" if amounts else ""
+        return Remedy(f"{what}{suffix}{labels}", put_objects(NODE, nodes))
 
     def _fit(self, name: str, amount: int) -> int:
         """Return how many pods' requests the largest node has; any number if none has it."""

@@ -202,8 +202,8 @@ class _WhatIf:
         node: Node = self._mirror.kept.get(NODE.token, name)
         self._rehearsal.put(NODE, replace(node, spec=replace(node.spec, unschedulable=True)))
         self._drained.add(name)
-        held = list(self._mirror.state.nodes.tasks_on(name))
-        tasks = [task for task in held if task.job_key and task.status in _HOLDING]
+        drained = list(self._mirror.state.nodes.tasks_on(name))
+        tasks = [task for task in drained if task.job_key and task.status in _HOLDING]
         self._displaced.update({task.uid: (task.key, task.job_key) for task in tasks})
         self._rehearsal.displace(tasks)
 

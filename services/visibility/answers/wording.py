@@ -78,5 +78,5 @@ def amount(name: str, value: Any) -> str:  # noqa: ANN401 - an element of an arr
 
 def listed(amounts: Mapping[str, int]) -> str:
     """Return amounts by resource for a sentence: `4 cpu and 8Gi memory`."""
-    words = [f"{readable(name, value)} {name}" for name, value in sorted(amounts.items())]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    texts = [f"{readable(name, value)} {name}" for name, value in sorted(amounts.items())]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

@@ -35,38 +35,38 @@ _LISTS: Final[dict[str, Callable[[Any], str]]] = {
 """Each list of an answer to a what-if, and how to read the namespace of an entry."""
 
 
-def namespaces(answer: Explanation | WhatIfStatus) -> set[str]:
+def namespaces(result: Explanation | WhatIfStatus) -> set[str]:
     """Return the namespaces that an answer names; cluster-scoped objects have none."""
-    return set(filter(None, _named(answer)))
+    return set(filter(None, _named(result)))
 
 
-def _named(answer: Explanation | WhatIfStatus) -> Iterator[str]:
-    if isinstance(answer, Explanation):
-        yield from map(_of_job, answer.holders)
+def _named(result: Explanation | WhatIfStatus) -> Iterator[str]:
+    if isinstance(result, Explanation):
+        yield from map(_of_job, result.holders)
         return
     for name, namespace_of in _LISTS.items():
-        yield from map(namespace_of, getattr(answer, name))
+        yield from map(namespace_of, getattr(result, name))
 
 
-def hide(answer: T, seen: Collection[str]) -> T:
+def hide(result: T, seen: Collection[str]) -> T:
     """Return the answer with objects of namespaces that are `seen`, or of none, and no others.
 
     Of what may be seen `LISTED_MAX` entries of a list are named: a reader of one namespace finds
     its own first ones, not those that others leave room for.
     """
-    if isinstance(answer, Explanation):
-        holders = tuple(h for h in answer.holders if _is_seen(h.job.namespace, seen))
-        count = answer.hidden_holders + len(answer.holders) - len(holders)
-        return replace(answer, holders=holders, hidden_holders=count)
-    hidden, shown, remaining = answer.hidden, {}, {}
+    if isinstance(result, Explanation):
+        holders = tuple(h for h in result.holders if _is_seen(h.job.namespace, seen))
+        count = result.hidden_holders + len(result.holders) - len(holders)
+        return replace(result, holders=holders, hidden_holders=count)
+    hidden, shown, remaining = result.hidden, {}, {}
     for name, namespace_of in _LISTS.items():
-        whole = getattr(answer, name)
-        kept = tuple(each for each in whole if _is_seen(namespace_of(each), seen))
-        hidden += len(whole) - len(kept)
-        shown[name] = kept[:LISTED_MAX]
-        if len(kept) > LISTED_MAX:
-            remaining[name] = len(kept) - LISTED_MAX
-    return replace(answer, **shown, hidden=hidden, remaining=remaining)
+        whole = getattr(result, name)
+        visible = tuple(each for each in whole if _is_seen(namespace_of(each), seen))
+        hidden += len(whole) - len(visible)
+        shown[name] = visible[:LISTED_MAX]
+        if len(visible) > LISTED_MAX:
+            remaining[name] = len(visible) - LISTED_MAX
+    return replace(result, **shown, hidden=hidden, remaining=remaining)
 
 
 def _is_seen(namespace: str, seen: Collection[str]) -> bool:

@@ -77,10 +77,10 @@ def _schemas() -> dict[str, Schema]:
 
 def _whole(resource: ServedResource, known: dict[type, Schema]) -> Schema:
     made = schema_of(inspect.type_info(resource.type), known)
-    words = " ".join((source.getdoc(resource.type) or "").split())
+    description = " ".join((source.getdoc(resource.type) or "").split())
     kind = {"group": GROUP, "version": VERSION, "kind": resource.kind}
     return {
-        "description": words,
+        "description": description,
         **made,
         "properties": {**_HEAD, **made["properties"]},
         "x-kubernetes-group-version-kind": [kind],
@@ -200,10 +200,10 @@ def _in_path(path: str) -> list[Json]:
 
 def _operation(resource: ServedResource, action: str, root: str) -> Json:
     listed = "List" if action == "list" or resource.is_list else ""
-    answer = {"$ref": f"{root}{_PREFIX}.{resource.kind}{listed}"}
+    response = {"$ref": f"{root}{_PREFIX}.{resource.kind}{listed}"}
     code = "201" if action == "post" else "200"
     where = "Namespaced" if resource.namespaced else ""
-    words = resource.plural.title().replace("/", "")
+    title = resource.plural.title().replace("/", "")
     parameters: list[Json] = [
         {"name": name, "in": "query", "type": "string"} for name in _OPTIONS[action]
     ]
@@ -211,11 +211,11 @@ def _operation(resource: ServedResource, action: str, root: str) -> Json:
         body = {"$ref": f"{root}{_PREFIX}.{resource.kind}"}
         parameters.append({"name": "body", "in": "body", "required": True, "schema": body})
     return {
-        "operationId": f"{action}{where}{words}",
+        "operationId": f"{action}{where}{title}",
         "consumes": [_JSON],
         "produces": [_JSON],
         "parameters": parameters,
-        "responses": {code: {"description": "OK", "schema": answer}},
+        "responses": {code: {"description": "OK", "schema": response}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {
             "group": GROUP,
@@ -241,9 +241,9 @@ def _v3_operation(operation: Json) -> Json:
         code: {"description": found["description"], "content": _content(found["schema"])}
         for code, found in operation["responses"].items()
     }
-    kept = {key: value for key, value in operation.items() if key not in ("consumes", "produces")}
+    common = {key: value for key, value in operation.items() if key not in ("consumes", "produces")}
     return {
-        **kept,
+        **common,
         "parameters": [_v3_parameter(parameter) for parameter in parameters],
         "responses": responses,
         **({"requestBody": {"content": _content(bodies[0])}} if bodies else {}),

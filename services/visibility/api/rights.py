@@ -57,7 +57,7 @@ def review(user: User, right: AccessRight) -> Json:
     if right.path:
         spec["nonResourceAttributes"] = {"path": right.path, "verb": right.verb}
     else:
-        asked = {
+        attributes = {
             "group": GROUP,
             "version": VERSION,
             "verb": right.verb,
@@ -66,7 +66,7 @@ def review(user: User, right: AccessRight) -> Json:
             "namespace": right.namespace,
             "name": right.name,
         }
-        spec["resourceAttributes"] = {key: value for key, value in asked.items() if value}
+        spec["resourceAttributes"] = {key: value for key, value in attributes.items() if value}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -78,16 +78,16 @@ def forbidden(user: User, right: AccessRight, reason: str) -> ApiFailure:
     """Refuse what the user may not do, in the words of the API server."""
     why = f": {reason}" if reason else ""
     if right.path:
-        words = f'forbidden: User "{user.name}" cannot {right.verb} path "{right.path}"{why}'
-        return ApiFailure(FORBIDDEN, words)
+        message = f'forbidden: User "{user.name}" cannot {right.verb} path "{right.path}"{why}'
+        return ApiFailure(FORBIDDEN, message)
     resource = "/".join(filter(None, (right.resource, right.subresource)))
     scope = f'in the namespace "{right.namespace}"' if right.namespace else "at the cluster scope"
     subject = (
         f'{right.resource}.{GROUP} "{right.name}"' if right.name else (f"{right.resource}.{GROUP}")
     )
-    words = (
+    message = (
         f'{subject} is forbidden: User "{user.name}" cannot {right.verb} resource "{resource}" '
         f'in API group "{GROUP}" {scope}{why}'
     )
     details = {"name": right.name, "group": GROUP, "kind": right.resource}
-    return ApiFailure(FORBIDDEN, words, details={k: v for k, v in details.items() if v})
+    return ApiFailure(FORBIDDEN, message, details={k: v for k, v in details.items() if v})

@@ -102,8 +102,8 @@ def invalid(kind: str, field: str, why: str) -> ApiFailure:
     """Refuse an object that cannot be answered; the field is named."""
     cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
     details = {"group": GROUP, "kind": kind, "causes": [cause]}
-    words = f"{field}: {why}" if field else why
-    return ApiFailure(INVALID, f"{kind}.{GROUP} is invalid: {words}", details=details)
+    message = f"{field}: {why}" if field else why
+    return ApiFailure(INVALID, f"{kind}.{GROUP} is invalid: {message}", details=details)
 
 
 def unavailable(why: str) -> ApiFailure:

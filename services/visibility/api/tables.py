@@ -171,8 +171,8 @@ def _listed(amounts: Mapping[str, str]) -> str:
 
 
 def _state(node: NodeUse, _: float) -> str:
-    words = ["Ready" if node.ready else "NotReady"]
-    return ",".join([*words, "SchedulingDisabled"] if node.unschedulable else words)
+    states = ["Ready" if node.ready else "NotReady"]
+    return ",".join([*states, "SchedulingDisabled"] if node.unschedulable else states)
 
 
 def _runs(job: RunningJob, now: float) -> str:

@@ -104,8 +104,8 @@ def unknown_fields(raw: Json, target: ServedTarget) -> tuple[str, ...]:
 
     Raises Failure (400) if that is asked for, and for a name that no header can hold.
     """
-    wanted = target.query.get("fieldValidation", "Warn")
-    if wanted == "Ignore":
+    validation = target.query.get("fieldValidation", "Warn")
+    if validation == "Ignore":
         return ()
     paths = list(openapi.unknown_fields(raw, openapi.schema(target.resource)))
     for path in paths:
@@ -116,7 +116,7 @@ def unknown_fields(raw: Json, target: ServedTarget) -> tuple[str, ...]:
     found = [f"unknown field {_shown(path)}" for path in paths[:WARNINGS_MAX]]
     if len(paths) > WARNINGS_MAX:
         found.append(f"{len(paths) - WARNINGS_MAX} more unknown fields")
-    if found and wanted == "Strict":
+    if found and validation == "Strict":
         raise ApiFailure(BAD_REQUEST, f"strict decoding error: {', '.join(found)}")
     return tuple(found)
 

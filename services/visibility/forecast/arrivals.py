@@ -171,10 +171,10 @@ class JobArrivals:
         """Forget the jobs of long ago, and join a third of the others but the latest ones."""
         recent, old = self._stretches[-self._recent :], self._stretches[: -self._recent]
         newest = recent[-1].last
-        kept = [stretch for stretch in old if stretch.last > newest - _MOST_S]
-        if len(kept) < len(old):
+        remaining = [stretch for stretch in old if stretch.last > newest - _MOST_S]
+        if len(remaining) < len(old):
             self._since = max(stretch.last for stretch in old if stretch.last <= newest - _MOST_S)
-        self._stretches = _joined(kept, len(old) // 3, newest) + recent
+        self._stretches = _joined(remaining, len(old) // 3, newest) + recent
 
     def future(self, now: float, uniform: Uniform) -> "FutureArrivals":
         """Return a source of jobs to come."""
@@ -302,11 +302,11 @@ class FutureArrivals:
             inside = one.number - 1 if one.apart_s > quiet_s else 0
             if jobs := inside + (other.first - one.last > quiet_s):
                 found.append((jobs, one))
-        wanted = int(self._uniform() * (1 + sum(jobs for jobs, _ in found)))
+        remaining = int(self._uniform() * (1 + sum(jobs for jobs, _ in found)))
         for jobs, stretch in found:
-            if wanted < jobs:
-                return stretch.last - wanted * stretch.apart_s + quiet_s + _AFTER_S
-            wanted -= jobs
+            if remaining < jobs:
+                return stretch.last - remaining * stretch.apart_s + quiet_s + _AFTER_S
+            remaining -= jobs
         return None
 
     def _between(self, start: float, end: float, at: float) -> Iterator[tuple[float, ArrivalShape]]:

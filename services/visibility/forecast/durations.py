@@ -217,17 +217,19 @@ def _likelihoods(
     durations: Sequence[Sketch], latest: Sequence[Sketch], seconds: float, place: float
 ) -> list[float]:
     """Return the likelihood of a duration, whose place in a sketch is known, for each way."""
-    said, plain = _default_around(seconds), list[float]()
+    likelihood, plain = _default_around(seconds), list[float]()
     for sketch in reversed(durations):
-        said = _mixed(sketch, place, said)
-        plain.append(said)
+        likelihood = _mixed(sketch, place, likelihood)
+        plain.append(likelihood)
     plain = plain[: -_LEADS - 1 : -1]
-    return plain + [_mixed(sketch, place, said) for sketch, said in zip(latest, plain, strict=True)]
+    return plain + [
+        _mixed(sketch, place, likelihood) for sketch, likelihood in zip(latest, plain, strict=True)
+    ]
 
 
-def _mixed(sketch: Sketch, place: float, others: float) -> float:
+def _mixed(sketch: Sketch, place: float, prior: float) -> float:
     share = _share(sketch.count)
-    return share * sketch.around(place) + (1.0 - share) * others
+    return share * sketch.around(place) + (1.0 - share) * prior
 
 
 class _Level(NamedTuple):
@@ -332,11 +334,11 @@ class Durations:
             left -= share
         if not (total := sum(weight for weight, _ in weights)):
             return None
-        wanted = uniform() * (total + (left if elapsed < stated.seconds else 0.0))
+        remaining = uniform() * (total + (left if elapsed < stated.seconds else 0.0))
         for weight, sketch in weights:
-            if wanted < weight:
+            if remaining < weight:
                 return sketch.draw(self._at(sketch, uniform), elapsed=passed)
-            wanted -= weight
+            remaining -= weight
         return None
 
     def _known(self, subject: HistoricJob, uniform: Uniform) -> _Known:
@@ -374,11 +376,11 @@ class Durations:
         weights = [
             share * (level.sketch.beyond(elapsed) if elapsed else 1.0) for share, level in shares
         ]
-        wanted = uniform() * (sum(weights) + left * _default_beyond(elapsed))
+        remaining = uniform() * (sum(weights) + left * _default_beyond(elapsed))
         for (_, level), weight in zip(shares, weights, strict=True):
-            if wanted < weight:
+            if remaining < weight:
                 return self._of_level(level, elapsed, uniform)
-            wanted -= weight
+            remaining -= weight
         return _default(elapsed, uniform)
 
     def _of_level(self, level: _Level, elapsed: float, uniform: Uniform) -> float:

@@ -37,13 +37,13 @@ def stated_end(job: Job) -> float | None:
 
 def started_at(job: Job) -> float:
     """Return when the first pod of a job that is on a node started; infinity if none has."""
-    held = (
+    started = (
         task.started
         for tasks, holds in zip(job.by_status, HOLDS_RESOURCES, strict=True)
         if holds
         for task in tasks.values()
     )
-    return min(held, default=math.inf)
+    return min(started, default=math.inf)
 
 
 class Ends:

@@ -95,7 +95,7 @@ class Forecaster:
         cluster_state: ClusterState,
         *,
         now: float,
-        asked: Collection[str] | None = None,
+        targets: Collection[str] | None = None,
         out_of_time: Callable[[], bool] = lambda: False,
         hurried: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -106,7 +106,7 @@ class Forecaster:
         One that is `hurried` goes on without jobs to come. The first simulation of a round is
         followed by another one, if it has not taken the time of both.
         """
-        keys = waiting(cluster_state) if asked is None else sorted(asked)
+        keys = waiting(cluster_state) if targets is None else sorted(targets)
         allowed, skipped = Allowed(out_of_time, hurried), False
         if (limits := _limits(cluster_state)) != self._limits:
             self._limits, self._runs = limits, 0
@@ -214,7 +214,7 @@ def forecast(
     history: History,
     *,
     now: float,
-    asked: Collection[str] | None = None,
+    targets: Collection[str] | None = None,
     arrivals: JobArrivals = _NO_ARRIVALS,
     draws: int = DRAWS,
     bounds: SimulationBounds = _BOUNDS,
@@ -224,12 +224,12 @@ def forecast(
 
     `now` is Unix seconds. The same arguments give the same answers.
     """
-    keys = waiting(cluster_state) if asked is None else sorted(asked)
+    keys = waiting(cluster_state) if targets is None else sorted(targets)
     forecaster = Forecaster(
         rules, history, arrivals=arrivals, draws=draws, bounds=bounds, seed=seed
     )
     for _ in range(draws):
-        forecaster.draw(cluster_state, now=now, asked=keys)
+        forecaster.draw(cluster_state, now=now, targets=keys)
     found = ((key, forecaster.expected(key)) for key in keys)
     return {key: expected for key, expected in found if expected is not None}
 

@@ -127,10 +127,10 @@ def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) ->
     created = times.format_seconds(now)
     found: list[Pod] = []
     for of_role in shape:
-        asked = ResourceRequirements(requests=dict(of_role.requests))
+        resources = ResourceRequirements(requests=dict(of_role.requests))
         spec = PodSpec(
             scheduler_name=scheduler_name,
-            containers=(Container(name="main", resources=asked),),
+            containers=(Container(name="main", resources=resources),),
             priority=of_role.priority,
         )
         annotations = {keys.GROUP_NAME: group}
@@ -150,10 +150,10 @@ def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) ->
     return found
 
 
-def without_names(words: str, key: str) -> str:
+def without_names(text: str, key: str) -> str:
     """Return words about a group without the names of its pods that `pods` made."""
     _, _, group = key.partition("/")
-    return re.sub(rf"{re.escape(group)}~\d+", "one of its pods", words)
+    return re.sub(rf"{re.escape(group)}~\d+", "one of its pods", text)
 
 
 def group(key: str, arrival: ArrivalShape, *, now: float) -> PodGroup:

@@ -165,12 +165,12 @@ class Simulation:
         self._imagined = Imagined(cluster_state)
         self._is_over: Callable[[], bool] = ALL_THE_TIME.over
 
-    def run(self, asked: Collection[str], allowed: Allowed = ALL_THE_TIME) -> SimulationResult:
+    def run(self, targets: Collection[str], allowed: Allowed = ALL_THE_TIME) -> SimulationResult:
         """Simulate until all of these jobs have started or the bounds are reached; undo everything.
 
         It ends, too, when its time is up.
         """
-        open_ = set(asked)
+        open_ = set(targets)
         self._is_over = allowed.over
         with self._imagined:
             self._schedule_ends()
@@ -190,7 +190,7 @@ class Simulation:
             stopped_by, never = self._explain(sorted(open_)) if open_ else ({}, frozenset())
         settled = quiet and not self._ends and self._future_arrivals.at == math.inf
         return SimulationResult(
-            starts={key: at for key, at in self._starts.items() if key in asked},
+            starts={key: at for key, at in self._starts.items() if key in targets},
             stopped_by=stopped_by,
             never=never,
             settled=settled,
@@ -204,11 +204,11 @@ class Simulation:
     def _schedule_ends(self) -> None:
         """Schedule the ends of the jobs that run."""
         for job in sorted(self._cluster_state.jobs.all(), key=lambda job: job.key):
-            held = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
+            running = [t for t in job.tasks.values() if HOLDS_RESOURCES[t.status]]
             if job.by_status[TaskStatus.RELEASING]:
                 self._schedule(self._now + _LEAVING_S, job, self._remove_terminating)
-            if held and self._ends_ever(job):
-                since = min((t.started for t in held), default=self._now)
+            if running and self._ends_ever(job):
+                since = min((t.started for t in running), default=self._now)
                 self._schedule_end(job, max(0.0, self._now - since))
 
     def _ends_ever(self, job: Job) -> bool:

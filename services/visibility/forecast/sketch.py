@@ -99,10 +99,10 @@ class Sketch:
 
     def quantile(self, part: float) -> float:
         """Return the duration that a part (0 to 1) of all do not exceed; 0 when empty."""
-        wanted, passed, index = part * max(self.count - 1.0, 0.0), 0.0, None
+        rank, passed, index = part * max(self.count - 1.0, 0.0), 0.0, None
         for index, count in sorted(self._counts.items()):  # noqa: B007 - the last one is the answer
             passed += count
-            if passed > wanted:
+            if passed > rank:
                 break
         if index is None:
             return 0.0
@@ -129,12 +129,12 @@ class Sketch:
         longer = self._beyond(elapsed)
         if longer <= 0.0:
             return None
-        wanted = (1.0 - at) * longer
+        rank = (1.0 - at) * longer
         tail = self._sorted()
         # `behind` falls: the last bucket from which on there are at least `wanted`.
-        found = max(bisect_right(tail.behind, -wanted, key=neg) - 1, 0)
+        found = max(bisect_right(tail.behind, -rank, key=neg) - 1, 0)
         count = tail.behind[found] - tail.behind[found + 1]
-        part = (tail.behind[found] - wanted) / count
+        part = (tail.behind[found] - rank) / count
         return max(self._bound(tail.indexes[found] - 1 + part), elapsed)
 
     def _beyond(self, elapsed: float) -> float:

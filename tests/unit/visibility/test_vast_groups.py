@@ -40,7 +40,7 @@ def test_no_more_pods_are_imagined_once_the_time_is_over():
     forecaster.draw(
         world.cluster_state,
         now=NOW,
-        asked=waiting(world.cluster_state),
+        targets=waiting(world.cluster_state),
         out_of_time=lambda: next(over),
     )
     assert len(made) <= 2

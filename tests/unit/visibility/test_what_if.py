@@ -55,7 +55,7 @@ GPU_MEMORY = "volcano.sh/gpu-memory"
 def forecasts(world: World) -> ForecastFor:
     """Return what foresees starts in a world as it is then."""
     rules = SchedulerRules(configure(CONF))
-    return lambda keys: forecast(world.mirror.state, rules, History(), now=NOW, asked=keys)
+    return lambda keys: forecast(world.mirror.state, rules, History(), now=NOW, targets=keys)
 
 
 def ask(

@@ -95,9 +95,9 @@ class Jobs:
         job.divide(spec)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
-        said = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
-        job.preemptable = bool(parse_bool(said))
-        job.non_preemptable = said is not None and not job.preemptable
+        preemptable = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
+        job.preemptable = bool(parse_bool(preemptable))
+        job.non_preemptable = preemptable is not None and not job.preemptable
         job.last_seen = LastSeen(meta.resource_version, _status_of(group), _stamps_of(group))
         self._see_status(job, job.last_seen.status)
         self.changed(job)

@@ -210,9 +210,9 @@ class Job:
         awaited = (status == TaskStatus.PIPELINED) - (before == TaskStatus.PIPELINED)
         if awaited:
             self.sums.add(_AWAITED, awaited * count, task_class.request)
-        held = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
-        if held:
-            self.sums.add(_HELD, held * count, task_class.request)
+        allocated_delta = int(HOLDS_RESOURCES[status]) - int(HOLDS_RESOURCES[before])
+        if allocated_delta:
+            self.sums.add(_HELD, allocated_delta * count, task_class.request)
         desired = int(HOLDS_RESOURCES[status] or status == _PENDING) - int(
             HOLDS_RESOURCES[before] or before == _PENDING
         )
@@ -235,8 +235,8 @@ class Job:
     @property
     def allocated(self) -> IntArray:
         """Amounts that its tasks hold. Read only: the array is changed in place."""
-        held: IntArray = self.sums.value[_HELD]
-        return held
+        amounts: IntArray = self.sums.value[_HELD]
+        return amounts
 
     @property
     def requested(self) -> IntArray:

@@ -230,9 +230,9 @@ class StaticCache:
         self, key: Hashable, generation: int, compute: Callable[[], NDArray[Any]]
     ) -> NDArray[Any]:
         """Return the array of this node generation."""
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != generation:
+        cached = self._kept.get(key)
+        if cached is None or cached[0] != generation:
             if len(self._kept) > _CACHE_LIMIT:
                 self._kept.clear()
-            kept = self._kept[key] = (generation, compute())
-        return kept[1]
+            cached = self._kept[key] = (generation, compute())
+        return cached[1]

@@ -32,16 +32,16 @@ class NodeImages:
 
     def set(self, column: int, images: Sequence[ContainerImage]) -> None:
         """Take over what a node has."""
-        held = array("q")
+        entries = array("q")
         for image in images:
             for name in image.names:
-                held.append(self._numbers.setdefault(name, len(self._numbers)))
-                held.append(max(0, min(image.size_bytes, NODE_MAX)))
-        if held != self._held.get(column, array("q")):
+                entries.append(self._numbers.setdefault(name, len(self._numbers)))
+                entries.append(max(0, min(image.size_bytes, NODE_MAX)))
+        if entries != self._held.get(column, array("q")):
             self._sorted = None
             self._scores.clear()
-            if held:
-                self._held[column] = held
+            if entries:
+                self._held[column] = entries
             else:
                 del self._held[column]
 
@@ -72,8 +72,8 @@ class NodeImages:
     def _holders(self, number: int) -> tuple[IntArray, IntArray]:
         """Return the columns that have an image, and its size there."""
         if self._sorted is None:
-            pairs = [np.frombuffer(held, dtype=np.int64) for held in self._held.values()]
-            lengths = [len(held) // 2 for held in self._held.values()]
+            pairs = [np.frombuffer(entries, dtype=np.int64) for entries in self._held.values()]
+            lengths = [len(entries) // 2 for entries in self._held.values()]
             flat = np.concatenate(pairs).reshape(-1, 2)
             columns = np.repeat(np.array(list(self._held), dtype=np.int64), lengths)
             order = np.argsort(flat[:, 0], kind="stable")

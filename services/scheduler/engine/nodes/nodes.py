@@ -131,8 +131,8 @@ class Nodes:
         )
         self.images.set(record.column, node.status.images)
         if fresh:
-            for held in record.held.values():
-                self.ledger.hold(record.column, held.task_class, 1, releasing=held.releasing)
+            for counted in record.held.values():
+                self.ledger.hold(record.column, counted.task_class, 1, releasing=counted.releasing)
             if record.exact is not None:
                 self.ledger.show(record.column, *record.exact.shown())
 
@@ -156,39 +156,41 @@ class Nodes:
         if not task.node or TERMINAL[task.status]:
             return
         record = self._by_name.setdefault(task.node, NodeRecord())
-        held = CountedPod(
+        counted = CountedPod(
             task.task_class.asked or task.task_class, task.status == TaskStatus.RELEASING, task
         )
-        record.held[task.uid] = held
+        record.held[task.uid] = counted
         self.arrivals.come(task)
         self.meet(task, 1)
-        self._count(record, held, 1)
+        self._count(record, counted, 1)
 
     def release(self, task: Task) -> None:
         """Count a task out exactly as it was counted in."""
         record = self._by_name.get(task.node) if task.node else None
-        held = record.held.pop(task.uid, None) if record else None
-        if record is None or held is None:
+        counted = record.held.pop(task.uid, None) if record else None
+        if record is None or counted is None:
             return
         self.arrivals.go(task)
         self.meet(task, -1)
-        self._count(record, held, -1)
+        self._count(record, counted, -1)
         if record.column == NOWHERE and not record.held:
             del self._by_name[task.node]
 
-    def _count(self, record: NodeRecord, held: CountedPod, sign: int) -> None:
+    def _count(self, record: NodeRecord, counted: CountedPod, sign: int) -> None:
         """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
-        record.weight += sign * held.task_class.weight
+        record.weight += sign * counted.task_class.weight
         if record.exact is None and record.weight <= RELEASING_MAX:
             if record.column != NOWHERE:
-                self.ledger.hold(record.column, held.task_class, sign, releasing=held.releasing)
+                self.ledger.hold(
+                    record.column, counted.task_class, sign, releasing=counted.releasing
+                )
             return
         if record.exact is None:
             record.exact = NodeRequests(self._dimensions.capacity)
             for each in record.held.values():
                 record.exact.hold(each.task_class, 1, releasing=each.releasing)
         else:
-            record.exact.hold(held.task_class, sign, releasing=held.releasing)
+            record.exact.hold(counted.task_class, sign, releasing=counted.releasing)
         if record.column != NOWHERE:
             self.ledger.show(record.column, *record.exact.shown())
         if record.weight <= RELEASING_MAX:
@@ -219,15 +221,19 @@ class Nodes:
     def tasks_on(self, name: str) -> Iterator[Task]:
         """Return the tasks that a node holds."""
         record = self._by_name.get(name)
-        return iter([held.task for held in record.held.values()] if record else [])
+        return iter([counted.task for counted in record.held.values()] if record else [])
 
     def _tasks(self) -> Iterator[Task]:
-        return (held.task for record in self._by_name.values() for held in record.held.values())
+        return (
+            counted.task for record in self._by_name.values() for counted in record.held.values()
+        )
 
     def held_classes(self) -> list[TaskClass]:
         """Return the classes by which pods were counted in."""
         return [
-            held.task_class for record in self._by_name.values() for held in record.held.values()
+            counted.task_class
+            for record in self._by_name.values()
+            for counted in record.held.values()
         ]
 
     def count(self) -> int:
@@ -245,21 +251,23 @@ class Nodes:
             if at == NOWHERE:
                 continue
             derived = NodeRequests(capacity)
-            for held in record.held.values():
-                derived.hold(held.task_class, 1, releasing=held.releasing)
+            for counted in record.held.values():
+                derived.hold(counted.task_class, 1, releasing=counted.releasing)
             used[:, at], releasing[:, at], scoring[:, at] = derived.shown()
         drifts = [
-            Drift(self.name(column), self._dimensions.names[dim], int(kept), int(derived))
-            for array, truth in ((ledger.used, used), (ledger.releasing, releasing))
-            for dim, column, kept, derived in _differences(array[:, : ledger.size], truth)
+            Drift(self.name(column), self._dimensions.names[dim], int(stored), int(derived))
+            for array, derived_value in ((ledger.used, used), (ledger.releasing, releasing))
+            for dim, column, stored, derived in _differences(array[:, : ledger.size], derived_value)
         ]
         ledger.repair(used, releasing, scoring)
         return drifts
 
 
-def _differences(kept: np.ndarray, truth: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
-    for dim, column in np.argwhere(kept != truth):
-        yield int(dim), int(column), int(kept[dim, column]), int(truth[dim, column])
+def _differences(
+    stored: np.ndarray, derived_value: np.ndarray
+) -> Iterator[tuple[int, int, int, int]]:
+    for dim, column in np.argwhere(stored != derived_value):
+        yield int(dim), int(column), int(stored[dim, column]), int(derived_value[dim, column])
 
 
 def _oversubscription(annotations: Mapping[str, str]) -> dict[str, int]:

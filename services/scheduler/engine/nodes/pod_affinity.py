@@ -250,8 +250,8 @@ class PodAffinityIndex:
         )
         self._enough = max(_ENOUGH, 2 * len(stated))
         queries = [self._queries[number] for number in stated]
-        for kept in (self._queries, self._anywhere, self._keys, self.counts, self._open):
-            kept.clear()
+        for mapping in (self._queries, self._anywhere, self._keys, self.counts, self._open):
+            mapping.clear()
         for index in (
             self._numbers,
             self._by_pair,

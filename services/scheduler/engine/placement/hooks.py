@@ -27,8 +27,8 @@ class Combined(Points):
             point = POINTS.get(name)
             if point is None:
                 raise AttributeError(name)
-            answer = self.__dict__[name] = point.together(self.of(point))
-            return answer
+            combined = self.__dict__[name] = point.together(self.of(point))
+            return combined
 
     def of(self, point: Point[..., _C, Any]) -> Tiers[_C]:
         """Return the contributions to a point, as `combined.of(Points.job_order)`."""

@@ -121,12 +121,12 @@ class Rows:
 Ports = tuple[tuple[str, str, int], ...]
 
 
-def ports_clash(mine: Ports, theirs: Ports) -> bool:
+def ports_clash(first: Ports, second: Ports) -> bool:
     """Tell whether two tasks cannot share a node: a port on the same address, or on all of them."""
     every = "0.0.0.0"  # noqa: S104 - the wildcard address of Kubernetes
     return any(
         (protocol, port) == (other_protocol, other_port)
         and (address == other_address or every in {address, other_address})
-        for address, protocol, port in mine
-        for other_address, other_protocol, other_port in theirs
+        for address, protocol, port in first
+        for other_address, other_protocol, other_port in second
     )

@@ -52,8 +52,8 @@ class Sums:
     def add(self, row: int, count: int, amounts: IntArray) -> None:
         """Add so many times these amounts to a row."""
         if self._exact is None:
-            mine = self.value[row]
-            mine += amounts if count == 1 else count * amounts
+            row_sums = self.value[row]
+            row_sums += amounts if count == 1 else count * amounts
         else:
             self._exact[row] += count * amounts.astype(object)
             self.value[row] = np.minimum(self._exact[row], AMOUNT_MAX).astype(np.int64)

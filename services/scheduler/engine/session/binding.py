@@ -101,10 +101,10 @@ class Room:
         known = {name: self._nodes.column(name) for name in names}
         dims = sorted({dim for task_class in classes for dim in task_class.dims})
         grid = np.ix_(dims, list(known.values()))
-        lacking: BoolArray = ledger.used[grid] > ledger.allocatable[grid]
-        if not lacking.any():
+        overfull: BoolArray = ledger.used[grid] > ledger.allocatable[grid]
+        if not overfull.any():
             return
-        over = np.nonzero(lacking)[1].tolist()
+        over = np.nonzero(overfull)[1].tolist()
         listed = list(known)
         fresh = {listed[at] for at in over} - self._idle.keys()
         for name in fresh:
@@ -153,10 +153,10 @@ def _port_holder(task: Task, nodes: Nodes) -> str:
 
     Readers of the task's namespace are told no name of another one.
     """
-    asked = task.task_class.host_ports
+    ports = task.task_class.host_ports
     for other in nodes.tasks_on(task.node):
         leaves = other.status is TaskStatus.RELEASING
-        if leaves and ports_clash(asked, other.task_class.host_ports):
+        if leaves and ports_clash(ports, other.task_class.host_ports):
             same = other.key.partition("/")[0] == task.key.partition("/")[0]
             return f"pod {other.key}" if same else "a pod of another namespace"
     return ""

@@ -61,12 +61,12 @@ class JobFailures:
 
     def take_over(self, other: "JobFailures", pairs: Iterable[tuple[Task, Task]]) -> None:
         """Copy the failures of the first task of each pair, which are in `other`, to the second."""
-        for theirs, mine in pairs:
-            if theirs.uid in other.by_task:
-                self.by_task[mine.uid] = other.by_task[theirs.uid]
-                self.roles.add(mine.role)
-            if theirs.uid in other.undone_placements:
-                self.undone_placements[mine.uid] = other.undone_placements[theirs.uid]
+        for former, own in pairs:
+            if former.uid in other.by_task:
+                self.by_task[own.uid] = other.by_task[former.uid]
+                self.roles.add(own.role)
+            if former.uid in other.undone_placements:
+                self.undone_placements[own.uid] = other.undone_placements[former.uid]
 
     def standing(self, task: Task) -> TaskStatus:
         """Return a task's status, or where it stood in the last trial."""

@@ -126,13 +126,13 @@ class Session(ClusterView):
 
     def schedulable(self, job: plugins.Job) -> int:
         """Return how many tasks are ready, or were before a trial was undone (D01)."""
-        mine = engine_record(job, Job)
-        return self.failures(mine).schedulable(mine)
+        record = engine_record(job, Job)
+        return self.failures(record).schedulable(record)
 
     def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a message to users."""
-        mine = engine_record(job, Job)
-        return fit_error(mine, self.failures(mine))
+        record = engine_record(job, Job)
+        return fit_error(record, self.failures(record))
 
     def rollup(self, measure: plugins.Measure) -> Rollup:
         """Return the sums per queue of a measure over jobs, kept between cycles."""
@@ -309,11 +309,11 @@ class Session(ClusterView):
         of a gang would be bound.
         """
         lacks = lacked(tasks, self.cluster_state.nodes)
-        lacking = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
-        if lacking:
-            self.failures(job).no_room.update(lacking)
-            self.explain(job, "predicate", next(iter(lacking.values())))
-        return [task for task in tasks if task.uid not in lacking]
+        missing = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
+        if missing:
+            self.failures(job).no_room.update(missing)
+            self.explain(job, "predicate", next(iter(missing.values())))
+        return [task for task in tasks if task.uid not in missing]
 
     def evict(self, task: Task, *, reason: str, preemptor: Task | None = None) -> Evicted:
         """Evict a task of a job; it is Releasing for the rest of the session (T08)."""
@@ -417,8 +417,8 @@ class Session(ClusterView):
         found.update(item for item in self._touched.items() if item[0] not in pool)
         jobs = self.cluster_state.jobs
         found.update(item for item in jobs.status_due.items() if jobs.takes_part(item[1]))
-        kept = sorted(found.items())
-        return [job for _, job in kept if not self.exclusions.is_quarantined(job)]
+        ordered = sorted(found.items())
+        return [job for _, job in ordered if not self.exclusions.is_quarantined(job)]
 
     def close(self) -> None:
         """Tell plugins, and undo all changes to the cluster state."""

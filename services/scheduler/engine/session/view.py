@@ -147,9 +147,9 @@ class ClusterView:
 
     def room_of(self, queue: plugins.Queue) -> FloatArray:
         """Return what a queue may still get; infinite where no plugin limits it."""
-        mine = engine_record(queue, Queue)
+        record = engine_record(queue, Queue)
         room: FloatArray = np.full(self.cluster_state.dimensions.capacity, np.inf)
         for left in self.hooks.queue_room:
-            limit = left(mine)[: len(room)]
+            limit = left(record)[: len(room)]
             room[: len(limit)] = np.minimum(room[: len(limit)], limit)
         return room

@@ -126,8 +126,8 @@ class NodeShards:
         own = self._shards.get(name)
         if own is None or not self._is_of_now(own):
             return _NONE
-        kept = (own.desired & own.shown.in_use) - self.given_back.get(name, _NONE)
-        return kept.difference(*self._claims_of_others(name))
+        remaining = (own.desired & own.shown.in_use) - self.given_back.get(name, _NONE)
+        return remaining.difference(*self._claims_of_others(name))
 
     def claimed(self, name: str) -> frozenset[str]:
         """Return the nodes that the scheduler is to claim: those that no other has in use.
@@ -140,8 +140,8 @@ class NodeShards:
         found = own.desired
         for other, shard in self._shards.items():
             if other != name:
-                held = shard.shown.in_use
-                found -= held if other < name else held - own.shown.in_use
+                in_use = shard.shown.in_use
+                found -= in_use if other < name else in_use - own.shown.in_use
         return found
 
     def status(self, name: str, busy: Collection[str]) -> ShardStatus | None:
@@ -153,8 +153,8 @@ class NodeShards:
         own = self._shards.get(name)
         if own is None:
             return None
-        kept = self.claimed(name) - self.given_back.get(name, _NONE)
-        in_use = kept | (own.shown.in_use & frozenset(busy))
+        remaining = self.claimed(name) - self.given_back.get(name, _NONE)
+        in_use = remaining | (own.shown.in_use & frozenset(busy))
         found = ShardStatus(
             in_use=in_use, to_add=own.desired - in_use, to_remove=in_use - own.desired
         )

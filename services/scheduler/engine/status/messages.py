@@ -69,9 +69,9 @@ class Wording:
         largest = self._session.ledger.largest
         for _, task_class in sorted(classes.items()):
             for dim in task_class.dims:
-                asked = int(task_class.request[dim])
-                if asked > largest[dim]:
-                    return [self._of_nodes(Shortage.of(self._session.resources[dim], asked, 0))]
+                requested = int(task_class.request[dim])
+                if requested > largest[dim]:
+                    return [self._of_nodes(Shortage.of(self._session.resources[dim], requested, 0))]
         return []
 
     def _one_by_one(self, why: JobExplanation) -> list[str]:

@@ -129,12 +129,12 @@ def _below_minimum(job: Job) -> str:
 
 def _beyond(job: Job) -> str:
     """Return which amounts are too large to be counted; such a task fits no node whatever."""
-    asked = {
+    requested = {
         name
         for task in job.by_status[TaskStatus.PENDING].values()
         for name in task.task_class.beyond
     }
-    texts = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MAX)}" for name in sorted(asked)]
+    texts = [f". Task: {name}{_BEYOND}{quantity(name, NODE_MAX)}" for name in sorted(requested)]
     texts += [f". minResources: {name}{_BEYOND}{quantity(name, AMOUNT_MAX)}" for name in job.beyond]
     return "".join(texts)
 
@@ -364,10 +364,10 @@ def _says(session: Session, queue: Queue, amounts: IntArray) -> bool:
         reported = parse_list(queue.last_allocated)
     except BadQuantity:
         return False  # another writer has changed it
-    held = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
+    allocated = {name: int(amounts[dim]) for dim, name in enumerate(session.resources)}
     return all(
-        counted(name, reported.get(name)) == amount for name, amount in held.items()
-    ) and all(name in held for name, _ in reported.items())
+        counted(name, reported.get(name)) == amount for name, amount in allocated.items()
+    ) and all(name in allocated for name, _ in reported.items())
 
 
 def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:

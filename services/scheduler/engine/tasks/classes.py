@@ -43,12 +43,12 @@ class TaskClasses:
 
     def of(self, pod: Pod, affinity_terms: AffinityTerms = NO_AFFINITY_TERMS) -> TaskClass:
         """Return the class of a pod. Raises `BadQuantity` when it states an impossible amount."""
-        asked = [state.demand(pod) for state in self._states]
-        content = _ENCODER.encode((_content(pod), asked))
+        demands = [state.demand(pod) for state in self._states]
+        content = _ENCODER.encode((_content(pod), demands))
         found = self._by_content.get((content, affinity_terms))
         if found is None:
             found = _read(self._next(), pod, self._dimensions, content, affinity_terms)
-            found.demands = {s: each for s, each in zip(self._states, asked, strict=True) if each}
+            found.demands = {s: each for s, each in zip(self._states, demands, strict=True) if each}
             self._by_content[content, affinity_terms] = found
         return found
 
@@ -80,29 +80,29 @@ class TaskClasses:
             task_class.counted_within = largest
         return task_class.counted
 
-    def _bounded(self, asked: TaskClass, largest: IntArray) -> TaskClass:
-        request = self._dimensions.fitted(asked.request)
+    def _bounded(self, requested: TaskClass, largest: IntArray) -> TaskClass:
+        request = self._dimensions.fitted(requested.request)
         amounts = np.minimum(request, largest)
         amounts[PODS_DIM] = request[PODS_DIM]
         if np.array_equal(amounts, request) or not largest.any():  # no node is known yet
-            return asked
-        content = asked.content + amounts.tobytes()
-        found = self._by_content.get((content, asked.affinity_terms))
+            return requested
+        content = requested.content + amounts.tobytes()
+        found = self._by_content.get((content, requested.affinity_terms))
         if found is None:
-            found = self._variant(asked, content, asked.affinity_terms)
-            found.asked = asked
+            found = self._variant(requested, content, requested.affinity_terms)
+            found.asked = requested
             found.request = amounts
             found.weight = max(int(amounts.max()), *found.scoring_request)
         return found
 
     def as_requested(self, task_class: TaskClass) -> TaskClass:
         """Return the class with the amounts that its pods state."""
-        asked = task_class.asked
-        if asked is None:
+        requested = task_class.asked
+        if requested is None:
             return task_class
-        if asked.affinity_terms is task_class.affinity_terms:
-            return asked
-        return self.moved(asked, task_class.affinity_terms)
+        if requested.affinity_terms is task_class.affinity_terms:
+            return requested
+        return self.moved(requested, task_class.affinity_terms)
 
     def _variant(
         self, task_class: TaskClass, content: bytes, affinity_terms: AffinityTerms

@@ -66,9 +66,9 @@ def _keep_room(session: Session, job: Job, queue: Queue) -> None:
         if not allowed:
             continue
         future = session.candidates(head.task_class).future
-        kept = [(task, at) for task, at in claims if at != NOWHERE and future[at]][:allowed]
-        if kept:
-            tasks, columns = zip(*kept, strict=True)
+        keeping = [(task, at) for task, at in claims if at != NOWHERE and future[at]][:allowed]
+        if keeping:
+            tasks, columns = zip(*keeping, strict=True)
             session.place(job, list(tasks), list(columns), waiting=True)
 
 

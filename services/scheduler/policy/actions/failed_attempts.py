@@ -78,10 +78,10 @@ class FailedAttempts:
 
     def _explain(self, job: Job, why: JobExplanation) -> None:
         """Give a job the explanation of another, unless it has one."""
-        mine = structs.replace(
+        own = structs.replace(
             why, job=job.key, job_uid=job.uid, queue=job.queue, owner_job=job.owner_job
         )
-        self._session.explanations.setdefault(job.key, mine)
+        self._session.explanations.setdefault(job.key, own)
 
     def learn(self, job: Job, tasks: Sequence[Task]) -> None:
         """Note that an attempt for these tasks has failed and been undone."""

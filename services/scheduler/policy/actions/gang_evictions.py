@@ -191,9 +191,9 @@ class GangEviction:
         if not found:
             return []
         ordered = self._ranked(found, need)
-        asked = [task for bundle in ordered for task in bundle.tasks]
+        proposed = [task for bundle in ordered for task in bundle.tasks]
         context = EvictionContext(self._round.kind, self._job)
-        allowed = {task.uid for task in session.hooks.evictable(context, asked)}
+        allowed = {task.uid for task in session.hooks.evictable(context, proposed)}
         whole = self._round.options.whole
         return [bundle for bundle in permitted(ordered, allowed) if whole or not bundle.whole]
 
@@ -324,9 +324,9 @@ def _pending_tasks(works: Sequence[Work], *, ready: bool) -> list[Task]:
 
 def _covers(room: IntArray, need: IntArray) -> bool:
     """Tell whether room suffices in sum; ⚠ CPU and memory count even when not asked for (T07)."""
-    asked = need > 0
-    asked[[CPU_DIM, MEMORY_DIM]] = True
-    return bool((room[asked] >= need[asked]).all())
+    requested = need > 0
+    requested[[CPU_DIM, MEMORY_DIM]] = True
+    return bool((room[requested] >= need[requested]).all())
 
 
 def _best_column(

@@ -35,8 +35,8 @@ def execute(session: Session, arguments: Arguments) -> None:
     )
     orders = Orders(session)
     hints = EvictionHints(session, "gangpreempt")
-    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
-        jobs = orders.jobs(theirs)
+    for queue, queue_jobs in turns(session, orders, starving_jobs(session), hints):
+        jobs = orders.jobs(queue_jobs)
         while jobs:
             job = jobs.pop()
 

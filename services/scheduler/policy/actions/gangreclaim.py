@@ -33,10 +33,10 @@ def execute(session: Session, arguments: Arguments) -> None:
     )
     orders = Orders(session)
     hints = EvictionHints(session, "gangreclaim")
-    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
+    for queue, queue_jobs in turns(session, orders, starving_jobs(session), hints):
         if session.hooks.overused(queue):
             continue
-        jobs = orders.jobs(theirs)
+        jobs = orders.jobs(queue_jobs)
         while jobs:
             job = jobs.pop()
             with session.isolate("gangreclaim", job):

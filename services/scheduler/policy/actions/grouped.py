@@ -74,14 +74,14 @@ def required_subgroups(session: Session, job: Job) -> set[str]:
     if job.sub_jobs is None:
         return set()
     minima = job.sub_jobs.minima()
-    lacking = []
+    incomplete = []
     for sub in job.sub_jobs.by_id().values():
         if missing_tasks(session, job, sub):
-            lacking.append(sub)
+            incomplete.append(sub)
         elif sub.policy in minima:
             minima[sub.policy] -= 1
     desired = set()
-    for sub in sorted(lacking, key=session.hooks.sub_job_order):
+    for sub in sorted(incomplete, key=session.hooks.sub_job_order):
         if minima.get(sub.policy, 0) > 0:
             minima[sub.policy] -= 1
             desired.add(sub.id)

@@ -184,10 +184,10 @@ class JobAttempt:
         left = session.total - session.ledger.total_used()
         short = (
             name
-            for name, asked, free in zip(
+            for name, requested, free in zip(
                 session.resources, head.task_class.request, left, strict=False
             )
-            if asked > free and name != "pods"
+            if requested > free and name != "pods"
         )
         why = OverQuota(self._queue.name, tuple(short), tuple(self._beyond_share(head)))
         text = f"{why.text(head.name)}{self._subgroup(head)}"
@@ -205,10 +205,10 @@ class JobAttempt:
         """Return the resources of which the queue's share is too small for one more task."""
         request, names = task.task_class.request, self._session.resources
         return [
-            Shortage.of(name, int(asked), max(0, int(left)))
+            Shortage.of(name, int(requested), max(0, int(left)))
             for room in (left(self._queue) for left in self._session.hooks.queue_room)
-            for name, asked, left in zip(names, request, room, strict=False)
-            if asked > left and asked and name != "pods"
+            for name, requested, left in zip(names, request, room, strict=False)
+            if requested > left and requested and name != "pods"
         ]
 
     def _equals(self, limit: int | None = None) -> list[Task]:

@@ -95,14 +95,14 @@ def execute(session: Session, arguments: Arguments) -> None:
         for job in starving_jobs(session)
         if job.sub_jobs is None or not job.sub_jobs.states_topology()
     ]
-    for queue, theirs in turns(session, orders, starving, EvictionHints(session, _REASON)):
-        jobs = orders.jobs(theirs)
+    for queue, queue_jobs in turns(session, orders, starving, EvictionHints(session, _REASON)):
+        jobs = orders.jobs(queue_jobs)
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
                 preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
                 preemptor.from_other_jobs(elsewhere)
-        for job in _one_by_one(session, queue, theirs, room):
+        for job in _one_by_one(session, queue, queue_jobs, room):
             with session.isolate(_REASON, job):
                 preemptor = _Preemptor(session, orders, queue, job, preemptable, options=options)
                 preemptor.from_own_tasks(at_home)

@@ -53,10 +53,10 @@ def execute(session: Session, arguments: Arguments) -> None:
     unschedulable = UnschedulableCache(session)
     hints = EvictionHints(session, _REASON)
     reclaimable = Reclaimable(session, hints.reclaimable_jobs)
-    for queue, theirs in turns(session, orders, starving_jobs(session), hints):
+    for queue, queue_jobs in turns(session, orders, starving_jobs(session), hints):
         if session.hooks.overused(queue):
             continue
-        jobs = orders.jobs(theirs)
+        jobs = orders.jobs(queue_jobs)
         while jobs:
             job = jobs.pop()
             with session.isolate(_REASON, job):
@@ -102,11 +102,11 @@ class _Reclaimer:
         before it.
         """
         job = self._job
-        lacking = job.min_available - job.waiting_count - job.ready_count - job.pending_best_effort
+        missing = job.min_available - job.waiting_count - job.ready_count - job.pending_best_effort
         tasks = [task for task in wanting(self._session, job) if not task.task_class.best_effort]
-        if lacking <= 1 or any(task.task_class is not tasks[0].task_class for task in tasks):
+        if missing <= 1 or any(task.task_class is not tasks[0].task_class for task in tasks):
             return False
-        return not self._session.hooks.preemptive(self._queue, tasks[:lacking])
+        return not self._session.hooks.preemptive(self._queue, tasks[:missing])
 
     def _reclaim(self, task: Task) -> bool:
         """Evict for a task; return whether it is Pipelined on a node now."""

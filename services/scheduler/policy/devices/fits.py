@@ -203,16 +203,16 @@ class Fits:
                 known = self._answers[shape] = known._replace(seen=len(self._changed))
                 return known
             codes[columns] = PENDING
-        fault, unknown, asked = DeviceRefusal(""), None, 0
+        fault, unknown, unknown_count = DeviceRefusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
         work = Work(min(self._budget.allowance(owner), _SHAPE_BUDGET - self._spent[shape]))
         for column in columns:
-            if work.left <= 0 or asked >= most_asked:
+            if work.left <= 0 or unknown_count >= most_asked:
                 break
             budget = work.for_a_node()
             found = self._on_node(asks, attributes, column, taken, budget=budget, work=work)
             unknown = unknown or budget.unknown
-            asked += budget.unknowns
+            unknown_count += budget.unknowns
             if isinstance(found, DeviceRefusal) and found.fault:
                 fault = found
                 break
@@ -224,10 +224,10 @@ class Fits:
             unknown = known.unknown
         if len(self._answers) >= _SHAPES_MAX:
             self._answers.clear()
-        answer = self._answers[shape] = FitResult(
+        result = self._answers[shape] = FitResult(
             codes, len(self._changed), unknown, fault.text, fault.claim
         )
-        return answer
+        return result
 
     def _on_node(
         self,

@@ -166,10 +166,10 @@ class DeviceMatcher:
 
     def admits(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> bool:
         """Tell whether a device meets all conditions. Raises `SelectorFault`."""
-        answer = self.answer(alternative, offered, budget)
-        if isinstance(answer, SelectorFault):
-            raise answer
-        return answer
+        match = self.answer(alternative, offered, budget)
+        if isinstance(match, SelectorFault):
+            raise match
+        return match
 
     def answer(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> Verdict:
         """Return whether a device meets all conditions, or why that cannot be said.
@@ -185,14 +185,14 @@ class DeviceMatcher:
             answers = self._judged[alternative.conditions] = {}
             self._size += 1 + sum(map(len, alternative.conditions)) // LETTERS
         version = (offered.serial, offered.place)
-        answer = answers.get(version)
-        if answer is None:
-            answer = self._ask(alternative, offered, budget)
-            if answer is None:
+        match = answers.get(version)
+        if match is None:
+            match = self._ask(alternative, offered, budget)
+            if match is None:
                 return False
-            answers[version] = answer
+            answers[version] = match
             self._size += 1
-        return answer
+        return match
 
     def _ask(
         self, alternative: Alternative, offered: Offered, budget: SearchBudget

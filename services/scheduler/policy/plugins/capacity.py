@@ -286,12 +286,12 @@ class Capacity:
         asking = self._accounts.get(own.queue) if own else None
         if not self._ready or asking is None:
             return []
-        held: dict[str, IntArray] = {}
+        remaining: dict[str, IntArray] = {}
         victims = []
         for task in self._cluster.in_victim_order(candidates, preemptor):
             job = self._cluster.job_of(task)
             account = self._accounts.get(job.queue) if job else None
-            if account is not None and self._may_take(preemptor, asking, task, account, held):
+            if account is not None and self._may_take(preemptor, asking, task, account, remaining):
                 victims.append(task)
         return victims
 
@@ -301,13 +301,13 @@ class Capacity:
         asking: QueueAccount,
         task: Task,
         account: QueueAccount,
-        held: dict[str, IntArray],
+        remaining: dict[str, IntArray],
     ) -> bool:
         """Tell whether one task may be taken, and if so, book it out of `held`."""
         request = task.task_class.request
         if not _in_common(request, preemptor.task_class.request):
             return False
-        left = held.get(account.name, account.allocated)
+        left = remaining.get(account.name, account.allocated)
         if not _keeps_guarantee(account, left - request):
             return False
         levels = self._levels if self._hierarchy else 0
@@ -322,11 +322,11 @@ class Capacity:
         checked = _apart(asking, account, levels)
         for level in checked:
             if _names_some(request, level.deserved) and not _exceeds_deserved(
-                held.get(level.name, level.allocated), level, request
+                remaining.get(level.name, level.allocated), level, request
             ):
                 return False
         for level in (account, *checked):
-            held[level.name] = held.get(level.name, level.allocated) - request
+            remaining[level.name] = remaining.get(level.name, level.allocated) - request
         return True
 
     def _evictable(
@@ -336,7 +336,7 @@ class Capacity:
             return candidates
         if not self._ready:
             return []
-        held: dict[str, IntArray] = {}
+        remaining: dict[str, IntArray] = {}
         victims = []
         for task in candidates:
             job = self._cluster.job_of(task)
@@ -344,12 +344,12 @@ class Capacity:
             if account is None:
                 continue
             request = task.task_class.request
-            left = held.get(account.name, account.allocated)
+            left = remaining.get(account.name, account.allocated)
             if _keeps_guarantee(account, left - request) and (
                 not _names_some(request, account.deserved)
                 or _exceeds_deserved(left, account, request)
             ):
-                held[account.name] = left - request
+                remaining[account.name] = left - request
                 victims.append(task)
         return victims
 
@@ -371,9 +371,9 @@ def _apart(asking: QueueAccount, account: QueueAccount, levels: int) -> list[Que
 def _within_deserved(account: QueueAccount, request: IntArray) -> bool:
     """Tell whether one requested resource stays within what the queue deserves (T07)."""
     then = account.allocated + request
-    asked = (request > 0) & ((then >= EPSILON) | (account.deserved >= EPSILON))
-    asked[PODS_DIM] = False
-    return bool((asked & (then - account.deserved < EPSILON)).any())
+    requested = (request > 0) & ((then >= EPSILON) | (account.deserved >= EPSILON))
+    requested[PODS_DIM] = False
+    return bool((requested & (then - account.deserved < EPSILON)).any())
 
 
 def _in_common(left: IntArray, right: IntArray) -> bool:

@@ -109,7 +109,7 @@ class Drf:
             own = cluster.job_of(preemptor)
             if own is None:
                 return []
-            mine = dominant_share(own.claimed + preemptor.task_class.request, total)
+            preemptor_share = dominant_share(own.claimed + preemptor.task_class.request, total)
             left: dict[str, IntArray] = {}
             victims = []
             for task in candidates:
@@ -117,8 +117,8 @@ class Drf:
                 if job is None:
                     continue
                 left[job.key] = left.get(job.key, job.claimed) - task.task_class.request
-                theirs = dominant_share(left[job.key], total)
-                if mine < theirs or abs(mine - theirs) <= _DELTA:
+                victim_share = dominant_share(left[job.key], total)
+                if preemptor_share < victim_share or abs(preemptor_share - victim_share) <= _DELTA:
                     victims.append(task)
             return victims
 

@@ -55,19 +55,19 @@ class NetworkTopologyAware:
         def of_job(job: Job, root: str, evict: bool) -> list[list[str]]:
             network = cluster.store(Network)
             limit = network.limit_of_job(job)
-            asked = job.min_resources
-            if asked is None:
-                asked = np.zeros_like(cluster.total)
-            return self._levels(round_, root, limit, network.allocated(job), asked, evict=evict)
+            requested = job.min_resources
+            if requested is None:
+                requested = np.zeros_like(cluster.total)
+            return self._levels(round_, root, limit, network.allocated(job), requested, evict=evict)
 
         def of_sub(sub: SubJob, root: str, evict: bool) -> list[list[str]]:
             network = cluster.store(Network)
             job = cluster.job(sub.job_key)
             assert job is not None, f"{sub.job_key} is not a job of this session"
-            asked = _summed(sub.pending(), cluster.total)
+            requested = _summed(sub.pending(), cluster.total)
             so_far = network.allocated(job, sub)
             limit = network.limit_of_sub(job, sub)
-            return self._levels(round_, root, limit, so_far, asked, evict=evict)
+            return self._levels(round_, root, limit, so_far, requested, evict=evict)
 
         def of_node(
             target: PlacementTarget, task_class: TaskClass, columns: IntArray
@@ -87,13 +87,13 @@ class NetworkTopologyAware:
         root: str,
         limit: int | None,
         so_far: str,
-        asked: IntArray,
+        requested: IntArray,
         *,
         evict: bool,
     ) -> list[list[str]]:
         if limit is None:
             return [[root]]
-        levels = round_.gradient(root, limit, so_far, asked, evict=evict)
+        levels = round_.gradient(root, limit, so_far, requested, evict=evict)
         return scores.cut_for_eviction(levels, self._domains) if evict else levels
 
 
@@ -117,18 +117,18 @@ class _Round:
     # --- which HyperNodes --------------------------------------------------------------------
 
     def gradient(
-        self, root: str, limit: int, so_far: str, asked: IntArray, *, evict: bool
+        self, root: str, limit: int, so_far: str, requested: IntArray, *, evict: bool
     ) -> list[list[str]]:
         """Return the HyperNodes to try."""
         network = self._network
-        dims = [d for d, amount in enumerate(asked) if amount or d in {CPU_DIM, MEMORY_DIM}]
-        want = asked[dims]
+        dims = [d for d, amount in enumerate(requested) if amount or d in {CPU_DIM, MEMORY_DIM}]
+        requested_dims = requested[dims]
         rooms = (self._nodes.allocatable,) if evict else (self._idle, self._future)
 
         def has_room(name: str) -> bool:
             columns = network.layout.columns(name)
             return any(
-                bool((want <= room[:, columns].sum(axis=1, dtype=np.float64)[dims]).all())
+                bool((requested_dims <= room[:, columns].sum(axis=1, dtype=np.float64)[dims]).all())
                 for room in rooms
             )
 
@@ -147,7 +147,7 @@ class _Round:
             sums = [amounts[columns].sum(dtype=np.float64) for columns in places]
             return np.minimum(sums, AMOUNT_MAX).astype(np.int64)
 
-        asked = [
+        requested = [
             scores.RequestedResource(
                 weight,
                 int(request[dim]),
@@ -157,7 +157,7 @@ class _Round:
             for dim, weight in self._weights.items()
             if request[dim]
         ]
-        packed = scores.binpacked(asked, len(candidates))
+        packed = scores.binpacked(requested, len(candidates))
         found = scores.with_tie_break(
             packed, lambda: np.array([self._share(sub, name) for name in candidates])
         )
@@ -214,7 +214,7 @@ class _Round:
             sums = np.bincount(where + 1, weights=amounts, minlength=count + 1)[1:]
             return sums.astype(np.int64)
 
-        asked = [
+        requested = [
             scores.RequestedResource(
                 weight,
                 int(task_class.request[dim]),
@@ -224,7 +224,7 @@ class _Round:
             for dim, weight in self._weights.items()
             if task_class.request[dim]
         ]
-        return scores.binpacked(asked, count)
+        return scores.binpacked(requested, count)
 
     def _used(self, dim: int) -> IntArray:
         """Return what pods hold or were promised per column, evicted ones left out."""

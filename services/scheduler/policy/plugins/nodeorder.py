@@ -76,14 +76,18 @@ class NodeOrder:
         if self._least or self._most:
             cpu, memory = rows.scoring_requested()
             more_cpu, more_memory = task_class.scoring_request
-            asked = (
+            request_pairs = (
                 (cpu + more_cpu, rows.allocatable(CPU_DIM)),
                 (memory + more_memory, rows.allocatable(MEMORY_DIM)),
             )
             if self._least:
-                result += self._least * _mean([_least(*pair) for pair in asked], asked)
+                result += self._least * _mean(
+                    [_least(*pair) for pair in request_pairs], request_pairs
+                )
             if self._most:
-                result += self._most * _mean([_most(*pair) for pair in asked], asked)
+                result += self._most * _mean(
+                    [_most(*pair) for pair in request_pairs], request_pairs
+                )
         if self._balanced:
             result += self._balanced * self._balance(task_class, rows)
         return result
@@ -94,26 +98,26 @@ class NodeOrder:
             dims.append(self._gpu_dim)
         elif not task_class.request[CPU_DIM] and not task_class.request[MEMORY_DIM]:
             return np.zeros(len(rows), dtype=np.int64)
-        have = np.stack([rows.allocatable(dim) for dim in dims])
+        capacity = np.stack([rows.allocatable(dim) for dim in dims])
         before = np.stack([rows.requested(dim) for dim in dims])
         after = before + task_class.request[dims][:, None]
         # 50 … 100 by what the task does to the balance (Kubernetes 1.36).
         half = _MAX // 2
-        change: IntArray = balance(after, have) - balance(before, have)
+        change: IntArray = balance(after, capacity) - balance(before, capacity)
         return half + (half + change) // 2
 
 
-def balance(want: IntArray, have: IntArray) -> IntArray:
+def balance(requested: IntArray, capacity: IntArray) -> IntArray:
     """Return 50…100: how evenly the resources of a node are used; the first axis is resources.
 
     100 less the standard deviation of the used fractions; resources that a node lacks do not count.
     """
-    if len(have) == 2 and have.all():  # noqa: PLR2004 - CPU and memory: the common case, no root
-        fraction = np.minimum(want / have, 1.0)
+    if len(capacity) == 2 and capacity.all():  # noqa: PLR2004 - CPU and memory: the common case, no root
+        fraction = np.minimum(requested / capacity, 1.0)
         deviation = np.abs(fraction[0] - fraction[1]) / 2
         return _as_score(deviation)
-    present = have > 0
-    fraction = np.where(present, np.minimum(want / np.where(present, have, 1), 1.0), 0.0)
+    present = capacity > 0
+    fraction = np.where(present, np.minimum(requested / np.where(present, capacity, 1), 1.0), 0.0)
     number = present.sum(axis=0)
     mean = fraction.sum(axis=0) / np.maximum(number, 1)
     squares = np.where(present, (fraction - mean) ** 2, 0.0).sum(axis=0)
@@ -126,19 +130,19 @@ def _as_score(deviation: FloatArray) -> IntArray:
     return score
 
 
-def _least(want: IntArray, have: IntArray) -> IntArray:
-    free: IntArray = np.maximum(have - want, 0)
-    return free * _MAX // np.maximum(have, 1)
+def _least(requested: IntArray, capacity: IntArray) -> IntArray:
+    free: IntArray = np.maximum(capacity - requested, 0)
+    return free * _MAX // np.maximum(capacity, 1)
 
 
-def _most(want: IntArray, have: IntArray) -> IntArray:
-    used: IntArray = np.minimum(want, have)
-    return used * _MAX // np.maximum(have, 1)
+def _most(requested: IntArray, capacity: IntArray) -> IntArray:
+    used: IntArray = np.minimum(requested, capacity)
+    return used * _MAX // np.maximum(capacity, 1)
 
 
-def _mean(scores: list[IntArray], asked: tuple[tuple[IntArray, IntArray], ...]) -> IntArray:
+def _mean(scores: list[IntArray], request_pairs: tuple[tuple[IntArray, IntArray], ...]) -> IntArray:
     """Return the integer mean over the resources that a node has."""
-    number = sum((have > 0).astype(np.int64) for _, have in asked)
+    number = sum((capacity > 0).astype(np.int64) for _, capacity in request_pairs)
     return sum(scores) // np.maximum(number, 1)
 
 

@@ -120,8 +120,8 @@ class Proportion:
         account = self._accounts[queue.name]
         count = room_for(account.deserved, account.allocated, task_class.request, count)
         if self._counts_releasing:
-            held = account.allocated + account.leaving
-            count = room_for(account.limit, held, task_class.request, count)
+            in_use = account.allocated + account.leaving
+            count = room_for(account.limit, in_use, task_class.request, count)
         return count
 
     def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
@@ -151,9 +151,9 @@ class Proportion:
             account = self._accounts.get(job.queue) if job else None
             if job is None or account is None:
                 continue
-            held = left.get(job.queue, account.allocated)
-            if not fits(held, account.deserved):
-                left[job.queue] = held - task.task_class.request
+            allocated = left.get(job.queue, account.allocated)
+            if not fits(allocated, account.deserved):
+                left[job.queue] = allocated - task.task_class.request
                 victims.append(task)
         return victims
 

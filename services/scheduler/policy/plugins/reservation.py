@@ -257,8 +257,8 @@ class Reservation:
 
     def _last(self, queue: str) -> Reserved | None:
         """Return the last reservation of a queue that has as many as it may."""
-        mine = [each for each in self._plans.reserved if each.job.queue == queue]
-        return max(mine, key=lambda each: each.turn) if len(mine) >= self._most else None
+        own = [each for each in self._plans.reserved if each.job.queue == queue]
+        return max(own, key=lambda each: each.turn) if len(own) >= self._most else None
 
     def _recall(self) -> None:
         """Take up the reservations of the cycle before, once, for jobs that still wait."""
@@ -280,16 +280,16 @@ class Reservation:
 
     def _remember(self, reserved: Sequence[Reserved]) -> None:
         """Keep what the next cycle has to know of reservations, and nothing else."""
-        kept = {}
+        remembered = {}
         for entry in reserved:
             if entry.still_waits:
-                kept[_SINCE + entry.job.key] = entry.since
-                kept[_PROMISE + entry.job.key] = entry.promise
+                remembered[_SINCE + entry.job.key] = entry.since
+                remembered[_PROMISE + entry.job.key] = entry.promise
         memory = self._cluster.memory
         for name in [name for name in memory if name.startswith((_SINCE, _PROMISE))]:
-            if name not in kept:
+            if name not in remembered:
                 del memory[name]
-        for name, number in kept.items():
+        for name, number in remembered.items():
             if memory.get(name) != number:
                 memory[name] = number
 

@@ -109,10 +109,10 @@ class ResourceStrategyFit:
 
         A pod that names a strategy without readable weights scores nothing anywhere.
         """
-        asked = [int(dim) for dim in np.flatnonzero(task_class.request > 0)]
+        requested = [int(dim) for dim in np.flatnonzero(task_class.request > 0)]
         kind = task_class.traits.get(keys.RESOURCE_STRATEGY_TYPE, "")
         if not kind:
-            found = [(dim, self._configured(self._names[dim])) for dim in asked]
+            found = [(dim, self._configured(self._names[dim])) for dim in requested]
             return [(dim, strategy) for dim, strategy in found if strategy is not None]
         try:
             weights = _WEIGHTS.decode(task_class.traits.get(keys.RESOURCE_STRATEGY_WEIGHT, ""))
@@ -120,7 +120,7 @@ class ResourceStrategyFit:
             return []
         return [
             (dim, Strategy(kind, weights[self._names[dim]]))
-            for dim in asked
+            for dim in requested
             if self._names[dim] in weights
         ]
 

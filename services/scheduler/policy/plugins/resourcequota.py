@@ -25,9 +25,9 @@ class ResourceQuota:
 
         def enqueueable(job: Job) -> Opinion:
             request = job.min_listed
-            mine = entered.get(job.namespace, {})
+            in_namespace = entered.get(job.namespace, {})
             for _, quota in sorted(quotas.of(job.namespace).items()):
-                short = _short(request, mine, quota.used, quota.hard)
+                short = _short(request, in_namespace, quota.used, quota.hard)
                 if short:
                     return Opinion(
                         Vote.REJECT,
@@ -37,9 +37,9 @@ class ResourceQuota:
             return PERMIT
 
         def enqueued(job: Job) -> None:
-            mine = entered.setdefault(job.namespace, {})
+            in_namespace = entered.setdefault(job.namespace, {})
             for name, amount in job.min_listed.items():
-                mine[name] = mine.get(name, 0) + amount
+                in_namespace[name] = in_namespace.get(name, 0) + amount
 
         hooks.job_enqueueable(enqueueable)
         hooks.job_enqueued(enqueued)

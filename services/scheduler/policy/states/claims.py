@@ -99,8 +99,8 @@ class Devices(PolicyState):
             self._shapes[key] = msgspec.json.encode(claim.spec)
             self._demands[key] = demand
         if claim.status.allocation is not None:
-            for kept in (self._decided, self._decided_for, self._promises.by_claim):
-                kept.pop(key, None)
+            for mapping in (self._decided, self._decided_for, self._promises.by_claim):
+                mapping.pop(key, None)
         else:
             self._recall(key)
         self._hold(key, self.allocation(key), held=True)
@@ -110,8 +110,8 @@ class Devices(PolicyState):
         """Forget a claim."""
         self._hold(key, self.allocation(key), held=False)
         by_claim = (self.claims, self._asks, self._shapes, self._demands)
-        for kept in (*by_claim, self._decided, self._decided_for, self._promises.by_claim):
-            kept.pop(key, None)
+        for mapping in (*by_claim, self._decided, self._decided_for, self._promises.by_claim):
+            mapping.pop(key, None)
         self._review(key)
 
     def put_class(self, name: str, device_class: DeviceClass) -> None:
@@ -235,10 +235,10 @@ class Devices(PolicyState):
         if not asks:
             return False
         shape = self.shape(key for key in keys if self.allocation(key) is None)
-        kept = self.kept()
-        owner, as_now = keys[0].partition("/")[0], kept is self.taken()
-        answer = self.fits.answer((*shape, as_now), asks, attributes, kept, owner=owner)
-        return bool(answer.fault) or not (answer.codes == FITS).any()
+        reserved = self.kept()
+        owner, as_now = keys[0].partition("/")[0], reserved is self.taken()
+        fit = self.fits.answer((*shape, as_now), asks, attributes, reserved, owner=owner)
+        return bool(fit.fault) or not (fit.codes == FITS).any()
 
     def _allocate(self, task: Task) -> None:
         """Choose devices for the claims of a task that has been placed."""
@@ -288,8 +288,8 @@ class Devices(PolicyState):
 
     def reserved(self, key: str) -> set[str]:
         """Return the uids of the pods that may use a claim, or are placed to."""
-        said = {one.uid for one in self.claims[key].status.reserved_for}
-        return said | self._on_nodes.nodes(key).keys()
+        reserved_uids = {one.uid for one in self.claims[key].status.reserved_for}
+        return reserved_uids | self._on_nodes.nodes(key).keys()
 
     @override
     def lacking(self, task: Task) -> str:
@@ -418,9 +418,9 @@ class Devices(PolicyState):
         return dict(sorted(self._promises.by_claim.items()))
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Take over what published binds allocate."""
-        self._promises.by_claim = msgspec.convert(kept, dict[str, PromisedAllocation])
+        self._promises.by_claim = msgspec.convert(dumped, dict[str, PromisedAllocation])
 
     # --- quotas ------------------------------------------------------------------------------
 
@@ -430,12 +430,12 @@ class Devices(PolicyState):
         A claim that is not known yet asks for nothing. With `capacities` what is asked of those of
         devices is named, too.
         """
-        asked: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for key in claims:
             for name, amount in self._demands.get(key, {}).items():
                 if capacities or name.startswith(QUOTA):
-                    asked[name] += amount
-        return asked
+                    counts[name] += amount
+        return counts
 
 
 def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:

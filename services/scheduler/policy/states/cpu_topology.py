@@ -77,12 +77,13 @@ def topology_of(obj: Numatopology) -> Topology:
         raise BadQuantity(f"{len(numa_nodes)} NUMA nodes are more than {_NUMA_NODES_MAX}")
     stated = spec.numares.get(_CPU)
     reserved = math.ceil(milli(spec.res_reserved.get(_CPU, 0)) / _MILLI)
-    kept = take(places, frozenset(places), reserved) or NO_CPUS
+    reserved_cpus = take(places, frozenset(places), reserved) or NO_CPUS
     return Topology(
         cpu_policy=spec.policies.get("CPUManagerPolicy", ""),
         policy=spec.policies.get("TopologyManagerPolicy", ""),
         places=places,
-        free=(cpu_set(stated.allocatable) if stated else NO_CPUS) & frozenset(places) - kept,
+        free=(cpu_set(stated.allocatable) if stated else NO_CPUS)
+        & frozenset(places) - reserved_cpus,
         holders=frozenset(pod.uid for pod in spec.pod_allocations),
     )
 
@@ -113,10 +114,10 @@ def assign(topology: Topology, free: Cpus, counts: Iterable[int]) -> Cpus | None
     A pod of more containers with CPUs to themselves than are looked at is refused.
     """
     given: Cpus = NO_CPUS
-    wanted = [count for count in counts if count]
-    if len(wanted) > _CONTAINERS_MAX:
+    positive = [count for count in counts if count]
+    if len(positive) > _CONTAINERS_MAX:
         return None
-    for count in wanted:
+    for count in positive:
         hint = _best_hint(topology, free - given, count)
         if hint is None:
             return None

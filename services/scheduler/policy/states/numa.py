@@ -49,10 +49,10 @@ class Numa(PolicyState):
     def put(self, name: str, obj: Numatopology) -> None:
         """Take over a Numatopology, which bears the name of its node. Raises `BadQuantity`."""
         topology = self._topologies[name] = topology_of(obj)
-        held = self._held.get(name, {})
-        for uid in [u for u, (task, _) in held.items() if task.status == TaskStatus.RUNNING]:
+        counted = self._held.get(name, {})
+        for uid in [u for u, (task, _) in counted.items() if task.status == TaskStatus.RUNNING]:
             self._release(name, uid)
-        for uid in topology.holders & held.keys():
+        for uid in topology.holders & counted.keys():
             self._release(name, uid)
         self._ahead = {}
 
@@ -81,9 +81,9 @@ class Numa(PolicyState):
         """Count a task in on its node's CPUs (-1: out); pods of other schedulers have none here."""
         if not task.ours:
             return
-        held = self._held.setdefault(task.node, {})
+        counted = self._held.setdefault(task.node, {})
         if sign < 0:
-            held.pop(task.uid, None)
+            counted.pop(task.uid, None)
             return
         node, cpus = self._kept.get(task.uid, ("", NO_CPUS))
         topology = self._topologies.get(task.node)
@@ -93,7 +93,7 @@ class Numa(PolicyState):
             if task.status == TaskStatus.RUNNING:
                 return
             cpus = assign(topology, self._free(task.node), task.task_class.exclusive) or NO_CPUS
-        held[task.uid] = (task, cpus)
+        counted[task.uid] = (task, cpus)
 
     # --- memory ------------------------------------------------------------------------------
 
@@ -103,9 +103,9 @@ class Numa(PolicyState):
         return [(uid, node, sorted(cpus)) for uid, (node, cpus) in self._kept.items()]
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Use CPUs that were chosen elsewhere, until a Numatopology shows them."""
-        found = convert(kept, list[tuple[str, str, frozenset[int]]])
+        found = convert(dumped, list[tuple[str, str, frozenset[int]]])
         self._kept = {uid: (node, cpus) for uid, node, cpus in found}
 
     # --- questions ---------------------------------------------------------------------------

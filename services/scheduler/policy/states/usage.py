@@ -49,9 +49,9 @@ class UsageTable(PolicyState):
         return dict(self._by_node)
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Take over samples."""
-        self._by_node = convert(kept, dict[str, NodeUsage])
+        self._by_node = convert(dumped, dict[str, NodeUsage])
 
     def table(self, names: Sequence[str]) -> FloatArray:
         """Return CPU and memory percent and sample times: three rows, a column per name.

@@ -147,9 +147,9 @@ class Volumes(PolicyState):
         return dict(self.promised)
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Take over what claims are to be bound to."""
-        self.promised = convert(kept, dict[str, str])
+        self.promised = convert(dumped, dict[str, str])
 
     # --- questions ---------------------------------------------------------------------------
 
@@ -159,8 +159,8 @@ class Volumes(PolicyState):
 
     def selected_node(self, key: str) -> str | None:
         """Return the node that a claim without volume is to be provisioned for."""
-        said = self.claims[key].metadata.annotations.get(_SELECTED_NODE)
-        return said or next(iter(self.users.nodes(key).values()), None)
+        annotation = self.claims[key].metadata.annotations.get(_SELECTED_NODE)
+        return annotation or next(iter(self.users.nodes(key).values()), None)
 
     def attachment(self, key: str) -> Attachment | None:
         """Return what attaching a claim means; None when no CSI driver does it."""

@@ -58,13 +58,13 @@ class _Cards:
         used = {card for cards, _ in self.pods.values() for card in cards}
         return [card for card in self.memory if card not in used]
 
-    def choose(self, asked: GpuRequest) -> tuple[int, ...]:
+    def choose(self, request: GpuRequest) -> tuple[int, ...]:
         """Return the cards for one more pod; none when they do not suffice."""
-        if asked.memory:
-            fitting = [card for card, left in self.idle().items() if left >= asked.memory]
+        if request.memory:
+            fitting = [card for card, left in self.idle().items() if left >= request.memory]
             return tuple(fitting[:1])
         empty = self.empty()
-        return tuple(empty[: asked.number]) if len(empty) >= asked.number else ()
+        return tuple(empty[: request.number]) if len(empty) >= request.number else ()
 
 
 class Gpus(CardAssignments[tuple[int, ...]]):
@@ -135,9 +135,9 @@ class Gpus(CardAssignments[tuple[int, ...]]):
         if sign < 0:
             cards.pods.pop(task.uid, None)
             return
-        asked = self.asked(task.task_class)
-        chosen = self.assigned(task, lambda: cards.choose(asked))
-        cards.pods[task.uid] = (chosen, asked.memory)
+        request = self.asked(task.task_class)
+        chosen = self.assigned(task, lambda: cards.choose(request))
+        cards.pods[task.uid] = (chosen, request.memory)
 
     # --- memory ------------------------------------------------------------------------------
 
@@ -147,9 +147,9 @@ class Gpus(CardAssignments[tuple[int, ...]]):
         return [(uid, node, cards) for uid, (node, cards) in self._chosen.items()]
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Use cards that were chosen elsewhere, until the pods' objects say so."""
-        found = convert(kept, list[tuple[str, str, tuple[int, ...]]])
+        found = convert(dumped, list[tuple[str, str, tuple[int, ...]]])
         self._chosen = {uid: (node, cards) for uid, node, cards in found}
 
     # --- questions ---------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
             self.journal.write(self._chosen, task.uid, (task.node, chosen))
         return chosen
 
-    def room(self, asked: GpuRequest, columns: IntArray, names: Sequence[str]) -> IntArray:
+    def room(self, request: GpuRequest, columns: IntArray, names: Sequence[str]) -> IntArray:
         """Return how many pods find cards, per column; -1 for a node without any."""
         result = np.full(len(columns), -1, dtype=np.int64)
         found: dict[int, int] = {}
@@ -175,15 +175,15 @@ class Gpus(CardAssignments[tuple[int, ...]]):
             room = found.get(column)
             if room is None:
                 cards = self._nodes.get(names[column])
-                room = found[column] = _room(cards, asked) if cards and cards.memory else -1
+                room = found[column] = _room(cards, request) if cards and cards.memory else -1
             result[at] = room
         return result
 
 
-def _room(cards: _Cards, asked: GpuRequest) -> int:
-    if asked.memory:
-        return sum(left // asked.memory for left in cards.idle().values())
-    return len(cards.empty()) // asked.number
+def _room(cards: _Cards, request: GpuRequest) -> int:
+    if request.memory:
+        return sum(left // request.memory for left in cards.idle().values())
+    return len(cards.empty()) // request.number
 
 
 def _card_ids(text: str) -> tuple[int, ...]:

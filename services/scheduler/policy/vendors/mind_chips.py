@@ -118,33 +118,33 @@ class PluginWork(NamedTuple):
 
 
 def choose(
-    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
+    cards: Sequence[Card], usage: Mapping[str, CardUsage], request: ChipWant, work: PluginWork
 ) -> CardChoice | None:
     """Return chips for one pod, None when they do not suffice.
 
     Of the chips with room that with the least of it is taken, and whole ones in their order. The
     score is higher the fuller a node is, and where a template need not give way to a smaller one.
     """
-    if not cards or not want.cores:
+    if not cards or not request.cores:
         return None
-    if want.cores % cards[0].cores == 0:
-        return _whole(cards, usage, want, work)
-    for template in (want.template, _SMALLER.get(want.template, "")):
+    if request.cores % cards[0].cores == 0:
+        return _whole(cards, usage, request, work)
+    for template in (request.template, _SMALLER.get(request.template, "")):
         card = _with_room(cards, usage, template, work) if template else None
         if card is not None:
             if work.templates - {template}:
                 return None
             part = _PARTS[template]
             share = CardPart(card.uuid, template, part.cpus, part.cores)
-            bonus = _SCORE if template == want.template else 0.0
+            bonus = _SCORE if template == request.template else 0.0
             return CardChoice(((share,),), bonus + _fullness(cards, usage))
     return None
 
 
 def _whole(
-    cards: Sequence[Card], usage: Mapping[str, CardUsage], want: ChipWant, work: PluginWork
+    cards: Sequence[Card], usage: Mapping[str, CardUsage], request: ChipWant, work: PluginWork
 ) -> CardChoice | None:
-    number = want.cores // cards[0].cores
+    number = request.cores // cards[0].cores
     free = [card for card in cards if not usage[card.uuid].slots]
     if len(free) < number or work.templates - {""}:
         return None
@@ -183,10 +183,10 @@ def _suits(video: str, used: CardUsage) -> bool:
 
     A part without a word does not know, so it is let onto no chip whose units a part has.
     """
-    held = {_PARTS[template].video for template in used.types if template in _PARTS}
+    video_modes = {_PARTS[template].video for template in used.types if template in _PARTS}
     if video == _YES:
-        return not held & {_YES, _NULL}
-    return video == _NO or _YES not in held
+        return not video_modes & {_YES, _NULL}
+    return video == _NO or _YES not in video_modes
 
 
 def _fullness(cards: Sequence[Card], usage: Mapping[str, CardUsage]) -> float:
@@ -216,8 +216,8 @@ def shown_chips(annotations: Mapping[str, str]) -> Shares:
 
 def annotations_of(shares: Shares, now_s: float) -> Mapping[str, str]:
     """Return what the device plugin of a node reads of a pod that is bound to it."""
-    held = list(each(shares))
-    parts = [f"{share.uuid}-{share.type}" if share.type else share.uuid for share in held]
+    assigned = list(each(shares))
+    parts = [f"{share.uuid}-{share.type}" if share.type else share.uuid for share in assigned]
     return {"predicate-time": str(int(now_s * 1e9)), CORES: ",".join(parts)}
 
 

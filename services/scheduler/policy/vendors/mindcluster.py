@@ -148,16 +148,16 @@ class MindclusterNpus(SharedCards[ChipWant]):
 
     @override
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], want: ChipWant, closed: set[str]
+        self, node: NodeCards, usage: Mapping[str, CardUsage], request: ChipWant, closed: set[str]
     ) -> CardChoice | None:
-        return choose(node.cards, usage, want, self._plugin_work(node, usage))
+        return choose(node.cards, usage, request, self._plugin_work(node, usage))
 
     def _plugin_work(self, node: NodeCards, usage: Mapping[str, CardUsage]) -> PluginWork:
         used, templates, changing = node.usage(), set[str](), set[str]()
         groups: dict[str, set[str]] = {}
-        for uid, held in node.pods.items():
+        for uid, assigned in node.pods.items():
             real = self._real.get(uid, "")
-            for share in each(held.shares):
+            for share in each(assigned.shares):
                 if real:
                     groups.setdefault(share.uuid, set()).add(groups_in(real))
                     continue

@@ -121,14 +121,14 @@ def _chips_in(names: Sequence[str]) -> set[str]:
 # --- choice --------------------------------------------------------------------------------------
 
 
-def refuses(table: ChipTable, want: NpuWant) -> bool:
+def refuses(table: ChipTable, wanted_chips: NpuWant) -> bool:
     """Tell whether no node can ever give a pod what it asks for.
 
     By templates a container gets several NPUs only whole, and none of more memory than one has.
     """
-    return not want.sliced and any(
+    return not wanted_chips.sliced and any(
         chip is not None and request.memory and not _is_given(chip, request)
-        for request in want.requests
+        for request in wanted_chips.requests
         for chip in (table.chip(request.chip),)
     )
 
@@ -141,7 +141,7 @@ def _is_given(chip: Chip, request: NpuRequest) -> bool:
 def choose(
     cards: Sequence[Card],
     usage: Mapping[str, CardUsage],
-    want: NpuWant,
+    wanted_chips: NpuWant,
     table: ChipTable,
     policy: str,
 ) -> CardChoice | None:
@@ -152,14 +152,16 @@ def choose(
     """
     chosen: list[tuple[CardPart, ...]] = []
     score = 0.0
-    for word in dict.fromkeys(request.chip for request in want.requests):
-        requests = [request for request in want.requests if request.chip == word]
-        chip, own = table.chip(word), [card for card in cards if card.type == word]
+    for chip_name in dict.fromkeys(request.chip for request in wanted_chips.requests):
+        requests = [request for request in wanted_chips.requests if request.chip == chip_name]
+        chip, own = table.chip(chip_name), [card for card in cards if card.type == chip_name]
         if chip is None or not own:
             if all(request.counted for request in requests):
                 continue
             return None
-        found = _of_one_kind(own, usage, requests, _CardRules(chip, table, want.sliced, policy))
+        found = _of_one_kind(
+            own, usage, requests, _CardRules(chip, table, wanted_chips.sliced, policy)
+        )
         if found is None:
             return None
         chosen += found.shares
@@ -321,13 +323,13 @@ def annotations_of(
         "hami.io/bind-time": seconds,
         "predicate-time": seconds,
     }
-    for word in dict.fromkeys(share.type for container in shares for share in container):
-        own = [container for container in shares if container and container[0].type == word]
+    for chip_name in dict.fromkeys(share.type for container in shares for share in container):
+        own = [container for container in shares if container and container[0].type == chip_name]
         shown = "".join(f"{show(container)};" for container in own)
-        annotations[f"{_PREFIX}{word}-devices-to-allocate"] = shown
-        annotations[f"{_PREFIX}{word}{_ALLOCATED}"] = shown
+        annotations[f"{_PREFIX}{chip_name}-devices-to-allocate"] = shown
+        annotations[f"{_PREFIX}{chip_name}{_ALLOCATED}"] = shown
         slices = [_slice(share, table, sliced=sliced) for each in own for share in each]
-        annotations[HUAWEI + word] = msgspec.json.encode(slices).decode()
+        annotations[HUAWEI + chip_name] = msgspec.json.encode(slices).decode()
     return annotations
 
 

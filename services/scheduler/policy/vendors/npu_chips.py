@@ -59,9 +59,9 @@ class ChipTable(Struct, frozen=True):
     sliced: bool = False
     """Whether nodes slice their cards by software, unless they say otherwise."""
 
-    def chip(self, word: str) -> Chip | None:
+    def chip(self, chip_name: str) -> Chip | None:
         """Return a kind of chip, None if the table has none of the name."""
-        return next((chip for chip in self.chips if chip.common_word == word), None)
+        return next((chip for chip in self.chips if chip.common_word == chip_name), None)
 
 
 class _Stated(Struct, rename="camel"):
@@ -69,9 +69,9 @@ class _Stated(Struct, rename="camel"):
     hami_vnpu_core: bool = field(default=False)
 
 
-def _chip(word: str, allocatable: int, *templates: tuple[str, int], capacity: int = 0) -> Chip:
+def _chip(chip_name: str, allocatable: int, *templates: tuple[str, int], capacity: int = 0) -> Chip:
     parts = tuple(Template(name, memory) for name, memory in templates)
-    return Chip(word, allocatable, capacity or allocatable, parts)
+    return Chip(chip_name, allocatable, capacity or allocatable, parts)
 
 
 _QUARTERS: Final = (("vir05_1c_16g", 16384), ("vir10_3c_32g", 32768))
@@ -109,16 +109,19 @@ def _check(chips: Sequence[Chip]) -> None:
     """Refuse chips whose resources the scheduler would not know by their names."""
     words = [chip.common_word for chip in chips]
     for chip in chips:
-        word, resource = chip.common_word, f"{HUAWEI}{chip.common_word}"
-        if not word.startswith(FAMILY) or words.count(word) > 1:
+        chip_name, resource = chip.common_word, f"{HUAWEI}{chip.common_word}"
+        if not chip_name.startswith(FAMILY) or words.count(chip_name) > 1:
             raise BadArgument(
-                f"{ARGUMENT}: commonWord {word!r} does not begin with {FAMILY}, or stands twice"
+                f"{ARGUMENT}: commonWord {chip_name!r} does not begin with {FAMILY}, "
+                "or stands twice"
             )
-        if word.endswith((MEMORY_SUFFIX, CORES_SUFFIX)):
+        if chip_name.endswith((MEMORY_SUFFIX, CORES_SUFFIX)):
             raise BadArgument(
-                f"{ARGUMENT}: commonWord {word!r} reads as memory or cores of another"
+                f"{ARGUMENT}: commonWord {chip_name!r} reads as memory or cores of another"
             )
         names = (chip.resource_name, chip.resource_memory_name)
         for name, known in zip(names, (resource, resource + MEMORY_SUFFIX), strict=True):
             if name not in {"", known}:
-                raise BadArgument(f"{ARGUMENT}: the resource {name!r} of {word} is not {known}")
+                raise BadArgument(
+                    f"{ARGUMENT}: the resource {name!r} of {chip_name} is not {known}"
+                )

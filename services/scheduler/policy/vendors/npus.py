@@ -53,6 +53,6 @@ class Npus(SharedCards[NpuWant]):
 
     @override
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], want: NpuWant, closed: set[str]
+        self, node: NodeCards, usage: Mapping[str, CardUsage], request: NpuWant, closed: set[str]
     ) -> CardChoice | None:
-        return choose(node.cards, usage, want, self._table, self._policy)
+        return choose(node.cards, usage, request, self._table, self._policy)

@@ -75,8 +75,8 @@ class NodeCards:
     def usage(self) -> dict[str, CardUsage]:
         """Return what is used of each card."""
         used = {card.uuid: CardUsage() for card in self.cards}
-        for held in self.pods.values():
-            for share in each(held.shares):
+        for assigned in self.pods.values():
+            for share in each(assigned.shares):
                 if share.uuid in used:
                     used[share.uuid] = used[share.uuid].plus(share)
         return used
@@ -85,9 +85,9 @@ class NodeCards:
         """Return the cards that pods of the same rule, or of the same spread group, have."""
         return {
             uuid
-            for held in self.pods.values()
-            if (held.rules & rules) or (group and held.group == group)
-            for uuid in held.uuids()
+            for assigned in self.pods.values()
+            if (assigned.rules & rules) or (group and assigned.group == group)
+            for uuid in assigned.uuids()
         }
 
 
@@ -147,8 +147,8 @@ class CardAssignments(PolicyState, ABC, Generic[Given]):
         if shown:
             self._chosen.pop(task.uid, None)
             return shown
-        kept = self._chosen.get(task.uid)
-        return kept[1] if kept is not None and kept[0] == task.node else choose()
+        chosen = self._chosen.get(task.uid)
+        return chosen[1] if chosen is not None and chosen[0] == task.node else choose()
 
 
 class SharedCards(CardAssignments[Shares], Generic[Want]):
@@ -181,7 +181,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
 
     @abstractmethod
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], want: Want, closed: set[str]
+        self, node: NodeCards, usage: Mapping[str, CardUsage], request: Want, closed: set[str]
     ) -> CardChoice | None:
         """Return cards for one pod, None when they do not suffice."""
 
@@ -193,7 +193,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         """Return the exclusive rules that the tasks of a class match."""
         return NONE
 
-    def group_of(self, want: Want) -> str:  # noqa: ARG002 - few kinds have any
+    def group_of(self, request: Want) -> str:  # noqa: ARG002 - few kinds have any
         """Return the group whose pods keep off each other's cards; "": none."""
         return ""
 
@@ -233,18 +233,18 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         if sign < 0:
             node.pods.pop(task.uid, None)
             return
-        rules, want = self.rules_of(task), self.want(task.task_class)
-        shares = self.assigned(task, lambda: self._first_choice(node, want, rules))
-        node.pods[task.uid] = CardShares(shares, rules, self.group_of(want))
+        rules, request = self.rules_of(task), self.want(task.task_class)
+        shares = self.assigned(task, lambda: self._first_choice(node, request, rules))
+        node.pods[task.uid] = CardShares(shares, rules, self.group_of(request))
 
     @override
     def counts(self, uid: str, node: str) -> bool:
         """Tell whether a pod counts on the cards of a node."""
         return node in self._nodes and uid in self._nodes[node].pods
 
-    def _first_choice(self, node: NodeCards, want: Want, rules: frozenset[int]) -> Shares:
-        closed = node.closed_to(rules, self.group_of(want))
-        found = self.choose(node, node.usage(), want, closed)
+    def _first_choice(self, node: NodeCards, request: Want, rules: frozenset[int]) -> Shares:
+        closed = node.closed_to(rules, self.group_of(request))
+        found = self.choose(node, node.usage(), request, closed)
         return found.shares if found else ()
 
     # --- memory ------------------------------------------------------------------------------
@@ -255,9 +255,9 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         return [(uid, node, show_shares(s)) for uid, (node, s) in self._chosen.items()]
 
     @override
-    def restore(self, kept: Any) -> None:
+    def restore(self, dumped: Any) -> None:
         """Use shares that were chosen elsewhere, until the pods' objects say so."""
-        found = convert(kept, list[tuple[str, str, str]])
+        found = convert(dumped, list[tuple[str, str, str]])
         self._chosen = {uid: (node, read_shares(shown)) for uid, node, shown in found}
 
     # --- questions ---------------------------------------------------------------------------
@@ -270,11 +270,11 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
     def settle_on(self, task: Task) -> Shares:
         """Return what a placed task has; its own from the bind on."""
         node = self._nodes.get(task.node)
-        held = node.pods.get(task.uid) if node else None
-        if held is None or not held.shares:
+        assigned = node.pods.get(task.uid) if node else None
+        if assigned is None or not assigned.shares:
             return ()
-        self.journal.write(self._chosen, task.uid, (task.node, held.shares))
-        return held.shares
+        self.journal.write(self._chosen, task.uid, (task.node, assigned.shares))
+        return assigned.shares
 
     def scores(
         self, task_class: TaskClass, names: Sequence[str], extra: Sequence[int]
@@ -311,12 +311,12 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         self, node: NodeCards, task_class: TaskClass, count: int
     ) -> tuple[list[float], bool]:
         """Place pods of a class one after another; return their scores, and whether it is full."""
-        rules, want = self.rules_of_class(task_class), self.want(task_class)
-        group = self.group_of(want)
+        rules, request = self.rules_of_class(task_class), self.want(task_class)
+        group = self.group_of(request)
         usage, closed = node.usage(), node.closed_to(rules, group)
         steps: list[float] = []
         while len(steps) < count:
-            found = self.choose(node, usage, want, closed)
+            found = self.choose(node, usage, request, closed)
             if found is None:
                 return steps, True
             steps.append(found.score)

@@ -117,7 +117,7 @@ class Want(NamedTuple):
 def choose(
     cards: Sequence[Card],
     usage: Mapping[str, CardUsage],
-    want: Want,
+    wanted_cards: Want,
     closed: Iterable[str],
     policy: str,
 ) -> CardChoice | None:
@@ -131,14 +131,14 @@ def choose(
     shut = set(closed)
     score = 0.0
     chosen = []
-    for request in want.requests:
+    for request in wanted_cards.requests:
         shares: list[CardPart] = []
         for at in _order(cards, used, policy):
             if len(shares) == request.number:
                 break
             card = cards[at]
             share = _share(card, used[card.uuid], request)
-            if share is not None and card.uuid not in shut and want.takes(card):
+            if share is not None and card.uuid not in shut and wanted_cards.takes(card):
                 used[card.uuid] = used[card.uuid].plus(share)
                 shares.append(share)
                 score += _points(card, used[card.uuid], policy)
@@ -207,10 +207,10 @@ def is_present(handshake: str, now: float) -> bool:
         return True
     try:
         written = handshake.partition("_")[2] + " +0000"
-        asked = dt.datetime.strptime(written, "%Y.%m.%d %H:%M:%S %z")
+        reported_at = dt.datetime.strptime(written, "%Y.%m.%d %H:%M:%S %z")
     except ValueError:
         return False
-    return now - asked.timestamp() <= _SILENCE_S
+    return now - reported_at.timestamp() <= _SILENCE_S
 
 
 def _listed(text: str) -> list[str]:

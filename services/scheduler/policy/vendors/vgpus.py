@@ -79,9 +79,9 @@ class VGpus(SharedCards[Want]):
 
     @override
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], want: Want, closed: set[str]
+        self, node: NodeCards, usage: Mapping[str, CardUsage], request: Want, closed: set[str]
     ) -> CardChoice | None:
-        return choose(node.cards, usage, want, closed, self._policy)
+        return choose(node.cards, usage, request, closed, self._policy)
 
     @override
     def rules_of(self, task: Task) -> frozenset[int]:
@@ -93,17 +93,17 @@ class VGpus(SharedCards[Want]):
         return frozenset(int(number) for number in text.split(",")) if text else NONE
 
     @override
-    def group_of(self, want: Want) -> str:
-        return want.group
+    def group_of(self, request: Want) -> str:
+        return request.group
 
     @override
     def key_of(self, task_class: TaskClass) -> Hashable | None:
-        want = self.want(task_class)
-        if task_class.traits.get(RULES) or want.group:
+        request = self.want(task_class)
+        if task_class.traits.get(RULES) or request.group:
             return None
-        if want.preferences.get(USE_UUID) or want.preferences.get(NO_UUID):
+        if request.preferences.get(USE_UUID) or request.preferences.get(NO_UUID):
             return None
-        return (want.requests, *want.preferences.items())
+        return (request.requests, *request.preferences.items())
 
     # --- questions ---------------------------------------------------------------------------
 
