@@ -8,16 +8,14 @@ counts if it has the uid of the reference, since a reference may name any object
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 
-from shared.api.base import View
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, PendingJob, RunningJob
+from shared.kube.owners import OwnerReader
 from shared.kube.wire import METADATA_ONLY, Request
 from shared.runtime.errors import PumiceError
 from shared.runtime.tasks import TaskGroup
@@ -30,7 +28,6 @@ _LOOKUPS_S: Final = 5.0
 """Longest wait for the owners of one result."""
 _KEPT_S: Final = 60.0
 _KEPT_MAX: Final = 10_000
-_GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9][a-z0-9.-]*/)?v[a-z0-9]+")
 _HAS_OWNER: Final = b'"owner":'
 
 
@@ -41,18 +38,7 @@ class Transport(Protocol):
         """Return the body of a response. Raises PumiceError."""
 
 
-class _Resource(View, frozen=True, kw_only=True):
-    name: str
-    kind: str
-    namespaced: bool = False
-    short_names: tuple[str, ...] = ()
-
-
-class _ResourceList(View, frozen=True, kw_only=True):
-    resources: tuple[_Resource, ...] = ()
-
-
-class _Partial(View, frozen=True, kw_only=True):
+class _Owner(msgspec.Struct, frozen=True):
     metadata: ObjectMeta
 
 
@@ -60,9 +46,10 @@ class OwnerChains:
     """Looks up chains of owners; what it finds counts for a minute."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._resources: dict[str, dict[str, _Resource]] = {}
-        """Group and version → kind → resource."""
+        def get(path: str, accept: str) -> Awaitable[bytes]:
+            return transport.exchange(Request(method="GET", path=path, accept=accept))
+
+        self._reader = OwnerReader(get)
         self._found: dict[str, tuple[float, ObjectMeta | None]] = {}
         """Uid → until when it counts, and the owner's metadata; None if it cannot be had."""
 
@@ -90,17 +77,22 @@ class OwnerChains:
         """
         likely = sorted(candidates, key=lambda each: not each[0].name.startswith(name))
         chains = await self._chains([ref for ref, _ in likely])
-        return [
-            text
-            for ref, text in likely
-            if any(link.name == name and self._is_kind(link, word) for link in chains[ref.uid])
-        ]
+        found = []
+        for ref, text in likely:
+            links = [link for link in chains[ref.uid] if link.name == name]
+            if any([await self._is_kind(link, word) for link in links]):
+                found.append(text)
+        return found
 
-    def _is_kind(self, ref: ObjectRef, word: str) -> bool:
+    async def _is_kind(self, ref: ObjectRef, word: str) -> bool:
         group = ref.api_version.rpartition("/")[0]
         short = word.lower().removesuffix(f".{group}")
-        resource = self._resources[ref.api_version][ref.kind]
-        return short in {ref.kind.lower(), resource.name, *resource.short_names}
+        resource = await self._reader.resource(ref.api_version, ref.kind)  # read a moment ago
+        return resource is not None and short in {
+            ref.kind.lower(),
+            resource.name,
+            *resource.short_names,
+        }
 
     async def _chains(self, refs: Iterable[ObjectRef]) -> dict[str, list[ObjectRef]]:
         """Return chains by uid of their first owner, as far as they are found in time."""
@@ -147,29 +139,14 @@ class OwnerChains:
 
     async def _read(self, ref: ObjectRef) -> ObjectMeta | None:
         """Return an owner's metadata, None if it is not there or may not be read."""
-        if not _GROUP_VERSION.fullmatch(ref.api_version) or ref.name in ("", ".", ".."):
-            return None
-        root = f"/{'apis' if '/' in ref.api_version else 'api'}/{ref.api_version}"
         try:
-            if ref.api_version not in self._resources:
-                listed = await self._decoded(Request(method="GET", path=root), _ResourceList)
-                self._resources[ref.api_version] = {
-                    each.kind: each
-                    for each in listed.resources
-                    if each.namespaced and "/" not in each.name
-                }
-            resource = self._resources[ref.api_version].get(ref.kind)
-            if resource is None:
-                return None
-            parts = (root, "namespaces", _quoted(ref.namespace), resource.name, _quoted(ref.name))
-            request = Request(method="GET", path="/".join(parts), accept=METADATA_ONLY)
-            metadata = (await self._decoded(request, _Partial)).metadata
+            raw = await self._reader.read(
+                ref.api_version, ref.kind, ref.namespace, ref.name, accept=METADATA_ONLY
+            )
+            metadata = msgspec.json.decode(raw, type=_Owner).metadata if raw else None
         except (PumiceError, msgspec.MsgspecError):
             return None
-        return metadata if metadata.uid == ref.uid else None
-
-    async def _decoded(self, request: Request, kind: type[Any]) -> Any:  # noqa: ANN401 - `kind`
-        return msgspec.json.decode(await self._transport.exchange(request), type=kind)
+        return metadata if metadata is not None and metadata.uid == ref.uid else None
 
 
 def title(job: PendingJob | RunningJob) -> str:
@@ -203,7 +180,3 @@ def _lower(entry: dict[str, Any], ref: ObjectRef) -> dict[str, Any]:
         "namespace": ref.namespace,
         "name": entry.get("podGroup") or name,
     }
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="")

@@ -41,6 +41,13 @@ class ControllerSettings(InheritedSettings, frozen=True, kw_only=True):
         bool,
         Meta(description="PodGroups of bare pods inherit volcano.sh/ annotations of the owner"),
     ] = True
+    workload_groups_config_map: Annotated[
+        str,
+        Meta(
+            description="ConfigMap with rows of workloads whose pods form one PodGroup, key "
+            "rows.yaml, in Pumice's namespace or namespace/name; empty: a PodGroup per controller"
+        ),
+    ] = ""
     state_key: StateKey = Secret()
     kube_api_qps: ApiQps = 2000.0
     kube_api_burst: ApiBurst = 2000

@@ -54,6 +54,9 @@ INHERITED_PREFIX: Final = "volcano.sh/"
 EXPECTED_DURATION: Final = "pumice.dev/expected-duration"
 """Annotation of a Job, PodGroup or pod: how long it will run, in seconds or as Go writes it."""
 
+WORKLOAD_GROUP: Final = "pumice.dev/workload-group"
+"""Annotation of a pod whose PodGroup is that of a workload above its controller."""
+
 QUEUE_ORDER: Final = "pumice.dev/order"
 """Annotation of a queue: how jobs may pass those before them (plugin `reservation`)."""
 

@@ -100,6 +100,7 @@ class Kube:
         query: Query = (),
         body: Body | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
         """Send any request, also for what has no verb here (`/version`, reviews, scale)."""
         if method != "GET":
@@ -108,7 +109,14 @@ class Kube:
         if body is not None and not isinstance(body, bytes):
             body = msgspec.json.encode(body)
         return await self._transport.exchange(
-            Request(method=method, path=path, query=query, body=body, content_type=content_type)
+            Request(
+                method=method,
+                path=path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                accept=accept,
+            )
         )
 
     def decoder(self, kind: Kind) -> KindDecoder:

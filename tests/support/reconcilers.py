@@ -156,9 +156,17 @@ class Process:
     """Start a process; with `dies_at` N it dies at its N-th write."""
 
     def __init__(
-        self, stage: Stage, *, dies_at: int = 0, trusted: Sequence[str] = (NAMESPACE,)
+        self,
+        stage: Stage,
+        *,
+        dies_at: int = 0,
+        trusted: Sequence[str] = (NAMESPACE,),
+        workload_groups: str = "",
     ) -> None:
-        """`trusted` namespaces may order queues about."""
+        """`trusted` namespaces may order queues about.
+
+        `workload_groups` is the ConfigMap with rows of workloads, empty for a group per controller.
+        """
         self.stage = stage
         self.informers = Informers(scheduler_names=["volcano"], loads=True)
         self.refused: set[str] = set()
@@ -168,7 +176,7 @@ class Process:
         self.quarantined = QuarantineRegistry()
         self._left = dies_at
         self.is_dead = False
-        self._wire(trusted)
+        self._wire(trusted, workload_groups)
 
     async def look(self, *only: str) -> None:
         """Reconcile all keys of the controllers with these names, in their order."""
@@ -247,12 +255,13 @@ class Process:
             for item in self.stage.items(kind):
                 yield fact(kind.token, item)
 
-    def _wire(self, trusted: Sequence[str]) -> None:
+    def _wire(self, trusted: Sequence[str], workload_groups: str) -> None:
         kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
         metrics = ControllerMetrics(Metrics())
         quarantine = Quarantine(self.quarantined, clock=clock, log=log)
         settings = ControllerSettings(
             queue_commands_from=tuple(trusted),
+            workload_groups_config_map=workload_groups,
             topology_config_map=f"{NAMESPACE}/topology",
             topology_hosts=("*",),
             sharding_configmap_namespace=NAMESPACE,

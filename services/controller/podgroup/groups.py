@@ -47,8 +47,8 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
 
     create: Json | None = None
     patch: Json = {}
-    unnamed: tuple[Pod, ...] = ()
-    """Pods that do not name their group yet."""
+    annotate: tuple[tuple[Pod, Mapping[str, str]], ...] = ()
+    """Pods that do not name their group yet, with the annotations that they lack."""
     delete: bool = False
 
 
@@ -61,7 +61,13 @@ def is_bare(pod: Pod, scheduler_names: Collection[str]) -> bool:
 
 
 def group_name(pod: Pod) -> str:
-    """Return the name of a bare pod's group: after its controlling owner, else after itself."""
+    """Return the name of a bare pod's group: after its controlling owner, else after itself.
+
+    Pods of a workload of the table (`rows`) have been given the group of that.
+    """
+    named = pod.metadata.annotations.get(keys.GROUP_NAME)
+    if named and keys.WORKLOAD_GROUP in pod.metadata.annotations:
+        return named
     return f"podgroup-{owner_uid(pod)}"
 
 
@@ -84,10 +90,14 @@ def change_for(facts: GroupFacts, *, inherit: bool = True) -> GroupChange:
     for owner in facts.owners if inherit else ():
         of_owners.update(owner.metadata.annotations)
     body = group_for(model(facts.pods), of_owners)
-    unnamed = tuple(p for p in facts.pods if keys.GROUP_NAME not in p.metadata.annotations)
+    annotate = tuple(
+        (pod, {keys.GROUP_NAME: group_name(pod)})
+        for pod in facts.pods
+        if keys.GROUP_NAME not in pod.metadata.annotations
+    )
     if facts.group is None:
-        return GroupChange(create=body, unnamed=unnamed)
-    return GroupChange(patch=_patch(facts.group, body), unnamed=unnamed)
+        return GroupChange(create=body, annotate=annotate)
+    return GroupChange(patch=patch_of(facts.group, body), annotate=annotate)
 
 
 def model(pods: tuple[Pod, ...]) -> Pod:
@@ -98,7 +108,7 @@ def model(pods: tuple[Pod, ...]) -> Pod:
     return max(pods, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name))
 
 
-def _usage(pod: Pod) -> Milli:
+def usage(pod: Pod) -> Milli:
     """Return what one pod takes; nothing when an amount of it cannot be read."""
     try:
         return pod_usage(pod.spec)
@@ -121,11 +131,11 @@ def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
         whole(of_owners.get(keys.GROUP_MIN_MEMBER) or annotations.get(keys.GROUP_MIN_MEMBER, ""))
         or 1
     )
-    usage: Milli = {k: amount * least for k, amount in _usage(pod).items()}
+    least_usage: Milli = {k: amount * least for k, amount in usage(pod).items()}
     spec: Json = {
         "minMember": least,
         "queue": annotations.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,
-        "minResources": as_texts(usage),
+        "minResources": as_texts(least_usage),
     }
     if pod.spec.priority_class_name:
         spec["priorityClassName"] = pod.spec.priority_class_name
@@ -146,7 +156,7 @@ def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
     }
 
 
-def _patch(group: PodGroup, body: Json) -> Json:
+def patch_of(group: PodGroup, body: Json) -> Json:
     """Return the merge patch by which a group follows its newest pod and its owner (P05).
 
     What neither says stays as it is: the queue, too, into which a webhook or a user put it.

@@ -6,7 +6,7 @@ recorded on a pod, and tried again when queues change or a ResourceQuota has mor
 minute.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -15,13 +15,19 @@ from typing_extensions import override
 
 from services.controller.adapters.reconciler import ControllerContext, Reconciler
 from services.controller.adapters.store import Touched
+from services.controller.adapters.workload_owners import WorkloadOwners
 from services.controller.adapters.writer import apply
 from services.controller.podgroup.groups import (
     GroupChange,
     GroupFacts,
     change_for,
-    group_name,
     model,
+)
+from services.controller.podgroup.workloads import (
+    GroupedWorkload,
+    belongs_to,
+    change_for_workload,
+    groups_of,
 )
 from shared.api import keys, kinds
 from shared.api.core import Pod
@@ -46,6 +52,8 @@ class PodGroupReconciler(Reconciler):
     def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._inherit = manager.settings.inherit_owner_annotations
+        named = manager.settings.workload_groups_config_map
+        self._workloads = WorkloadOwners(manager) if named else None
         self._refused: dict[str, None] = {}
         """Keys of groups that the API server would not take the last time."""
 
@@ -68,11 +76,29 @@ class PodGroupReconciler(Reconciler):
         """Do what one group needs. Raises any of the errors of a seam to be called again."""
         self._refused.pop(key, None)
         facts = self._informers.group_facts(key)
-        change = change_for(facts, inherit=self._inherit)
         try:
-            await self._carry_out(key, change)
+            if facts.pods and self._workloads is not None:
+                workload = await self._workloads.find(model(facts.pods))
+                if workload is not None:
+                    await self._group_workload(key, workload, facts)
+                    return
+            if not any(keys.WORKLOAD_GROUP in pod.metadata.annotations for pod in facts.pods):
+                await self._carry_out(key, change_for(facts, inherit=self._inherit))
         except Rejected as error:
             self._record_refusal(key, facts, error)
+
+    async def _group_workload(self, key: str, workload: GroupedWorkload, facts: GroupFacts) -> None:
+        """Give pods the PodGroup of their workload, and have that follow it."""
+        namespace, own = split_key(key)
+        for group in groups_of(workload, facts.pods):
+            at = f"{namespace}/{group.name}"
+            present = self._informers.groups.get(at)
+            if present is not None and not belongs_to(present, workload):
+                self._log.warning("group_name_taken", group=at, workload=workload.metadata.name)
+                continue
+            change = change_for_workload(workload, group, present, is_whole=group.name == own)
+            await self._carry_out(at, change)
+        self.add(key, _REQUEUE_AFTER_S)
 
     def _record_refusal(self, key: str, facts: GroupFacts, error: Rejected) -> None:
         self._log.warning("group_refused", group=key, reason=str(error))
@@ -91,10 +117,11 @@ class PodGroupReconciler(Reconciler):
             await self._writer.patch(kinds.PODGROUP, group.metadata, change.patch)
         elif group is not None and change.delete:
             await self._writer.delete(kinds.PODGROUP, group.metadata)
-        await apply([partial(self._name, pod) for pod in change.unnamed], width=_PATCHERS)
+        named = [partial(self._annotate, pod, desired) for pod, desired in change.annotate]
+        await apply(named, width=_PATCHERS)
 
-    async def _name(self, pod: Pod) -> None:
+    async def _annotate(self, pod: Pod, desired: Mapping[str, str]) -> None:
         """Write the group's name on a pod; one that is gone needs none."""
-        patch = {"metadata": {"annotations": {keys.GROUP_NAME: group_name(pod)}}}
+        patch = {"metadata": {"annotations": desired}}
         with suppress(Gone):
             await self._writer.patch(kinds.POD, pod.metadata, patch)

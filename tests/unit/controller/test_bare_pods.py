@@ -169,9 +169,9 @@ def test_the_group_is_made_then_named_on_its_pods_then_left_alone() -> None:
     pods = (owned("a"), owned("b", annotations={keys.GROUP_NAME: "podgroup-o"}))
     first = change_for(GroupFacts(pods=pods, owners=(workload(),)))
     assert first.create is not None
-    assert [pod.metadata.name for pod in first.unnamed] == ["a"]
+    assert [pod.metadata.name for pod, _ in first.annotate] == ["a"]
     then = change_for(GroupFacts(pods=pods[1:], owners=(workload(),), group=made(first.create)))
-    assert (then.create, then.patch, then.unnamed, then.delete) == (None, {}, (), False)
+    assert (then.create, then.patch, then.annotate, then.delete) == (None, {}, (), False)
 
 
 def test_a_group_follows_its_owners_annotations_and_its_newest_pod_p04_p05() -> None:
