@@ -16,13 +16,13 @@ What the scheduler's shell uses
 >>> cluster_state.assume_evictions(intent, victims)
     After publishing an intent under its id, one call per intent.
 >>> cluster_state.assume_statuses(plan)
-    After publishing the plan's statuses (podgroups, pods, queues): they are gone by, and not wanted
-    again, until the objects show them. Not adopting means that the next plan wants them again.
+    After publishing the plan's statuses (podgroups, pods, queues): they count as written until the
+    objects show them. Without this call the next plan contains them again.
 >>> cluster_state.outcome(intent, [(uid, result), …])
     `result` is a `shared.contracts.messages.Result`. Only CONFLICT, GONE, FAILED and SPARED end an
     assumption; facts end the others.
 >>> cluster_state.audit()
-    Repairs node usage from the pods and returns the drifts, which should be none.
+    Recomputes node usage from the pods, repairs it and returns the differences: normally none.
 
 After a restart: apply STATE, `assume` what COMMAND holds, `outcome` what OUTCOME says, in this
 order or any other, then decide.

@@ -4,9 +4,9 @@
         if place_gang(session, job):
             keep()
 
-Nothing kept means everything undone, at any nesting: an inner `keep()` is undone by the outer
-block. At the end of the session everything is undone, kept or not; what was kept is in the plan by
-then.
+Without `keep()` everything in the block is undone, at any nesting: the outer block also undoes what
+an inner block kept. At the end of the session everything is undone; by then the plan contains what
+was kept.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -17,10 +17,10 @@ _V = TypeVar("_V")
 
 
 class UndoableChange(Protocol):
-    """Something that was done and can be taken back."""
+    """A change that was made and can be undone."""
 
     def undo(self, *, final: bool) -> None:
-        """Take it back; `final` when the session ends and plugins need no call."""
+        """Undo it; `final` when the session ends and plugins need no call."""
 
 
 class Doable(UndoableChange, Protocol):
@@ -31,10 +31,10 @@ class Doable(UndoableChange, Protocol):
 
 
 class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
-    """A change, or taking it back, failed half-way: what it acted on is in no known state."""
+    """Making or undoing a change failed half-way: the changed records are in an unknown state."""
 
     job = ""
-    """Key of the job that was at hand."""
+    """Key of the job that was handled."""
 
     @classmethod
     def at(cls, change: UndoableChange, error: Exception) -> Self:
@@ -43,7 +43,7 @@ class BrokenOff(Exception):  # noqa: N818 - reads as the fact it states
 
 
 class _Written(Generic[_V]):
-    """A value that outlives sessions was written, or deleted (None)."""
+    """A value that is kept between sessions was written, or deleted (None)."""
 
     def __init__(self, mapping: MutableMapping[str, _V], key: str, value: _V | None) -> None:
         self._kept = mapping
@@ -56,7 +56,7 @@ class _Written(Generic[_V]):
         self._write(self._after)
 
     def undo(self, *, final: bool) -> None:
-        """Write the value before; what stands at the end of a session stays for the next one."""
+        """Write the previous value; the value at the end of a session stays for the next one."""
         if not final:
             self._write(self._before)
 
@@ -74,7 +74,7 @@ class Journal:
         self._changes: list[UndoableChange] = []
 
     def make(self, change: Doable) -> None:
-        """Make a change and note it. Raises `BrokenOff`."""
+        """Make a change and record it. Raises `BrokenOff`."""
         try:
             change.do()
         except Exception as error:
@@ -96,7 +96,7 @@ class Journal:
 
     @contextmanager
     def trial(self) -> Iterator[Callable[[], None]]:
-        """Undo what happens in the block unless it calls what it was given."""
+        """Undo the changes of the block unless the block calls the function that it receives."""
         position = self.position
         kept = False
 
@@ -111,7 +111,7 @@ class Journal:
                 self.undo_to(position)
 
     def undo_to(self, position: int, *, final: bool = False) -> None:
-        """Take back all changes beyond `position`, newest first. Raises `BrokenOff`."""
+        """Undo all changes after `position`, newest first. Raises `BrokenOff`."""
         while len(self._changes) > position:
             change = self._changes.pop()
             try:

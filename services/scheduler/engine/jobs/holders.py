@@ -1,7 +1,6 @@
-"""Jobs whose pods are on nodes, by queue: the ones that evictions may take from.
+"""Index of jobs with pods on nodes, by queue: evictions take their victims from these jobs.
 
-Kept up with the jobs that change, so that to ask who might give something costs nothing per job
-that waits.
+Updated when a job changes, so a search for victims does not visit jobs that only wait.
 """
 
 from collections.abc import Collection
@@ -28,7 +27,7 @@ class Holders:
         """Job → the queue under which it stands here."""
 
     def update(self, job: Job) -> None:
-        """Take over what a changed job has."""
+        """Update the index with a changed job."""
         before = self._queues.pop(job.key, None)
         if before is not None:
             del self._by_queue[before][job.key]
@@ -37,5 +36,5 @@ class Holders:
             self._by_queue.setdefault(job.queue, {})[job.key] = job
 
     def of(self, queue: str) -> Collection[Job]:
-        """Return the jobs of a queue as they were when the session began, in no stated order."""
+        """Return the jobs of a queue as of the beginning of the session, in no particular order."""
         return self._by_queue.get(queue, {}).values()

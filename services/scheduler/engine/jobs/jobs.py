@@ -1,7 +1,8 @@
-"""Jobs, queues and priority classes; which jobs a session has to look at.
+"""Jobs, queues and priority classes, and the set of jobs that a session has to visit.
 
-A job that is placed wholly and says so in its status is *settled*: a session counts it in sums but
-does not visit it. That is what makes an idle cycle cost nothing however many jobs run.
+A job whose pods are all placed, and whose status shows it, is *settled*: a session counts it in
+sums and does not visit it. So the cost of an idle cycle does not grow with the number of running
+jobs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -119,7 +120,7 @@ class Jobs:
     @staticmethod
     def _see_status(job: Job, last_seen: GroupStatus) -> None:
         if job.decided is not None and job.decided != last_seen:
-            last_seen = job.decided  # our own word is still on its way
+            last_seen = job.decided  # our own status is published and not yet shown
         else:
             job.decided = None
         Jobs._set_status(job, last_seen)
@@ -139,7 +140,7 @@ class Jobs:
             self.changed(job)
 
     def restate(self, key: str, decided: GroupStatus | None) -> None:
-        """Use a status that was wanted before `assume_status`; None: the shown one."""
+        """Restore the status desired before `assume_status`; None: the one that the object shows."""
         job = self._by_key.get(key)
         if job is not None:
             job.decided = decided
@@ -196,7 +197,7 @@ class Jobs:
             self.changed(job)
 
     def _capability(self, listed: Mapping[str, str | int | float]) -> dict[str, int]:
-        """Return the limits that a queue states; CPU or memory of zero is no limit (PL05)."""
+        """Return the limits of a queue's `capability`; zero CPU or memory means no limit (PL05)."""
         amounts = self._dimensions.parse(listed)
         limits = {}
         for name in listed:
@@ -226,7 +227,7 @@ class Jobs:
             job.priority = self._priority(job.priority_class)
         self.activate_all()
 
-    # --- what sessions ask -------------------------------------------------------------------
+    # --- queries of sessions -------------------------------------------------------------------
 
     def get(self, key: str) -> Job | None:
         """Return a job."""
@@ -250,13 +251,13 @@ class Jobs:
         return job is not None and self.takes_part(job)
 
     def changed(self, job: Job) -> None:
-        """Note that a job is not what rollups and statuses knew."""
+        """Mark a job as changed, so that rollups and statuses are computed again."""
         self._stale[job.key] = job
         self.status_due[job.key] = job
         self.unmeasured[job.key] = job
 
     def compute_only(self, names: Iterable[str]) -> None:
-        """Note that the statuses of all jobs but these have been computed."""
+        """Mark the statuses of all jobs except these as computed."""
         later = ((key, self._by_key.get(key)) for key in names)
         self.status_due = {key: job for key, job in later if job is not None}
 
@@ -310,7 +311,7 @@ class Jobs:
             self._active[job.key] = job
 
     def activate_at_allocate(self) -> None:
-        """Have sessions visit all jobs again that allocate refused."""
+        """Activate all jobs that the action allocate refused."""
         for job in self.unschedulable.at_allocate.jobs():
             self.activate(job)
 
@@ -321,7 +322,7 @@ class Jobs:
             self.activate(job)
 
     def stray(self) -> list[Job]:
-        """Return the jobs that are in no session because their queue is unknown, by key."""
+        """Return the jobs that no session visits because their queue does not exist, by key."""
         self.refresh()
         return [job for _, job in sorted(self._stray.items())]
 
@@ -356,7 +357,7 @@ def _is_settled(job: Job) -> bool:
 
 
 def _node_groups(stated: QueueAffinity | None) -> NodeGroups | None:
-    """Return the groups of nodes that a queue names."""
+    """Return the node groups of a queue's affinity and anti-affinity."""
     if stated is None:
         return None
     near, off = stated.node_group_affinity, stated.node_group_anti_affinity

@@ -1,8 +1,7 @@
 """Jobs (PodGroups) and queues, as facts fold into them; tasks are in `engine.tasks`.
 
-A session changes them in place and its journal puts every change back, so nothing is copied per
-cycle. What a job knows about its tasks (statuses, roles, sums) is kept up by `Job.take` and
-`Job.drop` alone.
+A session changes them in place and its journal undoes every change, so nothing is copied per cycle.
+Only `Job.take` and `Job.drop` update what a job knows about its tasks (statuses, roles, sums).
 """
 
 from collections.abc import Mapping
@@ -36,19 +35,19 @@ class GroupStatus(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """When a condition came about, as its object says."""
+    """Transition time of a condition, as the object shows it."""
 
     transition_id: str
     time: str
 
 
 class LastSeen(NamedTuple):
-    """A PodGroup as it showed itself last."""
+    """The status of a PodGroup as its object last showed it."""
 
     rv: str = ""
     status: GroupStatus = GroupStatus()
     stamps: Mapping[Condition, Stamp] = {}
-    """Of the conditions that it shows."""
+    """Time stamps of the conditions that it shows."""
 
 
 _Counted = tuple[tuple[int, ...], bool]
@@ -57,7 +56,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Job:
-    """One PodGroup with its tasks; a group of tasks whose PodGroup has not been seen is one too."""
+    """One PodGroup with its tasks; also a group of tasks whose PodGroup was not observed yet."""
 
     __slots__ = (
         "_short",
@@ -140,7 +139,7 @@ class Job:
         """Amounts that its tasks hold, want, and wait for."""
 
     def divide(self, spec: PodGroupSpec) -> None:
-        """Divide it as a spec says; what is known stays when the spec says the same still."""
+        """Create the sub-jobs of a spec; keep the present ones if the spec is equal."""
         if not has_sub_jobs(spec):
             self.sub_jobs = None
         elif self.sub_jobs is None or not self.sub_jobs.matches(spec):
@@ -149,7 +148,7 @@ class Job:
     # --- membership --------------------------------------------------------------------------
 
     def take(self, task: Task) -> None:
-        """Count a task in, under its present status."""
+        """Add a task, counted under its present status."""
         self.tasks[task.uid] = task
         self.by_status[task.status][task.uid] = task
         self.sums.weigh(task.task_class.weight)
@@ -158,7 +157,7 @@ class Job:
             self.sub_jobs.invalidate()
 
     def drop(self, task: Task) -> None:
-        """Count a task out."""
+        """Remove a task."""
         del self.tasks[task.uid]
         del self.by_status[task.status][task.uid]
         self._count(task, -1)
@@ -190,7 +189,7 @@ class Job:
             self._note_shortage(role, counted, short)
 
     def move(self, tasks: list[Task], status: TaskStatus) -> None:
-        """Give tasks that share class, role and present status another status.
+        """Change the status of tasks that share class, role and present status.
 
         One call for the run of a gang: sums change once, not once per task.
         """
@@ -221,38 +220,38 @@ class Job:
 
     @property
     def expected(self) -> Expected | None:
-        """How long it will run from the start of its pods, if it or all of its pods say so."""
+        """Expected duration from the start of its pods, if the job or all of its pods state one."""
         return of_gang(self.annotations, (task.expected for task in self.tasks.values()))
 
     @property
     def expected_s(self) -> float | None:
-        """The same in seconds."""
+        """Expected duration in seconds, None if unknown."""
         expected = self.expected
         return None if expected is None else expected.seconds
 
-    # --- figures that rules speak of (T02, T03) -----------------------------------------------
+    # --- figures that rules read (T02, T03) -----------------------------------------------
 
     @property
     def allocated(self) -> IntArray:
-        """Amounts that its tasks hold. Read only: the array is changed in place."""
+        """Amounts allocated to its tasks. Do not keep the array: it is changed in place."""
         amounts: IntArray = self.sums.value[_HELD]
         return amounts
 
     @property
     def requested(self) -> IntArray:
-        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+        """Requested amounts of its allocated and pending tasks."""
         desired: IntArray = self.sums.value[_WANTED]
         return desired
 
     @property
     def awaited(self) -> IntArray:
-        """Amounts of its tasks that wait on nodes."""
+        """Amounts of its Pipelined tasks, which wait on nodes for a release."""
         awaited: IntArray = self.sums.value[_AWAITED]
         return awaited
 
     @property
     def claimed(self) -> IntArray:
-        """Amounts that its tasks hold or wait for on nodes."""
+        """Amounts of its allocated and Pipelined tasks."""
         claimed: IntArray = self.allocated + self.awaited
         return claimed
 
@@ -268,7 +267,7 @@ class Job:
 
     @property
     def valid_count(self) -> int:
-        """Tasks that may still become part of the gang."""
+        """Number of tasks that may still become part of the gang."""
         return sum(map(len, _valid(self.by_status)))
 
     @property
@@ -307,23 +306,23 @@ class Job:
 
     @property
     def role_minima_count(self) -> bool:
-        """Whether the minima per role count (T03).
+        """Whether the minima per role apply (T03).
 
-        ⚠ Where they add up to more than the job's own minimum, that one alone counts.
+        ⚠ Where they add up to more than the job's own minimum, only the job's minimum applies.
         """
         return bool(self.min_task_member) and self.min_available >= self.min_task_total
 
     def set_minima(self, min_available: int, min_task_member: Mapping[str, int]) -> None:
-        """Take over how many tasks it needs in all, and of each role."""
+        """Set the minimum number of tasks of the job and of each role."""
         self.min_available = min_available
         self.min_task_member = min_task_member
         self.min_task_total = sum(min_task_member.values())
         self._short.clear()
 
     def roles_short_of(self, *statuses: int, best_effort: bool) -> Mapping[str, int]:
-        """Return role → tasks missing to its minimum, counting tasks in these statuses.
+        """Return role → number of tasks missing to its minimum, counting tasks in these statuses.
 
-        It changes with the job.
+        The mapping is live: it changes with the job.
         """
         if not self.role_minima_count:
             return _NOTHING
@@ -346,7 +345,7 @@ class Job:
             short.pop(role, None)
 
     def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
-        """Return how many policies have fewer subgroups ready (pipelined, there) than they must."""
+        """Return how many policies have too few subgroups that are ready (pipelined, existing)."""
         if self.sub_jobs is None:
             return 0
         return self.sub_jobs.short_policies(pipelined=pipelined, exists=exists)
@@ -393,13 +392,13 @@ class Queue:
     guarantee: IntArray
     deserved: IntArray
     deserved_dims: tuple[int, ...]
-    """Resources that `deserved` or `guarantee` name, be it with 0."""
+    """Resources that `deserved` or `guarantee` name, also with 0."""
     affinity: NodeGroups | None
     annotations: Mapping[str, str]
     last_allocated: Mapping[str, str]
     """status.allocated as last written or desired."""
     compared: tuple[Mapping[str, str], bytes]
-    """`last_allocated` and the amounts that it was found to say."""
+    """`last_allocated` and the amounts parsed from it."""
     last_pending: int
     """status.pending, likewise."""
     shown_allocated: Mapping[str, str]

@@ -1,15 +1,16 @@
-"""Timeouts of reservations: an Inqueue PodGroup that does not start holds nothing for ever.
+"""Timeouts of reservations: an Inqueue PodGroup that does not start loses its reservation.
 
 Entering a queue reserves a group's minResources, so that its pods find room when the job controller
 has created them. Where they are not created (a quota forbids it, the group has no owner), or where
-no node ever takes them, Volcano keeps the reservation permanently and blocks the queue. Here it
-is a lease: when a group has been seen Inqueue for the timeout, it stops counting. Its phase stays.
-A group whose pods come late gets a new lease, since they may start now.
+no node ever takes them, Volcano keeps the reservation permanently and blocks the queue. Here a
+reservation expires: when a group has been Inqueue for the timeout, its minResources no longer
+count. Its phase stays. A group whose pods are created late gets a new reservation, since they may
+start now.
 
-Outside of sessions: `SchedulerState` calls `review` before it decides, with `now`. What is
-decided depends on `Job.reservation_expired` alone, so that a single session, as the conformance
-cases run it, decides as Volcano does. The time is counted from when this process first saw the
-group so; a restart begins anew, which errs on the side of the group.
+Outside of sessions: `SchedulerState` calls `review` before it decides, with `now`. Decisions read
+only `Job.reservation_expired`, so that a single session, as in the conformance cases, decides as
+Volcano does. The time counts from when this process first observed the group Inqueue. A restart
+begins again, in favour of the group.
 """
 
 import math
@@ -41,18 +42,18 @@ class ReservationTimeouts:
 
     @property
     def waiting_groups(self) -> dict[str, WaitingGroup]:
-        """Return what is waited for; a copy."""
+        """Return a copy of the waiting groups, by key."""
         return dict(self._waiting)
 
     def restore(self, waiting_groups: dict[str, WaitingGroup]) -> None:
-        """Take over what another instance remembered."""
+        """Restore the waiting groups of another instance."""
         self._waiting = dict(waiting_groups)
         self._due = 0.0
 
     def review(self, jobs: Jobs, *, now: float, timeout_s: float) -> list[str]:
-        """Return reservations that have lasted too long; `timeout_s` 0 leaves all (Volcano's way).
+        """Expire reservations older than `timeout_s` seconds; 0 expires none, as in Volcano.
 
-        Returns the keys of the groups that lost theirs just now, in order.
+        Returns the keys of the groups whose reservation expired in this call, in order.
         """
         for job in jobs.active():
             self._note(jobs, job, now)
@@ -75,7 +76,7 @@ class ReservationTimeouts:
             _mark(jobs, job, reservation_expired=False)
 
     def _forget_started(self, jobs: Jobs) -> None:
-        """Forget groups without a reservation that have started or are gone."""
+        """Forget groups that have started, were deleted, or have no reservation."""
         for key in list(self._expired):
             job = jobs.get(key)
             if job is None or not _reserves(job):
@@ -85,7 +86,7 @@ class ReservationTimeouts:
                     _mark(jobs, job, reservation_expired=False)
 
     def _expire(self, jobs: Jobs, now: float, timeout_s: float) -> list[str]:
-        """End the leases that are due, and note when the next one is."""
+        """Expire the reservations that are due, and note when the next one is."""
         self._due, fresh = math.inf, []
         for key, waiting in list(self._waiting.items()):
             job = jobs.get(key)

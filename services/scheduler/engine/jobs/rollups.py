@@ -1,4 +1,4 @@
-"""Rollups: sums over jobs per queue that plugins keep between cycles, fed by what changed.
+"""Rollups: sums over the jobs of each queue, kept between cycles and updated from changed jobs.
 
 A plugin states how much a job contributes; the rollup remembers each job's last contribution and,
 when the job changes, replaces it in the sum of its queue. Integers make this exact: a law test
@@ -15,7 +15,7 @@ from services.scheduler.engine.resources.amounts import Sums, stretched, total_o
 
 
 def held(job: Job) -> IntArray:
-    """Return what a job's tasks hold: what queues show as allocated (SS03)."""
+    """Measure of a job's allocated amounts, which queues show as allocated (SS03)."""
     return job.allocated
 
 
@@ -35,7 +35,7 @@ class Rollup:
         self._jobs: dict[str, int] = {}
 
     def update(self, job: Job, *, member: bool) -> None:
-        """Replace a job's contribution; `member` tells whether it takes part in sessions."""
+        """Replace a job's contribution; `member` is whether it takes part in sessions."""
         before = self._shares.pop(job.key, None)
         if before is not None:
             sums = self._sums[before.queue]
@@ -92,7 +92,7 @@ class Rollups:
         return rollup
 
     def update(self, job: Job, *, member: bool) -> None:
-        """Take a changed job in everywhere."""
+        """Update all rollups with a changed job."""
         for rollup in self._by_measure.values():
             rollup.update(job, member=member)
 

@@ -1,8 +1,8 @@
 """Sub-jobs: the tasks of a job that belong together, by `subGroupPolicy` of its PodGroup (T06).
 
 A job without policies is one sub-job, so that placement within a network topology only deals with
-sub-jobs. Labels decide which sub-job a task is in; the result is cached until tasks come or go.
-Its tasks are counted per status, for a job may have thousands of sub-jobs.
+sub-jobs. Labels decide which sub-job a task is in; the result is cached until tasks are added or
+removed. Tasks are counted per status, because a job may have thousands of sub-jobs.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ class SubJob:
         self.tally(task.status, 1, best_effort=task.task_class.best_effort)
 
     def tally(self, status: TaskStatus, sign: int, *, best_effort: bool) -> None:
-        """Count a task in under a status, or out with a negative sign."""
+        """Add a task under a status; a negative sign removes it."""
         self._counts[status] += sign
         if status is TaskStatus.PENDING and best_effort:
             self._counts[-1] += sign
@@ -75,12 +75,12 @@ class SubJob:
 
     @property
     def missing(self) -> int:
-        """Tasks that it lacks; 0 = ready."""
+        """Number of tasks missing to its minimum; 0 means ready."""
         return max(0, self.min_available - self.ready_count)
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether it will be ready once releases have happened."""
+        """Whether it will be ready once terminating pods have released their resources."""
         return self.ready_count + self.count(TaskStatus.PIPELINED) >= self.min_available
 
     @property
@@ -90,7 +90,7 @@ class SubJob:
 
     @property
     def states_topology(self) -> bool:
-        """Whether it states a network topology."""
+        """Whether its spec has a network topology."""
         return self.topology is not None
 
     def pending(self) -> list[Task]:
@@ -99,7 +99,7 @@ class SubJob:
 
 
 def match_values(policy: SubGroupPolicy, labels: Mapping[str, str]) -> list[str] | None:
-    """Return the label values that tell a pod's subgroup, None when the policy is not about it.
+    """Return the label values of a pod's subgroup, None if the policy does not select the pod.
 
     ⚠ A policy without keys gives no values, and such a pod stays in the default subgroup (T06).
     """
@@ -155,12 +155,12 @@ class SubJobs:
         )
 
     def invalidate(self, uid: str = "") -> None:
-        """Drop the cached sub-jobs, because a task came, or that of `uid` went."""
+        """Drop the cached sub-jobs, because a task was added, or the one of `uid` removed."""
         self._by_id = None
         self._matched.pop(uid, None)
 
     def move(self, tasks: Iterable[Task], before: TaskStatus, status: TaskStatus) -> None:
-        """Count tasks under another status, which they have already."""
+        """Recount tasks whose status has changed from `before`."""
         for task in tasks if self._by_id is not None else ():
             sub = self._by_task[task.uid]
             best_effort = task.task_class.best_effort
@@ -197,7 +197,7 @@ class SubJobs:
         return self._by_task[task.uid]
 
     def _match(self, labels: Mapping[str, str]) -> tuple[SubGroupPolicy | None, list[str]]:
-        """Return the first policy that is about a pod, with its values; none: the default."""
+        """Return the first policy that selects a pod, and the label values of its subgroup."""
         for policy in self.policies:
             values = match_values(policy, labels)
             if values:
@@ -238,7 +238,7 @@ class SubJobs:
     def short_policies(self, *, pipelined: bool = False, exists: bool = False) -> int:
         """Return how many policies have fewer subgroups ready (pipelined, there) than they must.
 
-        What gang asks of jobs with subgroups (PL01).
+        Used by the plugin gang (PL01).
         """
         minima = self.minima()
         if not minima:

@@ -49,7 +49,7 @@ class Preempting(enum.Enum):
 
     @classmethod
     def of(cls, answers: Collection[bool]) -> "Preempting":
-        """Return it for the answers of all pods."""
+        """Return the value for the preemption policies of all pods of a job."""
         return cls.ALL if all(answers) else cls.SOME if any(answers) else cls.NONE
 
 
@@ -57,7 +57,7 @@ class AllocateDemand(NamedTuple):
     """The pods of a job that the action allocate found no nodes for."""
 
     missing: int
-    """How many of them have to be placed at least."""
+    """Minimum number of them to place."""
     classes: tuple[tuple[TaskClass, int], ...]
     """Its pending pods by class."""
     priority: int

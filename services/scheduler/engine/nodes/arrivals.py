@@ -1,7 +1,7 @@
-"""Pods that came to their nodes lately, which measurements of load do not show yet (PL21).
+"""Pods that started recently: measurements of node load do not include them yet (PL21).
 
-Kept only once a plugin has asked: most configurations never do. Few pods are young, so that a
-cycle looks at those that changed and at those that were young before, not at all that there are.
+Tracked only after a plugin has asked, because most configurations never do. A cycle looks at pods
+that changed and at pods that were young before, not at all pods.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,30 +14,31 @@ _ON_THE_WAY: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskSt
 
 
 class TaskArrivals:
-    """Tasks on nodes, less those that were found to be old."""
+    """Tasks on nodes, without those that were found to be old."""
 
     def __init__(self, held: Callable[[], Iterable[Task]]) -> None:
-        """Take how to enumerate all tasks that nodes hold."""
+        """`held` enumerates all tasks on nodes."""
         self._held = held
         self._young: dict[str, Task] | None = None
         self._forgotten = 0.0
         """Tasks that started at this time or before are not kept."""
 
     def come(self, task: Task) -> None:
-        """Note a task that a node holds from now on."""
+        """Add a task that was put on a node."""
         if self._young is not None:
             self._young[task.uid] = task
 
     def go(self, task: Task) -> None:
-        """Forget a task that its node no longer holds."""
+        """Remove a task that left its node."""
         if self._young is not None:
             self._young.pop(task.uid, None)
 
     def since(self, start: float) -> list[Task]:
-        """Return tasks on their way to a node, and running ones that started after `start`.
+        """Return bound tasks that do not run yet, and tasks that started after `start` (Unix
+        seconds).
 
-        A running pod that does not say when it started counts as young. Of equal nodes the order
-        is that in which tasks came.
+        A running pod without a start time counts as young. Tasks of one node are in the order of
+        their arrival.
         """
         if self._young is None or start < self._forgotten:
             self._young = {task.uid: task for task in self._held()}

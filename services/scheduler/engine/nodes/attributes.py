@@ -1,8 +1,8 @@
 """Labels and taints of nodes, interned so that a selector is one comparison over all nodes.
 
-A label key that some class asks for gets a column of value numbers (-1 = absent), built when it is
-first asked for and kept up from then on. Taints are interned as whole sets, because clusters have
-few distinct ones.
+A label key that some class selects by gets an array of value numbers (-1 = absent), built on first
+use and updated from then on. Taints are interned as whole sets, because clusters have few distinct
+ones.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -48,7 +48,7 @@ class NodeAttributes:
         *,
         unschedulable: bool,
     ) -> None:
-        """Take over what a node object says; does nothing when it says the same as before."""
+        """Set labels, taints and cordon of a node; does nothing if they are unchanged."""
         taint_set = self._taint_sets.setdefault(taints, len(self._taint_sets))
         if column == len(self.names):
             self.names.append("")
@@ -78,14 +78,14 @@ class NodeAttributes:
         """Return node → labels."""
         return {name: labels for name, labels in zip(self.names, self._labels, strict=True) if name}
 
-    # --- questions over all nodes ------------------------------------------------------------
+    # --- queries over all nodes ------------------------------------------------------------
 
     def values(self, key: str) -> NDArray[np.object_]:
         """Return the value of a label on each node, None where it is absent."""
         return np.array([labels.get(key) for labels in self._labels], dtype=np.object_)
 
     def numbers(self, key: str) -> IntArray:
-        """Return a number per node that stands for its value of a label, -1 where it is absent."""
+        """Return per node the interned number of its value of a label, -1 where it is absent."""
         return self._key(key).values()
 
     def is_unique(self, key: str) -> bool:
@@ -97,7 +97,7 @@ class NodeAttributes:
         return np.array(self._unschedulable, dtype=np.bool_)
 
     def taints(self, classify: Callable[[Sequence[Taint]], int]) -> IntArray:
-        """Return a judgement of each node's taints; asked once per distinct set."""
+        """Return the result of `classify` per node; it is called once per distinct set of taints."""
         verdicts = np.array([classify(taints) for taints in self._taint_sets], dtype=np.int64)
         return verdicts[np.array(self._taints, dtype=np.int64)] if self._taints else verdicts[:0]
 
@@ -204,7 +204,7 @@ class _KeyColumn:
         bound = _integer(expression.values[0]) if len(expression.values) == 1 else None
         if bound is None:
             return np.zeros(len(values), dtype=np.bool_)
-        holds = [False] * (len(self._numbers) + 1)  # the last entry answers for "absent" (-1)
+        holds = [False] * (len(self._numbers) + 1)  # the last entry is the result for "absent" (-1)
         for text, number in self._numbers.items():
             value = _integer(text)
             if value is not None:
@@ -221,7 +221,7 @@ def _integer(text: str) -> int | None:
 
 
 class StaticCache:
-    """Arrays over all nodes that stay right until a node object changes."""
+    """Cache of arrays over all nodes that are valid until a node object changes."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[int, NDArray[Any]]] = {}
@@ -229,7 +229,7 @@ class StaticCache:
     def get(
         self, key: Hashable, generation: int, compute: Callable[[], NDArray[Any]]
     ) -> NDArray[Any]:
-        """Return the array of this node generation."""
+        """Return the cached array of this node generation, or compute it."""
         cached = self._kept.get(key)
         if cached is None or cached[0] != generation:
             if len(self._kept) > _CACHE_LIMIT:

@@ -1,7 +1,7 @@
-"""Sums over pods per node, and from them per topology domain; kept up one pod at a time.
+"""Sums over pods per node and per topology domain, updated one pod at a time.
 
-What is kept between cycles is sparse (nodes that have any); the dense arrays per domain that
-predicates compute on are made when a session first asks and are followed until it ends.
+Between cycles the sums are sparse (nodes with a value). The dense arrays per domain that predicates
+read are built on first use in a session and updated until it ends.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,7 +13,7 @@ from services.scheduler.engine.nodes.attributes import NodeAttributes
 
 
 class DomainTable:
-    """A tally per domain; `at` of a node without domain is 0."""
+    """A sum per domain; `at` of a node without domain is 0."""
 
     def __init__(self, numbers: IntArray, counted: BoolArray | None) -> None:
         self.numbers = numbers
@@ -26,7 +26,7 @@ class DomainTable:
         self.version = 0
 
     def add(self, column: int, amount: int) -> None:
-        """Count pods of a node in."""
+        """Add pods of a node."""
         domain = int(self.into[column])
         if domain >= 0:
             self.sums[domain] += amount
@@ -40,7 +40,7 @@ class DomainTable:
 
 
 class Tally:
-    """Sums of one thing over pods, per node by name."""
+    """Sums of one quantity over pods, per node name."""
 
     def __init__(
         self, column: Callable[[str], int], attributes: NodeAttributes, opened: "list[Tally]"
@@ -87,5 +87,5 @@ class Tally:
         return found
 
     def forget_tables(self) -> None:
-        """Drop the dense arrays: nodes may change from here on."""
+        """Drop the dense arrays, because nodes may change from now on."""
         self._tables.clear()

@@ -1,7 +1,7 @@
-"""HyperNodes over the ledger's columns; made anew only when HyperNodes, names or labels change.
+"""HyperNodes over the ledger's columns, rebuilt only when HyperNodes, node names or labels change.
 
 `HyperNodes` folds the objects and keeps their `Layout` between cycles: with a virtual HyperNode
-above all others (SS02), so that "anywhere" is a place like any other.
+above all others (SS02), so that "the whole cluster" is a HyperNode too.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ TOP: Final = "<cluster-top-hypernode>"
 
 
 class HyperNodes:
-    """The HyperNode objects, and the forest that they make of the nodes."""
+    """The HyperNode objects and the forest of nodes that they describe."""
 
     def __init__(self) -> None:
         self._specs: dict[str, HyperNodeSpec] = {}
@@ -39,7 +39,7 @@ class HyperNodes:
             self._version += 1
 
     def layout(self, nodes: Nodes) -> "Layout":
-        """Return where they are; made anew only when HyperNodes, names or labels changed."""
+        """Return the layout, rebuilt only if HyperNodes, node names or labels changed."""
         state = (self._version, nodes.attributes.generation)
         if self._made is None or self._made[0] != state:
             labels = nodes.attributes.labels_by_name() if self._specs else {}
@@ -48,7 +48,7 @@ class HyperNodes:
 
 
 class Layout:
-    """HyperNodes over columns, the virtual one above all others included (SS02)."""
+    """HyperNodes over columns, including the virtual one above all others (SS02)."""
 
     def __init__(self, below: Forest, nodes: Nodes) -> None:
         self._nodes = nodes

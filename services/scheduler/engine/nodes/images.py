@@ -1,7 +1,7 @@
-"""Container images that nodes have already, and what they are worth to a pod (ImageLocality, PL08).
+"""Container images on nodes, and the score that a pod gets for them (ImageLocality, PL08).
 
 A large cluster reports a million of them, so they are kept as numbers, 16 bytes each; sorted arrays
-over all nodes are made when a class with images is first scored after a change.
+over all nodes are built when a class with images is first scored after a change.
 """
 
 from array import array
@@ -14,7 +14,7 @@ from shared.api.core import ContainerImage
 
 _MIB = 1024 * 1024
 _MIN_THRESHOLD = 23 * _MIB
-"""Below this the images of a node do not matter; upstream's value."""
+"""Bytes below which the images of a node give no score, as in Kubernetes."""
 _MAX_THRESHOLD = 1000 * _MIB
 _MAX = 100
 
@@ -31,7 +31,7 @@ class NodeImages:
         self._scores: dict[tuple[str, ...], IntArray] = {}
 
     def set(self, column: int, images: Sequence[ContainerImage]) -> None:
-        """Take over what a node has."""
+        """Set the images of a node."""
         entries = array("q")
         for image in images:
             for name in image.names:
@@ -46,10 +46,10 @@ class NodeImages:
                 del self._held[column]
 
     def score(self, images: tuple[str, ...], alive: BoolArray, generation: int) -> IntArray | None:
-        """Return 0…100 per column for a pod's images; `generation` names the state of the nodes.
+        """Return 0…100 per column for a pod's images; `generation` is that of the node objects.
 
-        None when no node has any of them. An image counts by its size and by the share of nodes
-        that have it, lest one node draws all pods (as upstream has it).
+        None if no node has any of them. An image counts by its size and by the share of nodes that
+        have it, so that one node does not attract all pods, as in Kubernetes.
         """
         known = [self._numbers[name] for name in images if name in self._numbers]
         if not known or not self._held:

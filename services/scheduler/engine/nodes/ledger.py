@@ -1,4 +1,4 @@
-"""The ledger: what every node has and holds, as integer arrays with one column per node.
+"""The ledger: allocatable and used amounts as integer arrays with one column per node.
 
 Arrays are resource-major (a row per resource), so that a test over all nodes reads only the rows
 of the resources that are asked for. Columns belong to nodes by index; a removed node's column is
@@ -76,7 +76,7 @@ class Ledger:
     # --- nodes -------------------------------------------------------------------------------
 
     def set_node(self, column: int, allocatable: IntArray) -> None:
-        """State what a node has."""
+        """Set the allocatable amounts of a node."""
         before = self.allocatable[:, column].copy()
         self.alive[column] = True
         self.allocatable[:, column] = allocatable
@@ -84,7 +84,7 @@ class Ledger:
         self._measure(before, allocatable)
 
     def _measure(self, before: IntArray, after: IntArray) -> None:
-        """Bring `largest` up to date: a node had `before` and has `after`."""
+        """Update `largest` after a node changed from `before` to `after`."""
         if ((after < before) & (before == self.largest)).any():
             self.largest = self.allocatable[:, : self.size].max(axis=1)
         elif (after > self.largest).any():
@@ -104,7 +104,7 @@ class Ledger:
     # --- usage -------------------------------------------------------------------------------
 
     def hold(self, column: int, task_class: TaskClass, count: int, *, releasing: bool) -> None:
-        """Count `count` tasks of a class in on a node (out when negative), as facts say."""
+        """Add `count` tasks of a class to a node by fact; a negative count removes them."""
         self._changed_by_facts.add(column)
         self.used[:, column] += count * task_class.request
         cpu, memory = task_class.scoring_request
@@ -115,7 +115,7 @@ class Ledger:
             self._in_motion += count
 
     def show(self, column: int, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
-        """State what a column shows of tasks whose amounts are beyond int64 (`nodes`)."""
+        """Set the shown usage of a column whose tasks exceed int64 (see `nodes`)."""
         self._changed_by_facts.add(column)
         self.used[: len(used), column] = used
         self.scoring[:, column] = scoring
@@ -123,7 +123,7 @@ class Ledger:
         self.releasing[: len(releasing), column] = releasing
 
     def repair(self, used: IntArray, releasing: IntArray, scoring: IntArray) -> None:
-        """Take over usage that was derived anew."""
+        """Set usage that was recomputed from the pods."""
         self._changed_by_facts.update(range(self.size))
         self.used[:, : self.size] = used
         self.releasing[:, : self.size] = releasing
@@ -133,9 +133,9 @@ class Ledger:
     def place(
         self, columns: IntArray, counts: IntArray, task_class: TaskClass, *, waiting: bool
     ) -> None:
-        """Count tasks in on distinct nodes by decision; negative counts take it back.
+        """Add tasks to distinct nodes by decision; negative counts undo it.
 
-        `waiting` tasks hold nothing yet but are promised what is being released (Pipelined).
+        `waiting` tasks (Pipelined) use nothing yet, but reserve what is being released.
         """
         target = self.pipelined if waiting else self.used
         if waiting:
@@ -147,7 +147,7 @@ class Ledger:
         self._score(columns, counts, task_class)
 
     def evict(self, columns: IntArray, counts: IntArray, task_class: TaskClass) -> None:
-        """Count tasks as being released by decision; negative counts take it back."""
+        """Count tasks as Releasing by decision; negative counts undo it."""
         self._in_motion += int(counts.sum())
         for dim in task_class.dims:
             amount = int(task_class.request[dim])
@@ -170,7 +170,7 @@ class Ledger:
         return not self._in_motion
 
     def changed_since(self, tick: int) -> IntArray:
-        """Return the columns that decisions changed after a tick."""
+        """Return the columns that decisions changed after version `tick`."""
         return np.flatnonzero(self.stamps[: self.size] > tick)
 
     def take_changed_by_facts(self) -> IntArray:
@@ -178,14 +178,14 @@ class Ledger:
         changed, self._changed_by_facts = self._changed_by_facts, set()
         return np.array(sorted(changed), dtype=np.int64)
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------
 
     def idle(self, dim: int) -> IntArray:
-        """Return what is free now, per node."""
+        """Return the idle amounts, shape (resources, nodes)."""
         return self.allocatable[dim, : self.size] - self.used[dim, : self.size]
 
     def future_idle(self, dim: int) -> IntArray:
-        """Return what is free once releases have happened and promises are kept (T08)."""
+        """Return the idle amounts after all releases, less what Pipelined tasks reserve (T08)."""
         upto = self.size
         return (
             self.allocatable[dim, :upto]
@@ -195,7 +195,7 @@ class Ledger:
         )
 
     def emptied(self, dim: int) -> IntArray:
-        """Return what is free with all pods of a node gone and promises kept."""
+        """Return the idle amounts if all pods left, less those reserved by Pipelined tasks."""
         return self.allocatable[dim, : self.size] - self.pipelined[dim, : self.size]
 
     def total(self) -> IntArray:
@@ -203,7 +203,7 @@ class Ledger:
         return total_of_columns(self.allocatable[:, : self.size])
 
     def total_used(self) -> IntArray:
-        """Return the used amounts of all nodes together; no node is used more than wholly."""
+        """Return the used amounts of all nodes, each node at most its allocatable amount."""
         used = np.minimum(self.used[:, : self.size], self.allocatable[:, : self.size])
         return total_of_columns(used)
 

@@ -1,8 +1,8 @@
 """Nodes and the pods on them: the only place that turns pods into usage of the ledger.
 
-A pod's usage is counted in once and counted out exactly as it was counted in, keyed by uid, so that
-facts may come twice or in any order. Pods on a node whose object is not known yet are kept and
-count as soon as it is.
+A pod's usage is added once and removed exactly as it was added, keyed by uid, so facts may come
+twice or in any order. Pods on a node whose object is not known yet are kept and count as soon as it
+is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ class Nodes:
     # --- facts about nodes -------------------------------------------------------------------
 
     def put(self, name: str, node: Node) -> None:
-        """Take over a node object. Raises `BadQuantity`."""
+        """Set a node object. Raises `BadQuantity`."""
         allocatable = self._dimensions.parse(node.status.allocatable, NODE_MAX)
         for resource, amount in _oversubscription(node.metadata.annotations).items():
             dim = self._dimensions.index(resource)
@@ -152,7 +152,7 @@ class Nodes:
     # --- facts about pods --------------------------------------------------------------------
 
     def hold(self, task: Task) -> None:
-        """Count a task in where it is; terminal tasks hold nothing."""
+        """Add a task to its node; terminal tasks use nothing."""
         if not task.node or TERMINAL[task.status]:
             return
         record = self._by_name.setdefault(task.node, NodeRecord())
@@ -165,7 +165,7 @@ class Nodes:
         self._count(record, counted, 1)
 
     def release(self, task: Task) -> None:
-        """Count a task out exactly as it was counted in."""
+        """Remove a task exactly as it was added."""
         record = self._by_name.get(task.node) if task.node else None
         counted = record.held.pop(task.uid, None) if record else None
         if record is None or counted is None:
@@ -177,7 +177,7 @@ class Nodes:
             del self._by_name[task.node]
 
     def _count(self, record: NodeRecord, counted: CountedPod, sign: int) -> None:
-        """Count a pod in or out, exactly even where amounts add up beyond what a column shows."""
+        """Add or remove a pod, exactly even where sums exceed what a column can show."""
         record.weight += sign * counted.task_class.weight
         if record.exact is None and record.weight <= RELEASING_MAX:
             if record.column != NOWHERE:
@@ -197,7 +197,7 @@ class Nodes:
             record.exact = None
 
     def meet(self, task: Task, sign: int) -> None:
-        """Count a task on its node in (-1: out) for what it means to other pods."""
+        """Add a task (-1: remove it) to the sums for pod affinity, spreading and ports."""
         self.pod_affinity.count(task, sign)
         if task.task_class.host_ports:
             if sign > 0:
@@ -271,7 +271,7 @@ def _differences(
 
 
 def _oversubscription(annotations: Mapping[str, str]) -> dict[str, int]:
-    """Return what a node may be oversubscribed by (KY4); unreadable amounts count as none."""
+    """Return the oversubscription amounts of a node (KY4); unreadable ones count as zero."""
     found = {}
     for key, resource in ((keys.OVERSUBSCRIPTION_CPU, CPU), (keys.OVERSUBSCRIPTION_MEMORY, MEMORY)):
         if key in annotations:

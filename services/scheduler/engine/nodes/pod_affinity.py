@@ -96,7 +96,7 @@ class PodAffinityIndex:
         return terms._replace(matched=matched)
 
     def _provide(self, terms: AffinityTerms) -> None:
-        """Have sums ready for tasks with these terms."""
+        """Create the sums that tasks with these terms read."""
         for sums, of_kind in (
             (self.anti_affinity, terms.required_anti_affinity),
             (self.preferred, terms.preferred),
@@ -105,7 +105,7 @@ class PodAffinityIndex:
                 sums.setdefault(term.query, {}).setdefault(term.key, self._tally())
 
     def join(self, task: "Task") -> None:
-        """Take a task up, on a node or not."""
+        """Add a task, on a node or not."""
         self._tasks[task.uid] = task
         if self._queries:
             self._group_of(task).tasks[task.uid] = task
@@ -143,7 +143,7 @@ class PodAffinityIndex:
                 del self._groups_by_pair[pair]
 
     def _key(self, namespace: str, labels: Mapping[str, str]) -> GroupKey:
-        """Return what tells a pod from others; its cost is that of the pod's own labels."""
+        """Return the label group of a pod; the cost depends on the pod's own labels only."""
         return (namespace, tuple(sorted(p for p in labels.items() if p[0] in self._keys)))
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
@@ -238,9 +238,10 @@ class PodAffinityIndex:
                 self.count(task, 1)
 
     def tidy(self) -> None:
-        """Forget queries that no task states any more, when there may be many of them.
+        """Drop queries that no task has any more, if there may be many.
 
-        Between sessions only: what is left is numbered anew and everything is counted again.
+        Call it between sessions only: the remaining queries are renumbered and everything is
+        counted again.
         """
         if len(self._queries) <= self._enough:
             return
@@ -296,14 +297,14 @@ class PodAffinityIndex:
     # --- sums --------------------------------------------------------------------------------
 
     def count(self, task: "Task", sign: int) -> None:
-        """Count a task in on its node (out: -1)."""
+        """Add a task on its node (-1: remove it)."""
         if task.task_class.affinity_terms.matched or task.task_class.affinity_terms.states_terms:
             self.imagine(task.task_class.affinity_terms, task.node, sign, deleting=task.deleting)
 
     def imagine(
         self, affinity_terms: AffinityTerms, node: str, amount: int, *, deleting: bool = False
     ) -> None:
-        """Count pods with these terms in on a node."""
+        """Add imagined pods with these terms to a node."""
         for number in affinity_terms.matched:
             if not (deleting and self._queries[number].staying):
                 self.counts[number].add(node, amount)
@@ -316,7 +317,7 @@ class PodAffinityIndex:
         return Tally(self._column, self._attributes, self._open)
 
     def forget_tables(self) -> None:
-        """End a session: dense arrays are made anew by the next."""
+        """End a session: the next one builds the dense arrays again."""
         for tally in self._open:
             tally.forget_tables()
         self._open.clear()

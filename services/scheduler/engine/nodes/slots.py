@@ -1,9 +1,8 @@
-"""How many tasks of a class would find room on the nodes, kept up from fact to fact.
+"""Upper bound of how many tasks of a class fit on the nodes, updated with each fact.
 
-An upper bound that costs little: only amounts and fixed properties of node objects are counted, and
-each class as if no other were placed. An unschedulable gang stays in the pool as long as even this
-is too little for it (`session.activation`). Brought up to date between sessions, when nothing is
-placed by decision.
+The bound is cheap: it counts only amounts and static properties of nodes, and each class as if no
+other were placed. An unschedulable gang stays in the pool while the bound is too small for it
+(`session.activation`). Updated between sessions, when nothing is placed by decision.
 """
 
 from collections.abc import Callable
@@ -16,11 +15,11 @@ from services.scheduler.engine.nodes.ledger import Ledger
 from services.scheduler.engine.tasks.task import TaskClass
 
 _MAX: Final = 1 << 20
-"""Tasks of one class on one node, at most; a best-effort task always finds room."""
+"""Maximum of tasks of one class per node; a best-effort task always fits."""
 
 
 class _Counted:
-    """The slots of one class."""
+    """The slots of one class per node."""
 
     __slots__ = ("generation", "open", "slots", "task_class", "total")
 
@@ -33,7 +32,7 @@ class _Counted:
 
 
 class Slots:
-    """Slots of the classes that were asked for."""
+    """Slots of the classes that were queried."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -42,9 +41,9 @@ class Slots:
         """Ids of the classes that were asked for since the last update."""
 
     def update(self) -> None:
-        """Take in what facts have changed; before anything is placed in a session.
+        """Update after facts, before a session places anything.
 
-        Classes that were not asked for since the last time are counted no longer.
+        Classes that were not queried since the last call are dropped.
         """
         self._by_class = {k: each for k, each in self._by_class.items() if k in self._asked}
         self._asked.clear()
@@ -56,10 +55,10 @@ class Slots:
     def total(
         self, task_class: TaskClass, generation: object, open_: Callable[[], BoolArray]
     ) -> int:
-        """Return how many tasks of a class have room at most.
+        """Return an upper bound of the tasks of a class that fit.
 
-        `open_` gives the nodes that may take such tasks at all; it is called once per `generation`
-        as long as the class is asked for in each session.
+        `open_` returns the mask of nodes that may take such tasks; it is called once per
+        `generation` while the class is queried in each session.
         """
         self._asked.add(task_class.id)
         counted = self._by_class.get(task_class.id)
@@ -70,7 +69,7 @@ class Slots:
         return counted.total
 
     def forget(self) -> None:
-        """Count no more: no gang is in the pool."""
+        """Drop all classes, because no gang is in the pool."""
         self._by_class.clear()
         self._asked.clear()
         self._ledger.take_changed_by_facts()
