@@ -1,7 +1,7 @@
-"""The plan: what one cycle wants to change, as values. An adapter publishes it.
+"""The plan: the changes that one cycle decides, as values. An adapter publishes it.
 
-Binds and victims are the values that travel. Desired statuses are not the messages `Desired…`: two
-of them are equal when they mean the same, whatever version of the object was seen meanwhile.
+Binds and victims are also the message types. Desired statuses are not the messages `Desired…`: two
+of them are equal if they mean the same, independent of the object's resourceVersion.
 
 The texts of conditions are of bounded length, so that the status of an object fits into one message
 (of NATS, 1 MiB by default). Most words come from elsewhere: names of resources and nodes, reasons
@@ -52,11 +52,11 @@ class GangBinds(Struct, frozen=True, kw_only=True):
     """Key of the Job that made the PodGroup; empty if none did."""
     binds: tuple[Bind, ...]
     needed: int = 0
-    """How many must come about while devices are prepared, 0 where none are."""
+    """Number of binds that must succeed while devices are prepared, 0 where none are."""
 
 
 class Eviction(Victim, frozen=True, kw_only=True):
-    """One pod that has to go, why, and the pod that it makes room for."""
+    """Eviction of one pod: reason, and the pod that it makes room for."""
 
     reason: str
     """The action that wants it."""
@@ -66,7 +66,7 @@ class Eviction(Victim, frozen=True, kw_only=True):
 
 
 class DesiredPodGroupStatus(Struct, frozen=True, kw_only=True):
-    """Phase, counts and conditions that a PodGroup should show; sent only when they change."""
+    """Desired phase, counts and conditions of a PodGroup; sent only when they change."""
 
     key: str
     uid: str
@@ -75,7 +75,7 @@ class DesiredPodGroupStatus(Struct, frozen=True, kw_only=True):
     """Key of the Job that made the PodGroup; empty if none did."""
     phase: str
     was: str = ""
-    """The phase before; empty for a new PodGroup."""
+    """The previous phase; empty for a new PodGroup."""
     running: int
     succeeded: int
     failed: int
@@ -83,7 +83,7 @@ class DesiredPodGroupStatus(Struct, frozen=True, kw_only=True):
 
 
 class DesiredPodCondition(Struct, frozen=True, kw_only=True):
-    """The PodScheduled condition that a pod should show (D02)."""
+    """Desired PodScheduled condition of a pod (D02)."""
 
     key: str
     uid: str
@@ -91,14 +91,14 @@ class DesiredPodCondition(Struct, frozen=True, kw_only=True):
 
 
 class GateLifted(Struct, frozen=True, kw_only=True):
-    """A pod that its queue has admitted: the queue's gate is to be lifted (CA14)."""
+    """A pod that its queue has admitted, so that its scheduling gate is removed (CA14)."""
 
     key: str
     uid: str
 
 
 class QueueAllocated(Struct, frozen=True, kw_only=True):
-    """Desired status of a queue: what its jobs hold (SS03), and how many wait to enter it."""
+    """Desired status of a queue: allocated amounts (SS03) and number of pending PodGroups."""
 
     name: str
     uid: str
@@ -108,13 +108,13 @@ class QueueAllocated(Struct, frozen=True, kw_only=True):
 
 
 class Shortage(Struct, frozen=True, kw_only=True):
-    """A resource that is short for what the gate looked at: one more task, or a job's minimum."""
+    """A shortage of one resource at a gate, for one more task or for a job's minimum."""
 
     resource: str
     requested: int
     """Bytes of memory, counts of pods, thousandths of anything else."""
     largest_free: int
-    """The amount that is left: on the node with most, in queue, cluster or quota."""
+    """The amount that is left: on the node with most, or in queue, cluster or quota."""
 
     @classmethod
     def of(cls, resource: str, requested: int, largest_free: int) -> "Shortage":
@@ -136,9 +136,9 @@ class JobExplanation(Struct, frozen=True, kw_only=True):
     details: str = ""
     """Missing amounts and place in line; goes behind the message and changes often."""
     position: int = 0
-    """Place among the jobs of its queue in this cycle, from 1; 0 when it was not its turn."""
+    """Position among the jobs of its queue in this cycle, from 1; 0 if it was not visited."""
     nodes: int = 0
-    """Nodes that were looked at."""
+    """Number of nodes that were checked."""
     reasons: Mapping[str, int] = {}
     """Reason → number of nodes."""
     shortages: tuple[Shortage, ...] = ()
@@ -153,7 +153,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     binds: tuple[GangBinds, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     nominations: tuple[Preemptor, ...] = ()
-    """Pods that wait on a node for evictions (SS11 ⚠: without evictions none is nominated)."""
+    """Pipelined pods that wait for evictions on a node (SS11 ⚠: without evictions none is
+    nominated).
+    """
     podgroups: tuple[DesiredPodGroupStatus, ...] = ()
     pods: tuple[DesiredPodCondition, ...] = ()
     queues: tuple[QueueAllocated, ...] = ()

@@ -1,4 +1,4 @@
-"""What a decision is working on at this moment, for a thread that watches it."""
+"""The current step of a decision, for the watchdog thread."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,11 +19,11 @@ IDLE: Final = Step()
 
 
 def unmarked(_: Step) -> None:
-    """Leave no mark."""
+    """Record nothing."""
 
 
 class Progress:
-    """The present step. Written by the deciding thread alone, read by any.
+    """The current step. Only the deciding thread writes it; any thread may read it.
 
     `mark` is called with each step, in the deciding thread: it leaves a mark that survives the
     process, and has to be cheap.

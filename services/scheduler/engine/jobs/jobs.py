@@ -140,7 +140,7 @@ class Jobs:
             self.changed(job)
 
     def restate(self, key: str, decided: GroupStatus | None) -> None:
-        """Restore the status desired before `assume_status`; None: the one that the object shows."""
+        """Restore the status desired before `assume_status`; None: the one of the object."""
         job = self._by_key.get(key)
         if job is not None:
             job.decided = decided

@@ -34,8 +34,7 @@ class TaskArrivals:
             self._young.pop(task.uid, None)
 
     def since(self, start: float) -> list[Task]:
-        """Return bound tasks that do not run yet, and tasks that started after `start` (Unix
-        seconds).
+        """Return tasks that are bound and not running, or started after `start` (Unix seconds).
 
         A running pod without a start time counts as young. Tasks of one node are in the order of
         their arrival.

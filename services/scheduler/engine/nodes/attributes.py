@@ -97,7 +97,7 @@ class NodeAttributes:
         return np.array(self._unschedulable, dtype=np.bool_)
 
     def taints(self, classify: Callable[[Sequence[Taint]], int]) -> IntArray:
-        """Return the result of `classify` per node; it is called once per distinct set of taints."""
+        """Return `classify` of each node's taints; called once per distinct set of taints."""
         verdicts = np.array([classify(taints) for taints in self._taint_sets], dtype=np.int64)
         return verdicts[np.array(self._taints, dtype=np.int64)] if self._taints else verdicts[:0]
 

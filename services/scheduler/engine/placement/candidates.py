@@ -1,8 +1,8 @@
-"""Feasibility and scores of all nodes for one task class, kept up while a session places.
+"""Feasibility and scores of all nodes for one task class, updated while a session places tasks.
 
-Everything is computed for all nodes once per class and session, and after placements only at the
-nodes that changed since. What depends on node objects alone (static predicates, ranks) is kept
-between cycles, per node generation.
+Everything is computed for all nodes once per class and session; after placements only the nodes
+that changed are computed again. What depends on node objects alone (static predicates, ranks) is
+kept between cycles, per node generation.
 """
 
 from collections import Counter
@@ -94,7 +94,7 @@ class Candidates:
         self._widen()
 
     def _static_verdicts(self, rows: Rows, cache: StaticCache) -> list[tuple[Predicate, CodeArray]]:
-        """Return the verdicts of predicates that read node objects alone; asked once per change."""
+        """Return the results of predicates that read node objects only; cached until those change."""
         found = []
         for predicate in self._hooks.predicate:
             if predicate.static:
@@ -105,7 +105,7 @@ class Candidates:
         return found
 
     def _ranks_that_differ(self, rows: Rows, cache: StaticCache) -> list[tuple[Rank, IntArray]]:
-        """Return the ranks of nodes, but for those that are the same everywhere."""
+        """Return the ranks of nodes, without those that are equal on all nodes."""
         found = []
         for rank in self._hooks.node_rank:
             key = (rank.identity, self.task_class.id)
@@ -140,14 +140,14 @@ class Candidates:
             self.idle, self.future = self.idle & within, self.future & later
 
     def open_within(self, *, waiting: bool) -> BoolArray:
-        """Return the nodes that what happens on other nodes leaves open, now or in future."""
+        """Return the nodes that cross-node predicates admit, now or after all releases."""
         result = np.ones(self._size, dtype=np.bool_)
         for _, verdict in self._cross_node_verdicts:
             result &= _codes(verdict, waiting=waiting) == 0
         return result
 
     def level(self, rows: Rows, *, waiting: bool) -> tuple[BoolArray, FloatArray]:
-        """Return which rows still fit by their own state, and their scores."""
+        """Return which rows fit by the state of their own node, and their scores."""
         fits = self.fits(rows, waiting=waiting) & self.admitted(rows)
         return fits & ~rows.pick(self._refused), self.scored(rows)
 
@@ -167,11 +167,11 @@ class Candidates:
         return result
 
     def fits(self, rows: Rows, *, waiting: bool) -> BoolArray:
-        """Return which rows have room, now or (waiting) once releases have happened.
+        """Return which rows have room, now or (`waiting`) after all releases.
 
-        A best-effort task needs none (A04). ⚠ CPU and memory are compared even when not asked for:
-        an overcommitted node takes no pod (T07). ⚠ What others wait for is not free now either:
-        a node must have room now and in future (A03).
+        A best-effort task needs none (A04). ⚠ CPU and memory are compared even if not requested: an
+        overcommitted node takes no pod (T07). ⚠ What Pipelined tasks reserve is not free now
+        either: a node must have room now and later (A03).
         """
         result = np.ones(len(rows), dtype=np.bool_)
         if self.task_class.best_effort:
@@ -215,11 +215,11 @@ class Candidates:
 
     @property
     def open(self) -> BoolArray:
-        """The nodes that the objects of nodes alone leave open."""
+        """The nodes that predicates on node objects admit."""
         return ~self._refused
 
     def reachable(self) -> BoolArray:
-        """Return the nodes that evicting pods could open: no refusal there is permanent (A05)."""
+        """Return the nodes that evictions could open: no refusal there is permanent (A05)."""
         result: BoolArray = self.nodes.ledger.alive[: self._size].copy()
         rows = Rows(self.nodes, self.task_class)
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [
@@ -234,7 +234,7 @@ class Candidates:
         return result
 
     def admits(self, column: int) -> bool:
-        """Tell whether no predicate refuses a node to a task that waits; room is not asked for."""
+        """Tell whether predicates admit a Pipelined task on a node; resources do not count."""
         row = Rows(self.nodes, self.task_class, np.array([column], dtype=np.int64))
         verdicts = [verdict for _, verdict in self._cross_node_verdicts]
         within = all(not _codes(verdict, waiting=True)[column] for verdict in verdicts)
@@ -302,7 +302,7 @@ class Candidates:
         return FitErrors(total, dict(reasons), tuple(shortages))
 
     def _shortage(self, name: str, dim: int, room: IntArray) -> Shortage:
-        """Return what is short of a resource; `room` has the nodes where only amounts refuse."""
+        """Return the shortage of a resource; `room` has the nodes that only amounts refuse."""
         return Shortage(
             resource=name,
             requested=int(self.task_class.request[dim]),
@@ -315,7 +315,7 @@ def _codes(verdict: CrossNodeVerdict, *, waiting: bool) -> CodeArray:
 
 
 def _worded(predicate: CrossNodePredicate, verdict: CrossNodeVerdict) -> CrossNodePredicate:
-    """Return a predicate with the reasons that its verdict brings, if it brings any."""
+    """Return a predicate with the reasons of its verdict, if the verdict has any."""
     if verdict.reasons is None:
         return predicate
     return predicate._replace(reasons=verdict.reasons())

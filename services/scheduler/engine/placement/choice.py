@@ -1,12 +1,12 @@
 """Choosing nodes for a run of equal tasks: exactly what placing them one by one would choose.
 
-Three ways, by what a placement changes: its own node alone (`fill`), the verdict on a whole
-topology domain (`Stepping`), or the scores of all nodes (`choose_by_batch_order`).
+There are three algorithms, by what a placement changes: only its own node (`fill`), the feasibility
+of a whole topology domain (`Stepping`), or the scores of all nodes (`choose_by_batch_order`).
 
 Volcano places one pod, scores all nodes again, places the next. For tasks of one class only the
-score of the node just used changes, so the same choices come out of a heap over the best nodes,
-each with the list of its scores after 1, 2, 3 … more tasks. For T tasks the T best nodes are
-enough: a step takes either a node used before or the best unused one.
+score of the node just used changes, so a heap over the best nodes, each with its scores after 1, 2,
+3 … more tasks, gives the same choices. For T tasks the T best nodes are enough: a step takes either
+a node used before or the best unused one.
 """
 
 import heapq
@@ -32,7 +32,7 @@ class PlacementTarget(NamedTuple):
     job: Job
     sub: SubJob | None = None
     allocated: str = ""
-    """HyperNode in which the subgroup is so far."""
+    """HyperNode that the subgroup is placed in so far."""
     within: BoolArray | None = None
     """Nodes that may be chosen; None = all."""
 
@@ -73,8 +73,8 @@ def fill(
 ) -> list[int]:
     """Return the columns for up to `count` tasks, in the order in which they are placed.
 
-    Only nodes `within` count. Fewer come back when room runs out, or when more could only be chosen
-    after these are placed. Equal scores go to the lowest column, counted from `first`.
+    Only nodes `within` count. Returns fewer if room runs out, or if more can only be chosen after
+    these are placed. Equal scores go to the lowest column, counted from `first`.
     """
     mask = candidates.future if waiting else candidates.idle
     if within is not None:
@@ -101,7 +101,7 @@ def fill(
 
 
 def _best(candidates: Candidates, score: FloatArray, mask: BoolArray, first: int) -> int | None:
-    """Return the best column alone, None when the mask is empty: one task needs no look ahead."""
+    """Return the best column, None if the mask is empty: one task needs no heap."""
     if not len(mask):
         return None
     rank = candidates.ranked(mask)
@@ -152,7 +152,7 @@ class _Heap:
         heapq.heapify(self._heap)
 
     def take(self, count: int) -> list[int]:
-        """Return the next choices; stops early when ranks have to be normalised anew."""
+        """Return the next choices; stops early when ranks have to be normalised again."""
         chosen: list[int] = []
         heap = self._heap
         levels = [0] * len(self._listed)
@@ -220,7 +220,7 @@ def _top(score: FloatArray, columns: IntArray, count: int, first: int, size: int
 
 
 _EVERYWHERE: int = 3
-"""Levels that are computed for all nodes at once; beyond, for the node that got so many."""
+"""Levels computed for all nodes at once; further levels only for a node with so many tasks."""
 _AHEAD = 64
 
 
@@ -230,7 +230,7 @@ class Stepping:
     Pod affinity and spreading make each choice change the verdict on a whole topology domain, so
     there is no order of nodes to prepare. Each step is a few passes over all nodes; what a node's
     own state says of its second, third … task is computed for all nodes at once when it is first
-    needed. What it imagines is taken back when it has chosen.
+    needed. Its imagined placements are undone when it has chosen.
     """
 
     def __init__(self, candidates: Candidates, *, waiting: bool, first: int) -> None:
@@ -263,7 +263,7 @@ class Stepping:
         return chosen
 
     def _advance(self, column: int) -> None:
-        """Have a node answer for one more task than before."""
+        """Advance a node to its state with one more task."""
         self._taken[column] += 1
         level = int(self._taken[column])
         if level <= _EVERYWHERE:

@@ -1,4 +1,4 @@
-"""Extension points: the combined answer of the plugins of a session, by the table (SS05)."""
+"""Extension points: combines the results of a session's plugins by the table of points (SS05)."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,10 +20,10 @@ class Combined(Points):
     def __init__(self) -> None:
         self._tiers: dict[str, Tiers[Any]] = {}
 
-    if not TYPE_CHECKING:  # the rows say the types
+    if not TYPE_CHECKING:  # the rows of `Points` have the types
 
         def __getattr__(self, name: str) -> object:
-            """Combine a point when it is first asked: an idle cycle asks few of them."""
+            """Combine a point on first use: an idle cycle uses few of them."""
             point = POINTS.get(name)
             if point is None:
                 raise AttributeError(name)
@@ -57,7 +57,7 @@ class Registrar(Hooks):
 
     @override
     def add(self, point: Point[..., _C, Any], contribution: _C) -> None:
-        """Take a contribution if the plugin's flags say so."""
+        """Add a contribution, unless the plugin's flags switch its point off."""
         if point.flag and not self._flags[point.flag]:
             return
         if isinstance(contribution, (Predicate, Rank)):

@@ -82,22 +82,22 @@ class Rows:
         return self._amounts("releasing", resource)
 
     def pipelined(self, resource: int) -> IntArray:
-        """Return what waiting tasks were promised."""
+        """Return the amounts that Pipelined tasks reserve."""
         return self._amounts("pipelined", resource, imagined=self._waiting)
 
     def requested(self, resource: int) -> IntArray:
-        """Return what all pods ask for, waiting ones included, evicted ones not."""
+        """Return the requested amounts of all pods, with waiting and without evicted ones."""
         if self.at_rest and not self._waiting:
             return self.used(resource)
         return self.used(resource) + self.pipelined(resource) - self._amounts("evicted", resource)
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is being released and no task waits: now and the future are the same."""
+        """Whether nothing is being released and no task waits: idle equals future idle."""
         return self._ledger.at_rest
 
     def scoring_requested(self) -> tuple[IntArray, IntArray]:
-        """Return milli-CPU and bytes asked for, as scorers count."""
+        """Return requested milli-CPU and bytes as scorers count them."""
         cpu, memory = self._amounts("scoring", 0), self._amounts("scoring", 1)
         if self._extra is None:
             return cpu, memory

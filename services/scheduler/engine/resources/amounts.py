@@ -1,10 +1,10 @@
 """Bounds of amounts, and sums of them that cannot overflow.
 
-Objects of the API may state any amount, and as many objects as there are may state it; arrays of
-amounts are int64. An amount is therefore bounded where it enters (`Dimensions.vector`): what nodes
-have at `NODE_MAX`, what a pod asks for just beyond it, so that it fits no node, and everything
-else at `AMOUNT_MAX`. Sums over any number of objects stop at `AMOUNT_MAX` and come back exactly
-(`Sums`); eight of them can be added before int64 ends.
+API objects may state any amount, and any number of objects may do so; arrays of amounts are int64.
+An amount is therefore bounded where it enters (`Dimensions.vector`): what nodes have at `NODE_MAX`,
+what a pod asks for just beyond it, so that it fits no node, and everything else at `AMOUNT_MAX`.
+Sums over any number of objects stop at `AMOUNT_MAX` and come back exactly (`Sums`); eight of them
+can be added before int64 ends.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ from pumice.plugins import IntArray
 AMOUNT_MAX: Final = 1 << 60
 """Limit of sums, and of what queues and PodGroups state: 1 EiB of bytes."""
 USED_MAX: Final = 1 << 52
-"""Most that a node shows as used; with as much as can be released it still has no room."""
+"""Maximum that a node shows as used; even after the largest release it has no room."""
 RELEASING_MAX: Final = 1 << 51
-"""Most that a node shows as being released."""
+"""Maximum that a node shows as being released."""
 
 
 class Sums:
@@ -40,7 +40,7 @@ class Sums:
         """The sums, to be read only."""
 
     def weigh(self, weight: int) -> None:
-        """Note a member that is about to come in, or (negative) that has gone out."""
+        """Record the weight of a member before it is added, or (negative) after it was removed."""
         self._weight += weight
         if self._exact is None:
             if self._weight > AMOUNT_MAX:
@@ -50,7 +50,7 @@ class Sums:
             self._exact = None
 
     def add(self, row: int, count: int, amounts: IntArray) -> None:
-        """Add so many times these amounts to a row."""
+        """Add `count` times these amounts to a row."""
         if self._exact is None:
             row_sums = self.value[row]
             row_sums += amounts if count == 1 else count * amounts
@@ -59,7 +59,7 @@ class Sums:
             self.value[row] = np.minimum(self._exact[row], AMOUNT_MAX).astype(np.int64)
 
     def add_rows(self, sign: int, amounts: IntArray) -> None:
-        """Add amounts for all rows, or (-1) take them out."""
+        """Add amounts to all rows, or (-1) subtract them."""
         if self._exact is None:
             if sign > 0:
                 self.value += amounts

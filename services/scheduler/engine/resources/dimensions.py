@@ -21,11 +21,11 @@ MEMORY_DIM: Final = 1
 PODS_DIM: Final = 2
 _FIRST_CAPACITY: Final = 16
 _NAMES: Final = 4096
-"""Names of resources of which it is kept whether they are managed."""
+"""Most resource names for which `is_managed` is cached."""
 
 
 def is_in_bytes(name: str) -> bool:
-    """Tell whether a resource is counted in bytes, as against pieces or thousandths of them."""
+    """Tell whether a resource is counted in bytes, not in pieces or thousandths."""
     return name in {MEMORY, EPHEMERAL} or name.startswith("hugepages-")
 
 
@@ -65,7 +65,7 @@ class Dimensions:
     def __init__(
         self, on_growth: Callable[[], None], is_managed: Callable[[str], bool] = lambda _: False
     ) -> None:
-        """Leave out of amounts what a state of policy accounts for on its own (`is_managed`)."""
+        """Leave out of amounts the resources that a policy state accounts for (`is_managed`)."""
         self._on_growth = on_growth
         self._is_managed = lru_cache(_NAMES)(is_managed)
         self.names: list[str] = [CPU, MEMORY, PODS]
@@ -84,7 +84,7 @@ class Dimensions:
         return at
 
     def find(self, name: str) -> int | None:
-        """Return the position of a resource, None when no object ever named it."""
+        """Return the position of a resource, None if no object has named it."""
         return self._index.get(name)
 
     def vector(self, resource: Resource, most: int = AMOUNT_MAX) -> IntArray:
@@ -123,15 +123,15 @@ class Dimensions:
         }
 
     def beyond(self, vector: IntArray, most: int) -> tuple[str, ...]:
-        """Return the names of the resources of which an array has `most` or more."""
+        """Return the names of the resources whose amounts are `most` or more."""
         if int(vector.max(initial=0)) < most:
             return ()
         return tuple(self.names[dim] for dim in np.flatnonzero(vector >= most).tolist())
 
     def present(self, resource: Resource) -> tuple[int, ...]:
-        """Return the positions that a comparison with this request looks at (T07).
+        """Return the positions that are compared for this request (T07).
 
-        CPU and memory always, every other resource when the request names it, even with zero.
+        CPU and memory always; every other resource if the request names it, even with zero.
         """
         return tuple(self.index(name) for name, _ in resource.items() if not self._is_managed(name))
 

@@ -1,4 +1,4 @@
-"""A bind: the claims that it carries, and a last check that its node has room (CA05).
+"""Binds: the claims that they carry, and a last check that their nodes have room (CA05).
 
 Predicates count an evicted pod as gone, though it stays on its node until it has terminated, and
 they do not check resources for a task that requests nothing. So tasks that are about to be bound
@@ -73,7 +73,7 @@ def needed(job: Job, binds: Sequence[Bind]) -> int:
 
 
 class Room:
-    """Idle amounts of the nodes on which more is placed than they have."""
+    """Idle amounts of overcommitted nodes, for the check before a bind."""
 
     def __init__(self, nodes: Nodes, dimensions: Dimensions, journal: Journal) -> None:
         self._nodes = nodes
@@ -83,7 +83,7 @@ class Room:
         """Node → its idle amounts, without counting tasks that are allocated and not yet bound."""
 
     def take(self, tasks: Sequence[Task]) -> dict[str, str]:
-        """Count in tasks that are about to be bound; return those without room.
+        """Add tasks that are about to be bound; return those without room.
 
         The result maps uids to messages for users. Tasks are counted one after the other: one
         without room takes none from the next.
@@ -115,7 +115,7 @@ class Room:
                 self._idle[task.node] += task.task_class.request
 
     def _count(self, task: Task) -> list[int]:
-        """Count a task in if its node has room; return the resources that are short."""
+        """Add a task if its node has room; else return the resources that are short."""
         left, task_class = self._idle.get(task.node), task.task_class
         if left is None:
             return []
@@ -133,7 +133,7 @@ class Room:
 
 
 def lacked(tasks: Sequence[Task], nodes: Nodes) -> str:
-    """Return why one of these tasks is held back by what is no amount; "" if none is.
+    """Return why one of these tasks cannot be bound for another reason than amounts, "" if none.
 
     A pod that this session evicted has a host port that the task asks for on its node, or a state
     of policy holds the task back.
@@ -149,9 +149,9 @@ def lacked(tasks: Sequence[Task], nodes: Nodes) -> str:
 
 
 def _port_holder(task: Task, nodes: Nodes) -> str:
-    """Return what leaves a node and has a port there that a task asks for, "" if nothing does.
+    """Return the evicted pod on a node that still has a host port of a task, "" if none has.
 
-    Readers of the task's namespace are told no name of another one.
+    The name of a pod in another namespace is not given.
     """
     ports = task.task_class.host_ports
     for other in nodes.tasks_on(task.node):
@@ -163,7 +163,7 @@ def _port_holder(task: Task, nodes: Nodes) -> str:
 
 
 def awaited(task: Task) -> str:
-    """Return what the bind of a task waits for by a state of policy; "" if nothing."""
+    """Return what the bind of a task waits for, by a policy state; "" if nothing."""
     return next((text for state in task.task_class.demands if (text := state.awaited(task))), "")
 
 

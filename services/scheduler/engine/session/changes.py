@@ -31,7 +31,7 @@ class SessionState(NamedTuple):
 
 
 class Placed:
-    """Tasks of one class and role were put on nodes."""
+    """Change: tasks of one class and role were placed on nodes."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Placed:
         self._version = session_state.ledger.version
 
     def do(self) -> None:
-        """Count the tasks in: job, nodes, ledger and plugins."""
+        """Add the tasks to job, nodes, ledger and plugins."""
         task_class = self.tasks[0].task_class
         self.job.move(self.tasks, TaskStatus.PIPELINED if self.waiting else TaskStatus.ALLOCATED)
         for task, name in zip(self.tasks, self._names, strict=True):
@@ -64,7 +64,7 @@ class Placed:
         self._session_state.hooks.moved(self.job, task_class, self._columns, self._counts)
 
     def undo(self, *, final: bool) -> None:
-        """Count them out again; unless `final`, note where they were for messages."""
+        """Remove them again; unless `final`, record their nodes for messages."""
         task_class = self.tasks[0].task_class
         ledger = self._session_state.ledger
         ledger.place(self._columns, -self._counts, task_class, waiting=self.waiting)
@@ -98,7 +98,7 @@ class Promoted:
 
 
 class Rephased:
-    """A PodGroup got another phase."""
+    """Change: a PodGroup got another phase."""
 
     def __init__(self, job: Job, phase: str) -> None:
         self._job = job
@@ -151,7 +151,7 @@ def _spread(columns: list[int]) -> tuple[IntArray, IntArray]:
 
 
 def equal_runs(tasks: Sequence[Task]) -> Iterator[list[Task]]:
-    """Yield the tasks in lists that share class and role, as one change moves them."""
+    """Yield lists of tasks that share class and role: one change moves one list."""
     groups: dict[tuple[int, str], list[Task]] = {}
     for task in tasks:
         groups.setdefault((task.task_class.id, task.role), []).append(task)

@@ -1,4 +1,4 @@
-"""Evictions within a session: changes of the journal, and what a commit makes of them (SS10).
+"""Evictions within a session: their changes in the journal, and their commit (SS10).
 
 An evicted task is Releasing from then on: it still uses its node, but no longer counts for its job
 and queue, and its resources are part of what the node will have idle (T08). No eviction is in the
@@ -21,7 +21,7 @@ _ONE = np.ones(1, dtype=np.int64)
 
 
 class Evicted:
-    """One task was evicted, for a preemptor or, by shuffle, for none."""
+    """Change: one task was evicted, for a preemptor or, by shuffle, for none."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class Evicted:
         self._move(TaskStatus.RELEASING, 1)
 
     def undo(self, *, final: bool) -> None:
-        """Count it as it was."""
+        """Restore its former status."""
         self.restore(silently=final)
         self._session_state.ledger.version = self._version
 
     def restore(self, *, silently: bool = False) -> None:
-        """Count it as it was, whatever else has changed since."""
+        """Restore its former status after any later changes."""
         self._move(self._before, -1, silently=silently)
 
     def _move(self, status: TaskStatus, count: int, *, silently: bool = False) -> None:
@@ -66,7 +66,7 @@ class Evicted:
 
 
 class Withdrawn:
-    """A task that was Pipelined on a node is pending again."""
+    """Change: a Pipelined task is pending again."""
 
     def __init__(self, session_state: SessionState, job: Job, task: Task) -> None:
         column = session_state.nodes.column(task.node)
@@ -84,13 +84,13 @@ class Withdrawn:
 
 
 class Reprieved:
-    """The eviction of a task was taken back."""
+    """Change: the eviction of a task was undone."""
 
     def __init__(self, evicted: Evicted) -> None:
         self.evicted = evicted
 
     def do(self) -> None:
-        """Take the eviction back."""
+        """Undo the eviction."""
         self.evicted.restore()
 
     def undo(self, *, final: bool) -> None:  # noqa: ARG002 - the eviction's own undo follows
@@ -108,7 +108,7 @@ def nomination(job: Job, task: Task) -> Preemptor:
 def committed(changes: Sequence[UndoableChange]) -> tuple[list[Eviction], list[Preemptor]]:
     """Return the evictions among these changes, and the preemptors that are Pipelined for them.
 
-    ⚠ Only a task for which itself something was evicted is nominated to its node (SS11).
+    ⚠ A task is nominated to its node only if something was evicted for this very task (SS11).
     """
     standing: dict[str, Evicted] = {}
     for change in changes:

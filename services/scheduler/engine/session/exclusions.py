@@ -1,4 +1,4 @@
-"""Jobs, queues and actions that a session left out because their handling raised an error.
+"""Jobs, queues and actions that a session excluded because their handling raised an error.
 
 Actions handle each job or queue inside `Session.isolate`: an exception ends the handling of that
 one alone. Trials that are open are undone, decisions that were committed stand, and the job is not
@@ -17,11 +17,11 @@ _LETTERS_MAX = 300
 
 
 class Quarantined(Exception):  # noqa: N818 - the fact
-    """A job is left out although it has not failed in this session; the text says why."""
+    """A job is excluded although it has not failed in this session; the text says why."""
 
 
 class Exclusion(NamedTuple):
-    """One job, queue or action that was left out of a session."""
+    """One job, queue or action that was excluded from a session."""
 
     kind: str
     """`podgroups` or `queues`, as kinds of objects are called, or `actions`."""
@@ -41,7 +41,7 @@ class Exclusion(NamedTuple):
 
 
 class Exclusions:
-    """Jobs, queues and actions that one session has left out."""
+    """The exclusions of one session."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -50,20 +50,20 @@ class Exclusions:
         """The job that was handled when a change broke off half-way."""
 
     def note(self, exclusion: Exclusion) -> None:
-        """Leave something out; the first error counts."""
+        """Exclude a job, queue or action; the first error counts."""
         self.found.setdefault((exclusion.kind, exclusion.key), exclusion)
 
     def has(self, job: Job) -> bool:
-        """Tell whether a job was left out."""
+        """Tell whether a job was excluded."""
         return bool(self.found) and ("podgroups", job.key) in self.found
 
     def is_quarantined(self, job: Job) -> bool:
-        """Tell whether a job was left out before it was handled."""
+        """Tell whether a job was excluded before it was handled."""
         found = self.job(job) if self.found else None
         return found is not None and isinstance(found.error, Quarantined)
 
     def job(self, job: Job) -> Exclusion | None:
-        """Return why a job was left out."""
+        """Return why a job was excluded."""
         return self.found.get(("podgroups", job.key))
 
 

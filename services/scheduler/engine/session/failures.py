@@ -46,7 +46,7 @@ class JobFailures:
         """Why tasks are allocated and not bound, by uid."""
 
     def begin_again(self) -> None:
-        """Forget what an attempt met, since the job is attempted in another way now."""
+        """Clear the failures of an attempt, because the job is attempted in another way now."""
         self.by_task.clear()
         self.over_quota.clear()
         self.roles.clear()
@@ -69,18 +69,18 @@ class JobFailures:
                 self.undone_placements[own.uid] = other.undone_placements[former.uid]
 
     def standing(self, task: Task) -> TaskStatus:
-        """Return a task's status, or where it stood in the last trial."""
+        """Return a task's status and node, or those of the last undone trial."""
         attempt = self.undone_placements.get(task.uid)
         return attempt.status if attempt else task.status
 
     def schedulable(self, job: Job) -> int:
-        """Return how many tasks are ready or would have been (D01)."""
+        """Return how many tasks are ready, or were ready in an undone trial (D01)."""
         pending = job.by_status[TaskStatus.PENDING].values()
         return job.ready_count + sum(HOLDS_RESOURCES[self.standing(task)] for task in pending)
 
 
 def need_continue(job: Job, failed_roles: set[str]) -> bool:
-    """Tell whether other roles can still make a gang after these failed (A03).
+    """Tell whether the other roles can still form a gang after these failed (A03).
 
     Not when every task is needed. Where minima per role add up to more than the job's, the roles
     left must suffice (T03); else no failed role may be short of its own minimum.

@@ -37,7 +37,7 @@ class Network:
     # --- nodes -------------------------------------------------------------------------------
 
     def mask(self, name: str) -> BoolArray:
-        """Return which columns are below a HyperNode."""
+        """Return the mask of the columns below a HyperNode."""
         result = np.zeros(self.layout.size, dtype=np.bool_)
         result[self.layout.columns(name)] = True
         return result
@@ -97,7 +97,7 @@ class Network:
         return self._allocated.get(_key(job, sub), "")
 
     def occupy(self, job: Job, name: str, sub: SubJob | None = None) -> None:
-        """State the HyperNode that a job or subgroup is in for the rest of the session."""
+        """Set the HyperNode of a job or subgroup for the rest of the session."""
         self._allocated[_key(job, sub)] = name
 
     def widened(self, present: str, more: str) -> str:
@@ -105,7 +105,7 @@ class Network:
         return self.forest.common_ancestor(present, more)
 
     def _recover(self, job: Job) -> None:
-        """Derive places from where tasks are: the facts outlive a scheduler, its memory does not.
+        """Derive the HyperNodes of jobs from the nodes of their tasks, as after a restart.
 
         Of HyperNodes that hold all allocated tasks of a subgroup the lowest counts.
         """

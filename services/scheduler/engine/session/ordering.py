@@ -86,7 +86,7 @@ class Orders:
         return LiveHeap(lambda a, b: self._job_key(a) < self._job_key(b), jobs)
 
     def victims(self, victims: Iterable[_V], preemptor: plugins.Task) -> LiveHeap[_V]:
-        """Return a heap of victims, the first to go on top.
+        """Return a heap of victims, the first to evict on top.
 
         Victims of different queues go by VictimQueueOrder, then against the order of queues; those
         of one queue against the order of jobs, as far as plugins tell jobs apart, then of tasks.
@@ -146,7 +146,7 @@ class Places:
         self._places: dict[str, int] = {}
 
     def turn(self, job: Job) -> None:
-        """Note that a job is visited; the first visit counts."""
+        """Record that a job is visited; the first visit counts."""
         if job.key not in self._places:
             self._turns[job.queue] += 1
             self._places[job.key] = self._turns[job.queue] + self._unschedulable_ahead(job)

@@ -1,8 +1,7 @@
 """A session: one scheduling cycle over the cluster state.
 
-Actions ask it for candidates, place tasks, commit them or have a trial undone, and note why jobs
-were stopped. It changes the records of the cluster state in place through the journal; `close` puts
-everything back.
+Actions read candidates, place tasks, commit or undo trials, and record why jobs were stopped. It
+changes the records of the cluster state in place through the journal; `close` puts everything back.
 """
 
 from collections import Counter
@@ -52,7 +51,7 @@ from shared.contracts.messages import Bind, Preemptor
 from shared.model.status import TaskStatus
 
 QUARANTINE: Final = "quarantine"
-"""Gate that stops a job whose handling took far too long."""
+"""Gate that stops a job whose handling exceeded its time budget."""
 _S = TypeVar("_S")
 _T = TypeVar("_T", bound=plugins.Task)
 
@@ -61,7 +60,8 @@ class Session(ClusterView):
     """One cycle. Implements `pumice.plugins.Cluster` for the plugins."""
 
     volcano_evictions = False
-    """Whether pods are evicted, and groups reserve, as in Volcano, whatever comes of it."""
+    """Whether evictions and reservations follow Volcano exactly, even where evictions gain nothing.
+    """
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Session(ClusterView):
         )
 
     def add_traits(self) -> None:
-        """Ask plugins for traits of pending tasks (`Hooks.trait`); before the first candidates."""
+        """Set the traits of pending tasks (`Hooks.trait`), before the first candidates."""
         if self.hooks.of(Points.trait):
             for job in self.jobs:
                 with self.isolate("trait", job):
@@ -180,7 +180,7 @@ class Session(ClusterView):
         return found
 
     def open_nodes(self, task_class: plugins.TaskClass) -> BoolArray:
-        """Return the nodes that a class may go to by all predicates that read node objects only."""
+        """Return the nodes that all predicates on node objects admit for a class."""
         return self.candidates(engine_record(task_class, TaskClass)).open
 
     @cached_property
@@ -198,8 +198,8 @@ class Session(ClusterView):
     ) -> list[int]:
         """Return the columns that up to `count` tasks of a class should go to, one per task.
 
-        `waiting`: they may wait for resources that are being released. `target` says which nodes
-        may be used, and asks for batch node order first (`choose_by_batch_order`).
+        `waiting`: the tasks may wait for resources that are being released. `target` limits the
+        nodes; its batch node order is applied first (`choose_by_batch_order`).
         """
         candidates = self.candidates(task_class)
         for part in self._shard_masks or (None,):
@@ -236,12 +236,12 @@ class Session(ClusterView):
     def isolate(self, stage: str, subject: Job | Queue | None = None) -> StageIsolation:
         """Return a block in which one job or queue is handled (None: a whole action).
 
-        An exception in it leaves out that job, queue or action and nothing else (ADR 19).
+        An exception in it excludes that job, queue or action and nothing else (ADR 19).
         """
         return StageIsolation(self.exclusions, stage, subject)
 
     def quarantine(self, reasons: Mapping[str, str]) -> None:
-        """Have the plan say why jobs are left out of this session: key → reason."""
+        """Exclude jobs from this session, and report why in the plan: key → reason."""
         for key, reason in sorted(reasons.items()):
             job = self.cluster_state.jobs.get(key)
             if job is not None:
@@ -252,13 +252,13 @@ class Session(ClusterView):
     # --- placing -----------------------------------------------------------------------------
 
     def trial(self) -> AbstractContextManager[Callable[[], None]]:
-        """Undo what happens in the block unless it is kept (SS10)."""
+        """Undo the changes of the block unless it calls `keep` (SS10)."""
         return self.journal.trial()
 
     def place(self, job: Job, tasks: list[Task], columns: list[int], *, waiting: bool) -> None:
         """Put tasks of one class and role on nodes, one column per task.
 
-        They hold resources at once (Allocated), or wait for resources to be released (Pipelined).
+        They get resources now (Allocated), or wait for resources to be released (Pipelined).
         """
         self.journal.make(Placed(self._session_state, job, tasks, columns, waiting=waiting))
         self._touched[job.key] = job
@@ -305,8 +305,8 @@ class Session(ClusterView):
     def _with_room(self, job: Job, tasks: list[Task]) -> list[Task]:
         """Return the tasks that their nodes have room for now; the others stay allocated (CA05).
 
-        Where a state of policy holds one back (`PolicyState.lacking`), none is returned: else half
-        of a gang would be bound.
+        If a policy state holds one back (`PolicyState.lacking`), none is returned, so that a gang
+        is not bound in part.
         """
         lacks = lacked(tasks, self.cluster_state.nodes)
         missing = {task.uid: lacks for task in tasks} if lacks else self._room.take(tasks)
@@ -325,7 +325,7 @@ class Session(ClusterView):
         return change
 
     def reprieve(self, evicted: Evicted) -> None:
-        """Take back an eviction of the same trial."""
+        """Undo an eviction of the same trial."""
         self.journal.make(Reprieved(evicted))
 
     def withdraw(self, job: Job, task: Task) -> None:
@@ -345,7 +345,7 @@ class Session(ClusterView):
         self.journal.make(Rephased(job, phase))
         self._touched[job.key] = job
 
-    # --- why not -----------------------------------------------------------------------------
+    # --- reasons -----------------------------------------------------------------------------
 
     def failures(self, job: Job) -> JobFailures:
         """Return the failures of a job in this session so far."""
@@ -355,7 +355,7 @@ class Session(ClusterView):
         return found
 
     def fail(self, job: Job, tasks: Sequence[Task]) -> FitErrors:
-        """Note that no node fits these tasks, which share a class; return why."""
+        """Record that no node fits these tasks, which share a class; return why."""
         failure = self.candidates(tasks[0].task_class).failure()
         failures = self.failures(job)
         for task in tasks:
@@ -373,21 +373,21 @@ class Session(ClusterView):
         shortages: Sequence[Shortage] = (),
         budget: str = "",
     ) -> None:
-        """Note the gate that stopped a job; the first one stands."""
+        """Record the gate that stopped a job; the first one counts."""
         if job.key not in self.explanations:
             self.explanations[job.key] = explanation(
                 job, gate, message, failure, shortages=shortages, budget=budget
             )
 
     def hold(self, job: Job, hold: plugins.StartBlock) -> None:
-        """Note that a plugin holds a job back; what its attempt met on nodes is forgotten."""
+        """Record that a plugin holds a job back; failures of its attempt on nodes are cleared."""
         self.held.add(job.key)
         self._failures.pop(job.key, None)
         self.explanations.pop(job.key, None)
         self.explain(job, hold.gate, hold.message)
 
     def end_hold(self, job: Job) -> None:
-        """Note that a job that was held back has started in this session."""
+        """Record that a job that was held back has started in this session."""
         self.held.discard(job.key)
         self.explanations.pop(job.key, None)
 

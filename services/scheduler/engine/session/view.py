@@ -1,7 +1,7 @@
 """The cluster as plugins and actions read it: jobs, queues, nodes and pods of the cluster state.
 
-The part of `pumice.plugins.Cluster` that a session answers without anything of its own but the
-plugins' rules, and the tables of nodes (`pumice.plugins.Nodes`).
+Implements the read-only part of `pumice.plugins.Cluster`, and the tables of nodes
+(`pumice.plugins.Nodes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class NodeTables:
 
     @property
     def pipelined(self) -> IntArray:
-        """Amounts that waiting tasks were promised."""
+        """Amounts that Pipelined tasks reserve."""
         return self._columns(self._ledger.pipelined)
 
     @property
@@ -87,7 +87,7 @@ class NodeTables:
 
 
 class ClusterView:
-    """Answers of the cluster state, and of all plugins together."""
+    """Read access to the cluster state and to the combined plugins."""
 
     def __init__(self, cluster_state: ClusterState) -> None:
         self.cluster_state = cluster_state
@@ -142,11 +142,11 @@ class ClusterView:
         return self.cluster_state.jobs.get(task.job_key)
 
     def turn_of(self, job: plugins.Job) -> OrderKey:
-        """Return a key by which the jobs of a queue have their turns; the smallest comes first."""
+        """Return the sort key of a job in its queue; the smallest comes first."""
         return self.hooks.job_order(engine_record(job, Job))
 
     def room_of(self, queue: plugins.Queue) -> FloatArray:
-        """Return what a queue may still get; infinite where no plugin limits it."""
+        """Return the amounts that a queue may still get; infinite where no plugin limits it."""
         record = engine_record(queue, Queue)
         room: FloatArray = np.full(self.cluster_state.dimensions.capacity, np.inf)
         for left in self.hooks.queue_room:

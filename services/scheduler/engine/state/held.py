@@ -1,4 +1,4 @@
-"""What a cluster state holds, by key and uid, for the audit of its service."""
+"""The uids of the objects in a cluster state, for the audit against STATE."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from shared.api import kinds
 def held_uids(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
     """Return the uid of each pod, PodGroup and queue by kind and key.
 
-    Objects that were folded and do not count, or cannot be read, are among them.
+    Includes objects that were folded but do not count, or that cannot be read.
     """
     groups = (job for job in state.jobs.all() if job.has_group)
     found = {

@@ -1,13 +1,12 @@
-"""Changes of a cluster state that did not happen, on top of which sessions can decide.
+"""Hypothetical changes of a cluster state, on which sessions can decide.
 
     with Imagined(cluster_state) as imagined:
         imagined.fold(QUEUE, changed, before)
         decide(cluster_state, …)
 
-A forecast plays on: gangs end, others take their place, jobs come. A question changes objects. What
-sessions go by is changed by the same counting as a fact, so that taking everything back in reverse
-gives the amounts that were there before; what plugins noted meanwhile is forgotten. No fact of the
-cluster may be folded until then.
+A forecast simulates the future: gangs end, others start, jobs arrive. A what-if changes objects.
+The changes use the same counting as facts, so undoing them in reverse order restores the former
+amounts; what plugins stored meanwhile is dropped. Fold no facts until then.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ _by_class = attrgetter("task_class.id", "role", "status")
 
 
 class Imagined:
-    """The changes that are imagined of one cluster state, until `undo` or the end of `with`."""
+    """The hypothetical changes of one cluster state, until `undo` or the end of `with`."""
 
     def __init__(self, cluster_state: ClusterState) -> None:
         """Begin; unschedulable jobs take part in sessions again."""
@@ -53,20 +52,20 @@ class Imagined:
         self.undo()
 
     def settle(self, job: Job, tasks: Iterable[Task], status: TaskStatus) -> None:
-        """Give tasks of a job another status where they are; ended ones hold nothing there."""
+        """Change the status of tasks on their nodes; ended ones use nothing there."""
         self._move(job, [(task, task.node) for task in tasks], status)
 
     def bind(self, job: Job, places: Mapping[str, str]) -> None:
-        """Let tasks of a job run on nodes, by uid."""
+        """Make tasks of a job run on nodes, by uid."""
         found = [(job.tasks[uid], node) for uid, node in places.items() if uid in job.tasks]
         self._move(job, found, TaskStatus.RUNNING)
 
     def unbind(self, job: Job, tasks: Iterable[Task]) -> None:
-        """Let tasks of a job wait again."""
+        """Make tasks of a job pending again."""
         self._move(job, [(task, "") for task in tasks], TaskStatus.PENDING)
 
     def phase(self, job: Job, phase: str) -> None:
-        """Give a job another phase."""
+        """Set the phase of a job."""
         before = job.phase
         self.on_undo(lambda: self._set_phase(job, before))
         self._set_phase(job, phase)
@@ -86,11 +85,11 @@ class Imagined:
         apply(token, "put", key, uid, obj)
 
     def on_undo(self, take_back: Callable[[], None]) -> None:
-        """Have a change taken back that the caller makes by itself."""
+        """Register a callback that undoes a change of the caller."""
         self._undo.append(take_back)
 
     def undo(self) -> None:
-        """Take everything back, the latest first; a state that resists is not whole any more."""
+        """Undo everything, the latest first; on an error the state is marked inconsistent."""
         with self._mark_inconsistent_on_error():
             while self._undo:
                 self._undo.pop()()

@@ -1,4 +1,4 @@
-"""The scheduler's memory: assumptions, last statuses and orders that no fact says.
+"""The scheduler's memory: assumptions, last statuses and orders that are not in facts.
 
 A cycle's input is the facts and this. Dumped together they make the same decisions elsewhere
 (`services.scheduler.dump`); in a new cluster state the order of columns and resources and what
@@ -19,7 +19,7 @@ from shared.api.core import Node
 from shared.model.status import TaskStatus
 
 _GAP = "\0"
-"""Name of the stand-in for a column that no node has; no object can be called so."""
+"""Placeholder name of a column without node; no object can have it."""
 
 
 SchedulerMemory = Mapping[str, Any]
@@ -48,11 +48,11 @@ class _OfEngine(Struct, frozen=True, kw_only=True):
     unjudged: tuple[str, ...] = ()
     """PodGroups that changed since their status was last computed."""
     refusals: tuple[PodBackoff, ...] = ()
-    """Binds and evictions that could not be carried out."""
+    """Binds and evictions that failed."""
     leadership_term: str | None = None
     """In which it acted."""
     memory: Mapping[str, float] = field(default_factory=dict)
-    """When plugins last did what they do from time to time."""
+    """Unix times of the plugins' last periodic runs."""
 
 
 def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
@@ -91,7 +91,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
 
 
 def lay_out(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
-    """Give an empty cluster state what it has to have before any fact.
+    """Prepare an empty cluster state for the facts of a recorded cycle.
 
     Raises `msgspec.ValidationError` for a memory that no cluster state has had.
     """
@@ -106,7 +106,7 @@ def lay_out(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
 
 
 def restore(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
-    """Put into a cluster state that was laid out, and has all facts, what it went by."""
+    """Restore the memory of a cluster state that was laid out and has all facts."""
     of_engine = convert(memory, _OfEngine)
     for at, name in enumerate(of_engine.columns):
         if not name:

@@ -34,15 +34,15 @@ class PodBackoff(Struct, frozen=True, kw_only=True):
     """The message of the refusal."""
     is_bind: bool = True
     by: str = "the API server"
-    """The refusing party, as words in a message."""
+    """The refusing party, for messages."""
     times: int = 1
     """How often it was refused in a row."""
     until: float | None = None
-    """Until when it is held back, Unix seconds; None: not reviewed since it was noted."""
+    """End of the back-off, Unix seconds; None: not reviewed yet."""
 
     @property
     def interval_s(self) -> float:
-        """Return for how long it is held back, in seconds."""
+        """Return the length of the back-off in seconds."""
         return delay_s(self.times - 1, first_s=FIRST_S, cap_s=LONGEST_S)
 
     @property
@@ -69,7 +69,7 @@ class Refusals:
         return tuple(self._by_uid.values())
 
     def restore(self, refusals: Iterable[PodBackoff]) -> None:
-        """Take over what another cluster state remembered."""
+        """Restore the refusals of another cluster state."""
         self._by_uid.update((refusal.uid, refusal) for refusal in refusals)
 
     def take(self, outcome: Outcome) -> None:
@@ -84,7 +84,7 @@ class Refusals:
     def note(
         self, uid: str, intent: str, why: str, *, is_bind: bool, by: str = "the API server"
     ) -> None:
-        """Note that a bind or an eviction was not carried out; the same intent counts once."""
+        """Record that a bind or an eviction failed; the same intent counts once."""
         before = self._by_uid.get(uid)
         if before is not None and before.intent == intent:
             return
@@ -95,7 +95,7 @@ class Refusals:
         )
 
     def drop(self, uid: str) -> None:
-        """Forget: it was carried out, or the cluster has changed."""
+        """Drop a refusal: the intent was executed, or the cluster has changed."""
         self._by_uid.pop(uid, None)
         self._seen.pop(uid, None)
 
@@ -111,7 +111,7 @@ class Refusals:
         *,
         now: float,
     ) -> None:
-        """Hold back the pods whose time has not come; forget those that have changed."""
+        """Hold back pods until the end of their back-off; drop those that have changed."""
         for uid, refusal in list(self._by_uid.items()):
             task = task_of(uid)
             if task is None:
@@ -131,11 +131,11 @@ class Refusals:
 
 
 def _is_settled(task: Task, refusal: PodBackoff) -> bool:
-    """Tell whether what was refused is no longer wanted."""
+    """Tell whether the refused bind or eviction is no longer desired."""
     return task.deleting or (refusal.is_bind and bool(task.fact_node))
 
 
 def _what_matters(task: Task, job: Job | None) -> object:
-    """Return what may make another answer likely; equal as long as it has not changed."""
+    """Return the fields whose change makes another result likely, as a comparable value."""
     of_group = (job.uid, job.queue, job.min_available, job.priority) if job is not None else None
     return (task.task_class, task.labels, task.gated, task.priority, task.preemptable, of_group)

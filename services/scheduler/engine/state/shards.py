@@ -1,8 +1,8 @@
 """NodeShards as a scheduler sees them, and which nodes of its own it may use (CA12).
 
 A NodeShard of the name that `--scheduler-sharding-name` gives says which nodes a scheduler has
-where several share a cluster. Hard: others do not exist for it; without such an object it has none.
-Soft: it takes others when its own have no room.
+where several share a cluster. Hard: it ignores other nodes; without such an object it has none.
+Soft: it uses other nodes when its own have no room.
 
 A scheduler uses a node only while its own NodeShard shows the node in use and no other one does. It
 gives a node back once nothing is under way there. The API server orders the writes of all
@@ -35,7 +35,7 @@ class ShardMode(enum.StrEnum):
 
 
 class Sharding(Struct, frozen=True, kw_only=True):
-    """Whether a scheduler keeps to a shard, and to which."""
+    """The shard of a scheduler, and whether it may leave it."""
 
     mode: ShardMode = ShardMode.NONE
     name: str = "volcano"
@@ -78,7 +78,7 @@ class Shard(Struct, frozen=True, kw_only=True):
 
 
 class NodeShards:
-    """All NodeShards by name, and what was wanted last of each one's status."""
+    """All NodeShards by name, and the last desired status of each."""
 
     def __init__(self) -> None:
         self.leadership_term: str | None = None
@@ -94,7 +94,7 @@ class NodeShards:
         """
 
     def put(self, name: str, found: NodeShard) -> None:
-        """Take a NodeShard; its status is decided on anew."""
+        """Store a NodeShard; its status is decided again."""
         status = found.status
         shown = ShardStatus(
             in_use=frozenset(status.nodes_in_use),
@@ -122,7 +122,7 @@ class NodeShards:
         return self._shards.get(name)
 
     def usable(self, name: str) -> frozenset[str]:
-        """Return the nodes that are the scheduler's alone: it claims them, and no other does."""
+        """Return the nodes that the scheduler claims and no other scheduler does."""
         own = self._shards.get(name)
         if own is None or not self._is_of_now(own):
             return _NONE
@@ -130,7 +130,7 @@ class NodeShards:
         return remaining.difference(*self._claims_of_others(name))
 
     def claimed(self, name: str) -> frozenset[str]:
-        """Return the nodes that the scheduler is to claim: those that no other has in use.
+        """Return the nodes that the scheduler should claim: those that no other has in use.
 
         Where two claim one node, the first name keeps its claim and the other gives way.
         """
@@ -145,10 +145,10 @@ class NodeShards:
         return found
 
     def status(self, name: str, busy: Collection[str]) -> ShardStatus | None:
-        """Return the status to be written, None where it is shown or on its way.
+        """Return the status to write, None if it is shown or already published.
 
-        On `busy` nodes something is under way that the API server does not show yet: a node that
-        was in use remains so.
+        `busy` nodes have binds or evictions that the API server does not show yet: they stay in
+        use.
         """
         own = self._shards.get(name)
         if own is None:
@@ -162,7 +162,7 @@ class NodeShards:
         return None if is_shown or found == self._desired.get(name) else found
 
     def give_back(self, name: str, status: ShardStatus) -> None:
-        """Use no more what a status that is about to be published shows as not in use."""
+        """Stop using nodes that the next published status releases."""
         own = self._shards.get(name)
         if own is not None:
             before = self.given_back.get(name, _NONE)

@@ -1,4 +1,4 @@
-"""Pods that are placed each by itself, as Volcano's agent-scheduler does it (Y01).
+"""Pods that are placed one by one, as by Volcano's agent-scheduler (Y01).
 
 To the engine such a pod is a job of one task, in a queue that is always open. Neither exists in the
 cluster: nothing is read of PodGroups and queues, and nothing is written to them.
@@ -47,7 +47,7 @@ class SinglePods:
 
 
 def _group_of(pod: Pod) -> PodGroup:
-    """Return the group that a pod would have: admitted to its queue, and whole with one pod."""
+    """Return the PodGroup that a pod would have: Inqueue, with a minimum of one pod."""
     meta = pod.metadata
     return PodGroup(
         metadata=ObjectMeta(

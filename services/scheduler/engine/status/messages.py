@@ -21,30 +21,30 @@ NEVER: Final = "it never fits as it is"
 _NODES: Final = "predicate"
 """The gate at which a shortage is one of nodes; at all others a job's minimum is too much."""
 _OF_ALL: Final = frozenset({"enqueue", "queue", "quota"})
-"""Gates that compare with a queue or the whole cluster: a pod may pass them that no node takes."""
+"""Gates that compare with a queue or the whole cluster; a pod that fits no node may pass them."""
 _ONE_BY_ONE: Final = {
     "ReplicaSet": "an update makes them one by one, with maxSurge 100% all at once",
     "StatefulSet": "they are made one by one, with podManagementPolicy Parallel all at once",
 }
-"""Kind of an owner → how it makes pods, and what has it make all of a gang."""
+"""Kind of an owner → how it creates pods, and the setting that makes it create all at once."""
 _OF_A_NAMESPACE: Final = "resource quota"
 _FREE: Final = re.compile(r"\S+ free\b|(?<=queues may admit )\S+(?= more)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 _PLACE: Final = re.compile(r"place (\d+) in queue")
 _WORDED: Final = 10
-"""Shortages that a message gives in figures; each costs a search through all resources."""
+"""Most shortages that a message gives in figures; each costs a search through all resources."""
 _STEPS: Final = (1, 5, 20, 100, 1000)
 
 
 class Wording:
-    """Words for the jobs of one session."""
+    """Builds the messages about the jobs of one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._largest: dict[str, int] = {}
 
     def details(self, why: JobExplanation, place: int) -> str:
-        """Return amounts, place and outlook, in brackets behind a space; "" when none is known."""
+        """Return amounts, position and expected start in brackets behind a space; "" if unknown."""
         line = [f"place {place} in queue {why.queue}"] if place else []
         lacks = self._lacks(why)
         if not any(NEVER in words for words in lacks):
@@ -52,15 +52,15 @@ class Wording:
         return _bracketed([*lacks, *line, *self._outlook(why.job)])
 
     def lacks(self, shortages: Sequence[Shortage]) -> str:
-        """Return what nodes have too little of for one task, in brackets behind a space."""
+        """Return the resources that nodes lack for one task, in brackets behind a space."""
         return _bracketed(_some(self._of_nodes, shortages))
 
     def beyond_share(self, why: OverQuota) -> str:
-        """Return what a queue has too little of for one task, in brackets behind a space."""
+        """Return the resources that a queue lacks for one task, in brackets behind a space."""
         return _bracketed(_some(lambda shortage: self._of_all(shortage, why.queue), why.shortages))
 
     def _too_large(self, why: JobExplanation) -> list[str]:
-        """Say of a pod that a gate before the nodes stops that no node takes it even when empty."""
+        """Return that even empty nodes are too small for a pod which an earlier gate stopped."""
         job = self._session.cluster_state.jobs.get(why.job)
         if why.gate not in _OF_ALL or job is None:
             return []
@@ -75,9 +75,9 @@ class Wording:
         return []
 
     def _one_by_one(self, why: JobExplanation) -> list[str]:
-        """Say of a gang whose pods are made one by one, each when the one before runs, how to help.
+        """Return advice for a gang whose owner creates each pod only after the one before runs.
 
-        An update of a Deployment does so, and a StatefulSet: such a gang waits for ever.
+        A StatefulSet and the update of a Deployment do so: such a gang never starts.
         """
         job = self._session.cluster_state.jobs.get(why.job)
         owner = job.controller if job is not None else None
@@ -89,7 +89,7 @@ class Wording:
         return [f"{there} are there; {_ONE_BY_ONE[owner.kind]}"]
 
     def _outlook(self, key: str) -> list[str]:
-        """Return what plugins say about when a job is expected to start."""
+        """Return the expected start of a job, by the plugins."""
         job = self._session.cluster_state.jobs.get(key)
         return [] if job is None else self._session.hooks.job_outlook(job)
 
@@ -110,7 +110,7 @@ class Wording:
         return f"{needs}, {readable(short.resource, short.largest_free)} free on one node"
 
     def _of_all(self, short: Shortage, queue: str, budget: str = "") -> str:
-        """Say what a minimum lacks: of the cluster, a queue, or (without one) a namespace.
+        """Return the shortages of a job's minimum in the cluster, a queue or a namespace.
 
         `budget` says what the amount that is left is a part of, if that is not what is free.
         """
@@ -130,7 +130,7 @@ class Wording:
         )
 
     def _limit(self, name: str, queue: str) -> tuple[str, int] | None:
-        """Return the queue or the cluster, and how much of a resource it can have at most."""
+        """Return the queue or the cluster, and its maximum of a resource."""
         session = self._session
         if name not in session.resources:
             return None
@@ -153,7 +153,7 @@ class Wording:
 
 
 def _some(reported: Callable[[Shortage], str], shortages: Sequence[Shortage]) -> list[str]:
-    """Return words for the first shortages: a pod may ask for thousands of resources."""
+    """Return the first shortages as text: a pod may request thousands of resources."""
     if not shortages:
         return []
     words = [reported(shortage) for shortage in shortages[:_WORDED]]
@@ -166,7 +166,7 @@ def _bracketed(words: Sequence[str]) -> str:
 
 
 def same(one: Sequence[Condition], other: Sequence[Condition]) -> bool:
-    """Tell whether conditions say the same but for figures that move all the time."""
+    """Tell whether conditions are equal except for figures that change all the time."""
     return len(one) == len(other) and all(map(_alike, one, other))
 
 
@@ -177,7 +177,7 @@ def _alike(one: Condition, other: Condition) -> bool:
 
 
 def settled(message: str) -> str:
-    """Return a message without the figures that move all the time."""
+    """Return a message without the figures that change all the time."""
     message = _FREE.sub("free", message)
     return _PLACE.sub(_step, _MOMENT.sub("then", message))
 

@@ -1,7 +1,7 @@
-"""The end of a round: what PodGroups, pods and queues should show (SS03, SS04, D01, D02).
+"""Desired statuses of PodGroups, pods and queues at the end of a cycle (SS03, SS04, D01, D02).
 
-Computed for the jobs that a session visited only, and wanted only where it differs from what was
-said before: a status is written on change of meaning, never to refresh a time.
+Computed only for the jobs that a session visited, and returned only if it differs from the last
+one: a status is written when its meaning changes, never to refresh a time.
 """
 
 from collections import Counter
@@ -43,12 +43,12 @@ _NATIVE = (CPU_DIM, MEMORY_DIM, PODS_DIM)
 _NO_NODE = "all nodes are unavailable"
 _ORIGIN = "Origin reason is"
 _REASONS_MAX = 50
-"""Reasons of nodes in an event: those of most nodes."""
+"""Most reasons in an event: those of the most nodes."""
 _LAPSED = "its pods have not come for so long that it no longer reserves resources"
 
 
 def group_status(session: Session, wording: Wording, job: Job) -> DesiredPodGroupStatus | None:
-    """Return the status that a PodGroup should show, None when it shows it already."""
+    """Return the desired status of a PodGroup, None if the PodGroup shows it already."""
     raised = [_with_origin(session, job, condition) for condition in session.hooks.conditions(job)]
     if not job.tasks:
         if (waiting := _kept_out(session, job)) is not None:
@@ -90,9 +90,9 @@ def group_status(session: Session, wording: Wording, job: Job) -> DesiredPodGrou
 
 
 def _shows_that_it_waits(job: Job) -> bool:
-    """Tell at a glance of a group without pods, and without a condition, that it shows its state.
+    """Tell cheaply whether a group without pods and conditions already shows its state.
 
-    Most of what a long queue holds is of this kind, and is conditions in every cycle.
+    Most groups of a long queue are of this kind, so this check saves time in every cycle.
     """
     shown = job.last_status
     return (
@@ -119,7 +119,7 @@ def _with_origin(session: Session, job: Job, condition: Condition) -> Condition:
 
 
 def _below_minimum(job: Job) -> str:
-    """Say of a gang that has lost pods that the others run on without them."""
+    """Add to the condition of a gang that lost pods that the others keep running."""
     running = len(job.by_status[TaskStatus.RUNNING])
     if not 0 < running < job.min_available:
         return ""
@@ -128,7 +128,7 @@ def _below_minimum(job: Job) -> str:
 
 
 def _beyond(job: Job) -> str:
-    """Return which amounts are too large to be counted; such a task fits no node whatever."""
+    """Return the amounts that are too large to be counted; such a task fits no node."""
     requested = {
         name
         for task in job.by_status[TaskStatus.PENDING].values()
@@ -142,7 +142,7 @@ def _beyond(job: Job) -> str:
 def _with_details(
     session: Session, wording: Wording, job: Job, raised: list[Condition]
 ) -> list[Condition]:
-    """Add to why a group waits what it lacks, in figures, and its place in line."""
+    """Add the missing amounts and the position in the queue to the reason of a wait."""
     explanation = session.explanations.get(job.key)
     if explanation is None:
         return raised
@@ -156,7 +156,7 @@ def _with_details(
 
 
 def _kept_out(session: Session, job: Job) -> Condition | None:
-    """Return why a group without pods may not enter its queue, or holds nothing in it any more.
+    """Return why a group without pods may not enter its queue, or why its reservation expired.
 
     Volcano tells the first in an event only. ⚠ Only groups without pods: of all others the gang
     itself speaks.
@@ -171,7 +171,7 @@ def _kept_out(session: Session, job: Job) -> Condition | None:
 
 
 def _unplaced_last_ones(session: Session, job: Job) -> Condition | None:
-    """Return why the pods wait of a group that has its minimum without them, while none runs."""
+    """Return why surplus pods wait of a group that has its minimum, while none runs."""
     explanation = session.explanations.get(job.key)
     if explanation is None or not (job.is_ready and _only_waits(job)):
         return None
@@ -200,7 +200,7 @@ def phase_of(job: Job, *, unschedulable: bool) -> str:
 
 
 def _only_waits(job: Job) -> bool:
-    """Tell whether pods of a group have ended and all others wait, so that it is not Completed.
+    """Tell whether some pods have ended and all others wait, so that the group is not Completed.
 
     Volcano calls such a group Completed: one whose pods come one by one (volcano#5871).
     """
@@ -210,7 +210,7 @@ def _only_waits(job: Job) -> bool:
 
 
 def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Condition, ...]:
-    """Return the conditions of a group: those that are raised, and others as they were shown.
+    """Return the conditions of a group: the new ones, and others as the object shows them.
 
     Volcano leaves Unschedulable with its message on a group that is scheduled by now; here it is
     False and silent then, so that nobody reads why a group waits that runs.
@@ -227,7 +227,7 @@ def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Cond
 def pod_conditions(session: Session, wording: Wording, job: Job) -> list[DesiredPodCondition]:
     """Return the PodScheduled conditions of tasks that could not be bound, where they change.
 
-    In the order of the tasks: what a job has gone through leaves its tasks in any order.
+    Sorted by task, because the tasks of a job may be in any order.
     """
     if not job.tasks:
         return []
@@ -281,7 +281,7 @@ def _pod_reason(
 def with_exclusions(
     session: Session, desired: list[DesiredPodGroupStatus]
 ) -> list[DesiredPodGroupStatus]:
-    """Return desired statuses in which each job that was left out says so."""
+    """Return the desired statuses with a condition for each excluded job."""
     by_key = {group.key: group for group in desired}
     for kind, key in sorted(session.exclusions.found):
         job = session.cluster_state.jobs.get(key) if kind == "podgroups" else None
@@ -313,7 +313,7 @@ def _as_last(job: Job) -> DesiredPodGroupStatus:
 
 
 def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
-    """Return what queues hold, parents including their children, where it changed (SS03).
+    """Return the allocated amounts of queues where they changed, with children (SS03).
 
     With it goes how many PodGroups each itself has pending.
     """
@@ -420,7 +420,7 @@ def _no_queue(job: Job) -> str:
 def stray_group_statuses(
     session: Session,
 ) -> Iterator[tuple[JobExplanation, DesiredPodGroupStatus | None]]:
-    """Return what to say of jobs whose queue is unknown; upstream leaves them without a word."""
+    """Return the statuses of jobs whose queue does not exist; Volcano gives them none."""
     for job in session.cluster_state.jobs.stray():
         message = _no_queue(job)
         condition = Condition("Unschedulable", "True", "QueueNotFound", message)
