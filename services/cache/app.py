@@ -38,7 +38,7 @@ from shared.runtime.supervise import Part
 SERVICE: Final = "cache"
 _LEASE_CONNECTIONS: Final = 2
 _CONNECTIONS: Final = 64
-"""Each kind's watch holds one; more are needed for moments, when all are listed anew."""
+"""Each kind's watch holds one; more are needed for moments, when all are listed again."""
 
 
 async def build(
@@ -242,7 +242,7 @@ class _Leader:
         self._bus = bus
 
     async def run(self) -> None:
-        """Lead whenever possible, for ever; at the end give back what was held in the cluster."""
+        """Lead whenever possible until cancelled; at the end release the cluster's Leases."""
         with self._bus.final_messages():
             try:
                 await self._elector.run(self._publisher.lead)

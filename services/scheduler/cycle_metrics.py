@@ -93,7 +93,7 @@ class CycleMetrics:
         self.exclusions: tuple[Exclusion, ...] = ()
 
     def mark_stale(self) -> None:
-        """Note that figures may have changed."""
+        """Record that figures may have changed."""
         self._is_stale = True
 
     def begin(self) -> None:

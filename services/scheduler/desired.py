@@ -2,7 +2,7 @@
 
 A status stays on the bus for a short time only, so that the stream holds what is on its way and not
 what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost
-its streams) must not be lost for ever, so the scheduler looks at it again: after `FIRST_S`, then at
+its streams) must not be lost forever, so the scheduler looks at it again: after `FIRST_S`, then at
 intervals that double up to `LONGEST_S`. Each status lives on the bus twice as long as it takes
 until it would be published again, so that there is always one as long as one is needed. Only one
 that will be void soon lives shorter.
@@ -136,7 +136,7 @@ class OwnShard:
         """The status that is about to be published."""
 
     def carried_over(self, before: ClusterState, anew: ClusterState) -> ClusterState:
-        """Return a cluster state that is filled anew; what was given back remains so."""
+        """Return a cluster state that is filled again; what was given back remains so."""
         anew.shards.given_back = before.shards.given_back
         return anew
 

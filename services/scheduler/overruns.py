@@ -75,7 +75,7 @@ class OverrunQuarantine:
         return entry
 
     def note_death(self, step: Step, *, now: float) -> OverrunEntry:
-        """Note that a process died while it handled an object; return the entry of the object.
+        """Record that a process died while it handled an object; return the entry of the object.
 
         It is a suspicion at first, and a quarantine when it is suspected already.
         """
@@ -94,14 +94,14 @@ class OverrunQuarantine:
         return entry
 
     def merge(self, entries: Iterable[OverrunEntry]) -> None:
-        """Take over what another process has found; the later end of a quarantine counts."""
+        """Store what another process has found; the later end of a quarantine counts."""
         for entry in entries:
             known = self._entries.get((entry.kind, entry.key))
             if known is None or (known.offences, known.until) < (entry.offences, entry.until):
                 self._set(entry)
 
     def observe(self, facts: Iterable[m.Fact], *, now: float) -> None:
-        """Let go what its owner has deleted, made anew or changed."""
+        """Let go what its owner has deleted, recreated or changed."""
         for fact in facts if self._entries else ():
             entry = self._entries.get((fact.kind, fact.key))
             if entry is not None:

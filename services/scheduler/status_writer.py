@@ -203,5 +203,5 @@ class StatusWriter:
         self._reminders.forget()
 
     def carried_over(self, before: ClusterState, anew: ClusterState) -> ClusterState:
-        """Return a cluster state that is filled anew, with what `before` must not lose."""
+        """Return a cluster state that is filled again, with what `before` must not lose."""
         return self._own_shard.carried_over(before, anew)

@@ -3,8 +3,8 @@
 There are two comparisons, each by key and uid. What was read is compared with the digests of the
 cache's markers whenever one comes. What the service holds is compared with what was read every few
 minutes, at a moment of the service's choice (`is_due`). Facts may be on their way, so that a
-difference counts when a later look finds it again. Then STATE is to be read anew, once per interval
-at most.
+difference counts when a later look finds it again. Then STATE is to be read again, once per
+interval at most.
 """
 
 from collections.abc import Collection, Mapping
@@ -76,7 +76,7 @@ class Audit:
     # --- the reader --------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Note that STATE is read from its beginning."""
+        """Record that STATE is read from its beginning."""
         for index in self._read.values():
             index.clear()
         self._suspects, self._odd = frozenset(), {}
@@ -91,7 +91,7 @@ class Audit:
             index.put(fact.key, fact.uid)
 
     def observe(self, marker: Marker) -> str:
-        """Compare the digests of a marker; return why STATE is to be read anew, or ""."""
+        """Compare the digests of a marker; return why STATE is to be read again, or ""."""
         if not self._interval_s or not marker.digests:
             return ""
         now = self._clock.monotonic()
@@ -127,7 +127,7 @@ class Audit:
     def compare(
         self, held: HeldUids, read: HeldUids, *, unfolded: Collection[tuple[str, str]] = ()
     ) -> str:
-        """Compare what is held with what was read; return why STATE is to be read anew, or "".
+        """Compare what is held with what was read; return why STATE is to be read again, or "".
 
         Facts about `unfolded` objects (kind and key) are in one of the two only.
         """

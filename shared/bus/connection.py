@@ -195,7 +195,7 @@ class BusConnection:
         session.break_off()
 
     async def run(self) -> None:
-        """Connect and reconnect for ever."""
+        """Connect and reconnect until cancelled."""
         self._on_status(ok=False, reason=f"connecting to NATS at {self._shown}")
         while True:
             session = await self._connect()

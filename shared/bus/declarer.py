@@ -43,7 +43,7 @@ class Declarer:
         self._gate = gate
 
     async def run(self) -> None:
-        """Declare for ever. Raises Rejected for streams that do not fit."""
+        """Declare until cancelled. Raises Rejected for streams that do not fit."""
         self._gate.set(ok=False, reason="streams are not declared yet")
         missing = self._specs
         while True:
@@ -73,7 +73,7 @@ class StreamCheck:
         self._gate = gate
 
     async def run(self) -> None:
-        """Check for ever; more often while something is missing."""
+        """Check until cancelled; more often while something is missing."""
         self._gate.set(ok=False, reason="the streams have not been looked at yet")
         while True:
             reason = await self._reason()

@@ -11,7 +11,7 @@ class WrongSequence(Conflict):
     """The server refused a publish: the expected last sequence of a subject is not the last.
 
     For a fenced publish it means that another leader has begun its term, or that the stream was
-    made anew; for a compare-and-set, that another process wrote first.
+    rebuilt; for a compare-and-set, that another process wrote first.
     """
 
 

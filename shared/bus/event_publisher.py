@@ -71,7 +71,7 @@ class EventPublisher:
         self._filled.set()
 
     async def run(self) -> None:
-        """Publish what waits, for ever."""
+        """Publish what waits until cancelled."""
         attempt = 0
         while True:
             await self._filled.wait()

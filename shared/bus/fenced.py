@@ -107,7 +107,7 @@ class FencedPublishes:
         return queued.reply
 
     async def run(self) -> None:
-        """Publish what is submitted, for ever."""
+        """Publish what is submitted until cancelled."""
         while True:
             await self._filled.wait()
             while group := self._next_group():
@@ -229,7 +229,7 @@ class FencedStreams:
         return self._streams[stream]
 
     async def run(self) -> None:
-        """Publish, for ever."""
+        """Publish until cancelled."""
         async with TaskGroup() as tasks:
             while True:
                 while self._waiting:

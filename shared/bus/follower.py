@@ -100,7 +100,7 @@ class Follower:
         self._started = Started(last_seq=0, first_seq=0, created="", resumed=False)
 
     async def items(self) -> AsyncGenerator[FollowItem, None]:
-        """Yield for ever; see `NatsBus.follow`."""
+        """Yield until cancelled; see `NatsBus.follow`."""
         try:
             with self._pace.follower() if self._pace else nullcontext() as follower_pace:
                 async with aclosing(self._endless(follower_pace)) as items:

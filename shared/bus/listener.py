@@ -36,7 +36,7 @@ class Listener:
         self._wake = asyncio.Event()
 
     async def payloads(self) -> AsyncGenerator[bytes, None]:
-        """Yield for ever; see `NatsBus.listen`."""
+        """Yield until cancelled; see `NatsBus.listen`."""
         while True:
             session = await self._connection.session()
             unwatch = session.watch(self._wake.set)

@@ -175,7 +175,7 @@ class NatsBus:
         )
 
     async def run(self) -> None:
-        """Keep the connection, the time-outs and the streams, for ever (a part of the service)."""
+        """Keep the connection, the time-outs and the streams, forever (a part of the service)."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._replies.run(), name="bus-replies")
             tasks.create_task(self._declared.run(), name="bus-streams")
@@ -194,7 +194,7 @@ class NatsBus:
         """Keep the connection open while in the block, also when the process is ending.
 
         All parts of a service are cancelled at once; a lease that is given back, or a member's last
-        announcement, still needs the bus then. It waits for them, but not for ever.
+        announcement, still needs the bus then. It waits for them, but not forever.
         """
         self._final_senders += 1
         self._no_final_senders.clear()
@@ -263,7 +263,7 @@ class NatsBus:
         start: Start = LAST_PER_SUBJECT,
         pace: Pace | None = None,
     ) -> AsyncGenerator[FollowItem, None]:
-        """Yield what is stored and then what comes, in order, for ever.
+        """Yield what is stored and then what comes, in order until cancelled.
 
         What comes is yielded at once, or as `pace` says.
 
@@ -294,7 +294,7 @@ class NatsBus:
         )
 
     def listen(self, subject: str) -> AsyncGenerator[bytes, None]:
-        """Yield the payloads of messages as they come, for ever.
+        """Yield the payloads of messages as they come until cancelled.
 
         Those that come while there is no connection are missed. Leave it early under
         `contextlib.aclosing`.

@@ -59,7 +59,7 @@ class Activity:
         return self._clock.monotonic() < self.resumed_at + RESUME_S
 
     def note(self) -> None:
-        """Note that somebody asks."""
+        """Record that somebody asks."""
         if not self.is_active:
             self.resumed_at = self._clock.monotonic()
         self._until = self._clock.monotonic() + self._active_s
@@ -86,7 +86,7 @@ class FollowerPace:
         return self._mode is _Mode.BATCHES and self._read < request
 
     def detach(self) -> None:
-        """Note that nothing is read for now: there is no connection, or it begins anew.
+        """Record that nothing is read for now: there is no connection, or it begins again.
 
         After a pause that is to be expected: the server has removed the consumer meanwhile.
         """

@@ -58,7 +58,7 @@ class Delivery:
         await self._answer(_nak(delay_s))
 
     async def in_progress(self) -> None:
-        """Still at it: start the acknowledgement time anew."""
+        """Still at it: start the acknowledgement time again."""
         await self._answer(b"+WPI")
 
     async def term(self, reason: str) -> None:
@@ -107,7 +107,7 @@ class Puller:
         )
 
     async def deliveries(self) -> AsyncGenerator[PullItem, None]:
-        """Yield deliveries for ever; `Started` after each (re)connect, `Reset` on a new epoch."""
+        """Yield deliveries; `Started` after each (re)connect, `Reset` on a new epoch."""
         with self._final_messages():
             async with aclosing(self._endless()) as items:
                 async for item in items:

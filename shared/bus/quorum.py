@@ -89,7 +89,7 @@ class QuorumCheck:
             raise NoReply(f"the server has lost the others: {fault}")
 
     async def run(self) -> None:
-        """Watch one session after the other, for ever."""
+        """Watch one session after the other until cancelled."""
         while True:
             session = await self._connection.session()
             if self._is_copied:

@@ -179,7 +179,7 @@ class Replies:
         _refuse_oversized(self._session, subject, payload, headers)
 
     async def run(self) -> None:
-        """Watch over time-outs for ever; sleeps while no question is open."""
+        """Watch over time-outs until cancelled; sleeps while no question is open."""
         while True:
             if not self._questions:
                 self._asked.clear()

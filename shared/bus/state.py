@@ -104,7 +104,7 @@ class StateFollower:
         held: Callable[[], HeldUids],
         unpublished: Callable[[], Collection[tuple[str, str]]] = tuple,
     ) -> None:
-        """Compare what a reader holds that folds at once; what differs has STATE read anew.
+        """Compare what a reader holds that folds at once; what differs has STATE read again.
 
         STATE may lag behind the reader's own writes: `unpublished` returns kind and key of these.
         """
@@ -115,7 +115,7 @@ class StateFollower:
             self._restart = reason or self._restart
 
     async def items(self) -> AsyncGenerator[StateItem, None]:
-        """Yield for ever, from the beginning. After `Reset` the reader forgets everything."""
+        """Yield forever, from the beginning. After `Reset` the reader forgets everything."""
         while True:
             self._fresh_at = self._clock.monotonic()
             self._forget()

@@ -30,14 +30,14 @@ class StorageGate:
         self._open()
 
     def note_stored(self) -> None:
-        """Take note that a message was stored."""
+        """Record that a message was stored."""
         if self._unanswered >= ROUNDS:
             self._log.info("nats_stores_again")
             self._open()
         self._unanswered = 0
 
     def note_unanswered(self) -> None:
-        """Take note that a publish went unanswered although the server answers requests."""
+        """Record that a publish went unanswered although the server answers requests."""
         self._unanswered += 1
         if self._unanswered == ROUNDS:
             self._gate.set(ok=False, reason=REASON)

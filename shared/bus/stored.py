@@ -51,7 +51,7 @@ class StoredMessages:
     async def new(self) -> AsyncGenerator[Batch | Reset, None]:
         """Yield what the stream holds by now and was not given yet, in order; then end.
 
-        `Reset`: the stream was made anew, and what it holds comes from the start. Waits for a
+        `Reset`: the stream was rebuilt, and what it holds comes from the start. Waits for a
         server that cannot be reached. Leave it early under `contextlib.aclosing`: the next call
         goes on behind the last batch.
         """

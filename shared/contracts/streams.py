@@ -1,7 +1,7 @@
 """Streams and durable consumers: one declaration each, applied by the declarer alone.
 
 Every other process checks that what it needs is there as declared. A stream is created or updated,
-never deleted and made anew: its `created` time is the epoch that readers compare (ADR 2).
+never deleted and recreated: its `created` time is the epoch that readers compare (ADR 2).
 """
 
 import enum

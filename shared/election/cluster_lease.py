@@ -54,13 +54,13 @@ class ObservedLease:
         """Whether it has changed since it was observed first."""
 
     def observe(self, spec: LeaseSpec | None, *, now: float) -> None:
-        """Take note of the Lease, None when there is none."""
+        """Record the Lease, None when there is none."""
         if self._changed_at is None or spec != self._spec:
             self.was_renewed = self._changed_at is not None
             self._spec, self._changed_at = spec, now
 
     def note_own_write(self, spec: LeaseSpec) -> None:
-        """Take note of what this process wrote: the former holder's time has run out already."""
+        """Record what this process wrote: the former holder's time has run out already."""
         self._spec, self._changed_at, self.was_renewed = spec, float("-inf"), False
 
     def age_s(self, *, now: float) -> float:
@@ -81,7 +81,7 @@ class LeaseCandidate:
         self._observed = ObservedLease()
 
     def other_holder(self, found: LeaseSpec | None, *, now: float) -> str:
-        """Take note of the Lease, None when there is none; return its other holder, "" if free.
+        """Record the Lease, None when there is none; return its other holder, "" if free.
 
         `now` is seconds of a clock that never goes back.
         """

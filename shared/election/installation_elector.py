@@ -92,7 +92,7 @@ class ClusterLeaseElector:
     async def keep(
         self, identity: str, *, former: frozenset[str], changed: Callable[[], None]
     ) -> Never:
-        """Acquire the free Lease and renew it, for ever; call `changed` after each new `status`.
+        """Acquire the free Lease and renew it; call `changed` after each new `status`.
 
         A Lease with a holder among the names `former` is ours as well.
         """

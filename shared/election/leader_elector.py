@@ -88,7 +88,7 @@ class LeaderElector:
         self._previous = ""
 
     async def run(self, body: Body) -> None:
-        """Lead whenever possible, for ever; returns when `body` does.
+        """Lead whenever possible until cancelled; returns when `body` does.
 
         `body` is cancelled when the lease is lost. A WrongSequence (its publish was refused) or
         Retryable (the bus is away) that it raises ends the term, not the service: the next term

@@ -118,7 +118,7 @@ class Lease:
         return (self._found_holder, self._found_sequence) if other else ("", 0)
 
     async def acquire(self) -> None:
-        """Return once this process holds the lease; waits for ever, over all interruptions."""
+        """Return once this process holds the lease; waits forever, over all interruptions."""
         while True:
             read_at = self._clock.monotonic()
             try:
@@ -139,7 +139,7 @@ class Lease:
         return self._presence(record.holder)
 
     def observe(self, message: Message | None, *, no_listener: bool = False) -> bool:
-        """Take note of the lease's last message; return whether the lease is free.
+        """Record the lease's last message; return whether the lease is free.
 
         `no_listener` says that the holder's presence subject has no listener.
         """

@@ -91,7 +91,7 @@ class Members:
         self._known = asyncio.Event()
 
     async def run(self) -> None:
-        """Announce and read the announcements every second, for ever; withdraw at the end.
+        """Announce and read the announcements every second until cancelled; withdraw at the end.
 
         The first round is as early as the connection, and so is the first after an interruption.
         """
@@ -182,7 +182,7 @@ class Members:
         await self._publisher.publish(self._subject, codec.encode(member), ttl_s=ttl_s)
 
     def _take(self, found: list[Message], dead: list[str]) -> None:
-        """Take over the announcements found; those of `dead` are from before their death."""
+        """Store the announcements found; those of `dead` are from before their death."""
         now = self._clock.monotonic()
         seen: dict[str, _Seen] = {}
         for message in found:

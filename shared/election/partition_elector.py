@@ -58,7 +58,7 @@ class PartitionElector:
         self._leaving: set[int] = set()
 
     async def run(self, body: Body) -> None:
-        """Own partitions for ever, running `body` for each."""
+        """Own partitions forever, running `body` for each."""
         await self._members.known()
         with self._bus.final_messages():
             try:

@@ -2,7 +2,7 @@
 
 One Secret holds a key pair, the public key as the only authorized one, and a client configuration
 that knows every pod. It is written once and left alone: pods that run have read its keys, so a
-controller that starts anew must not make others. The keys are the user's or made where the Secret
+controller that restarts must not make others. The keys are the user's or made where the Secret
 is written, since this package is pure and draws no random numbers.
 """
 

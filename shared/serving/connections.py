@@ -176,23 +176,23 @@ class SocketListener:
             await asyncio.wait(tasks)
 
     def request_started(self, transport: asyncio.BaseTransport | None) -> None:
-        """Take note that the head of a request is there."""
+        """Record that the head of a request is there."""
         if (connection := self._of(transport)) is not None:
             connection.cancel_timer()
 
     def request_received(self, transport: asyncio.BaseTransport | None) -> None:
-        """Take note that a request is there whole: its connection is not dropped for others."""
+        """Record that a request is there whole: its connection is not dropped for others."""
         if (connection := self._of(transport)) is not None:
             self._waiting.pop(connection, None)
 
     def request_answered(self, transport: asyncio.BaseTransport | None) -> None:
-        """Take note that a request is answered."""
+        """Record that a request is answered."""
         if (connection := self._of(transport)) is not None and connection.task in self._all:
             connection.is_idle = True
             self._wait(connection, self._limits.idle_s, "idle")
 
     def handshake_done(self, connection: _Connection) -> None:
-        """Take note of a handshake that is done."""
+        """Record a handshake that is done."""
         assert connection.transport is not None, "just made"
         self._by_transport[connection.transport] = connection
         if not self._is_known(connection.transport):
@@ -201,7 +201,7 @@ class SocketListener:
         self._wait(connection, self._limits.head_s, "slow")
 
     def bytes_received(self, connection: _Connection) -> None:
-        """Take note of bytes: after an answer they are the beginning of the next request."""
+        """Record bytes: after an answer they are the beginning of the next request."""
         if connection.is_idle:
             connection.is_idle = False
             self._wait(connection, self._limits.head_s, "slow")

@@ -177,15 +177,15 @@ class Finished:
         return uid in self._pods
 
     def bound(self, gang: BindGang, item: Bind) -> None:  # noqa: ARG002 - of a listener
-        """Take note that a pod is bound."""
+        """Record that a pod is bound."""
         self._note_pod(item.uid)
 
     def evicted(self, intent: Evict, victim: Victim) -> None:  # noqa: ARG002 - of a listener
-        """Take note that a pod is being evicted."""
+        """Record that a pod is being evicted."""
         self._note_pod(victim.uid)
 
     async def run(self) -> None:
-        """Follow OUTCOME for ever, from as far back as it is kept."""
+        """Follow OUTCOME forever, from as far back as it is kept."""
         start = FromTime(self._clock.now() - OUTCOME_AGE_S)
         items = self._bus.follow(self._stream, self._subjects, start=start)
         async with aclosing(items):

@@ -30,7 +30,7 @@ class ApiServerProbe:
         self._log = log
 
     async def run(self) -> None:
-        """Ask for the version every other second, for ever."""
+        """Ask for the version every other second until cancelled."""
         try:
             while True:
                 await self._probe()
@@ -60,7 +60,7 @@ class Markers:
         self._installation = installation
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Follow until cancelled."""
         async with aclosing(self._follower.items()) as items:
             async for item in items:
                 if isinstance(item, Synced):
@@ -84,7 +84,7 @@ class Backlogs:
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Ask every few seconds, for ever; without an answer the last figures stay."""
+        """Ask every few seconds until cancelled; without an answer the last figures stay."""
         while True:
             await self._clock.sleep(_BACKLOG_S)
             for (stream, partition), puller in self._pullers.items():

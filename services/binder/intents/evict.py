@@ -2,7 +2,7 @@
 
 Deviates from D03 (ADR 4): an unfinished pod of the wanted uid without a deletionTimestamp is always
 deleted, whether or not its conditions were there before; else a crash between the two would leave
-it releasing for ever. Victims are spared when the preemptor needs no room any more.
+it releasing forever. Victims are spared when the preemptor needs no room any more.
 
 A pod that has finished is spared too: it holds no room, and its end must not be lost. An intent may
 be carried out long after it was decided, by a binder that was frozen for minutes, so each write

@@ -3,9 +3,9 @@
 A claim of a class with `WaitForFirstConsumer` waits for its pod's node. The binder says which: it
 reserves the volume that the scheduler chose (`spec.claimRef`), or names the node
 (`volume.kubernetes.io/selected-node`) so that a provisioner makes one there. Then Kubernetes' own
-controllers bind claim and volume, and the pod is bound when they have. Deciding anew is left to the
-scheduler: a provisioner that cannot serve the node takes the annotation away, and the bind fails
-for now.
+controllers bind claim and volume, and the pod is bound when they have. Deciding again is left to
+the scheduler: a provisioner that cannot serve the node takes the annotation away, and the bind
+fails for now.
 """
 
 from typing import Any, Final

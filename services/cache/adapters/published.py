@@ -4,7 +4,7 @@ A new leader publishes the differences between what the API server shows and wha
 To read a stream of a hundred thousand facts takes seconds, so a standby follows it all the time,
 and keeps per object what a comparison needs: uid, version and a digest. A term begins once the
 leader's own fencing message has come by: everything that a predecessor could ever say is before it.
-Sequence, instance and time tell it from the one that a stream made anew may have in its place.
+Sequence, instance and time tell it from the one that a stream rebuilt may have in its place.
 
 During a term nothing is followed: the leader knows what it says.
 """
@@ -79,7 +79,7 @@ class PublishedFacts:
         self._stands_by.set()
 
     async def run(self) -> None:
-        """Follow whenever this replica does not lead, for ever."""
+        """Follow whenever this replica does not lead until cancelled."""
         while True:
             await self._stands_by.wait()
             async with TaskGroup() as group:
@@ -91,7 +91,7 @@ class PublishedFacts:
         """Return what the stream says at the beginning of a term, and follow it no longer.
 
         Raises WrongSequence when the leader's message is no longer the last one: another leads, or
-        the stream was made anew.
+        the stream was rebuilt.
         """
         mine = LeaderMessage(term.token(self._stream).sequence, self._instance, term.time)
         while not (self._is_whole and self._mark == mine):

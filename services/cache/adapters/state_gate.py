@@ -47,7 +47,7 @@ class StateGate:
         self._alive_until = 0.0
 
     async def run(self) -> None:
-        """Check twice a second, for ever."""
+        """Check twice a second until cancelled."""
         while True:
             reason = await self._not_ready_reason()
             if (self._gate.ok, self._gate.reason) != (not reason, reason):

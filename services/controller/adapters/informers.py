@@ -169,7 +169,7 @@ class Informers(Stores):
         return self._notify(touched)
 
     def admitted(self, group: Identity) -> Touched:
-        """Note that scheduling has admitted a Job's PodGroup, which its status does not show yet.
+        """Record that scheduling has admitted a Job's PodGroup, which its status does not show yet.
 
         This holds for the version that was decided on: any other one shows what became of it.
         """
@@ -181,7 +181,7 @@ class Informers(Stores):
         return self._notify(touched)
 
     def begin_resync(self) -> None:
-        """Note that STATE is read anew: objects that it has not named by `complete` are gone."""
+        """Record that STATE is read again: objects that it has not named by `complete` are gone."""
         self.quarantined.clear()
         self._unseen = {
             StoreKey(token, key): uid

@@ -58,7 +58,7 @@ class PartitionOwnership:
             self._under_way[partition] -= 1
 
     def lose(self, partition: int) -> None:
-        """Note that a partition was taken away: reconciliations of its keys must write no more."""
+        """Record the loss of a partition: reconciliations of its keys must not write any more."""
         self._losses[partition] += 1
 
     def check(self) -> None:

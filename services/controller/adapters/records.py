@@ -91,7 +91,7 @@ class JobRecord:
         return self._problems
 
     def desired_group(self, priorities: Mapping[str, int]) -> DesiredGroupSpec | None:
-        """Return what the PodGroup should say (J27, J28), made anew when what it rests on changed.
+        """Return what the PodGroup should say (J27, J28), rebuilt when what it rests on changed.
 
         `priorities` holds the value of each PriorityClass.
         """

@@ -4,7 +4,7 @@ Pods of a gang are of no use before the gang is whole. So their creations are se
 gang, in the order in which the gangs came to be made, which is the order in which the scheduler
 admitted them; scheduling and binding of the first run beside the creation of the next. Everything
 else goes first: it is little, and often what frees room. Each round takes `ROUND` pods of a
-namespace: its other pods, of a large gang or of many small ones, are queued anew behind those of
+namespace: its other pods, of a large gang or of many small ones, are queued again behind those of
 other namespaces. A large gang likewise does not hold up the small ones behind it, nor they it.
 """
 

@@ -56,15 +56,15 @@ class HeldPods:
         return bool(self._names or self._quotas)
 
     def name_in_use(self, name: str, by: str) -> None:
-        """Note that a name is not free yet."""
+        """Record that a name is not free yet."""
         self._names[name] = by
 
     def over_quota(self, name: str, quota: str) -> None:
-        """Note that a quota forbids an object at present."""
+        """Record that a quota forbids an object at present."""
         self._quotas[name] = quota
 
     def made(self, name: str) -> None:
-        """Note that an object was made."""
+        """Record that an object was made."""
         self._names.pop(name, None)
         self._quotas.pop(name, None)
 

@@ -2,7 +2,7 @@
 
 Pure rules, called by `plan` for each request in order. A policy's timeout makes the action a
 delayed one. The timeout counts from a time in the objects (a pod's creation, the end of its
-container), so a process that starts anew comes to the same moment; the reconciler asks again when
+container), so a process that restarts comes to the same moment; the reconciler asks again when
 the earliest one is due.
 """
 

@@ -56,7 +56,7 @@ class PodSums:
     """Sums of a job's pods per task, for the rules that ask about all pods of a task.
 
     A job may have 150,000 pods, and each changes several times: walking them at each change would
-    stop the process. Only requests use these sums; the counts of the status are counted anew (J26).
+    stop the process. Only requests use these sums; the counts of the status are recounted (J26).
     """
 
     def __init__(self, pods: Iterable[PodView]) -> None:
@@ -87,7 +87,7 @@ class PodSums:
                 self.restarted(pod.task)
 
     def restarted(self, task: str) -> None:
-        """Note that an index of a task that has succeeded counts no more."""
+        """Record that an index of a task that has succeeded counts no more."""
         self._known.pop(task, None)
 
     def task(self, spec: JobSpec, name: str) -> TaskSpec | None:

@@ -68,7 +68,7 @@ class _File(Wire, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards, and when nodes are dealt out anew."""
+    """The shards, and when nodes are dealt out again."""
 
     shards: tuple[ShardSpec, ...] = ()
     """In the order in which they choose their nodes."""

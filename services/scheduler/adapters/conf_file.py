@@ -87,7 +87,7 @@ class ConfFile:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     async def run(self) -> None:
-        """Look at the file for ever."""
+        """Look at the file until cancelled."""
         if self._path is None:
             await asyncio.Event().wait()
         while True:

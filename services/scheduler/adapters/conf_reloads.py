@@ -38,7 +38,7 @@ class ConfigurationReloads:
         )
 
     def note(self, file: str, reason: str) -> None:
-        """Note that a reload was refused for a reason, or ("") that it is in force."""
+        """Record that a reload was refused for a reason, or ("") that it is in force."""
         self._refused.set(1 if reason else 0)
         self._reloads.labels("refused" if reason else "applied").inc()
         if not reason:

@@ -80,7 +80,7 @@ class Dumper:
         self._taken: asyncio.Future[Dump] | None = None
 
     async def run(self) -> None:
-        """Answer requests, for ever."""
+        """Answer requests until cancelled."""
         requested = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, requested.set)

@@ -142,7 +142,7 @@ class ExpressionEvaluator(Evaluator):
 
     @override
     def begin(self) -> None:
-        """Begin a session, which may wait anew."""
+        """Begin a session, which may wait again."""
         self._left_s = self._wait_s
 
     @override
@@ -325,7 +325,7 @@ class Expressions:
         self.evaluator = ExpressionEvaluator(wait_s=wait_s, news=self._wake, log=log)
 
     async def run(self) -> None:
-        """Pass news on, for ever."""
+        """Pass news on until cancelled."""
         self._loop = asyncio.get_running_loop()
         try:
             await asyncio.Event().wait()

@@ -34,7 +34,7 @@ class ExtenderHttp:
         )
 
     async def run(self) -> None:
-        """Keep connections to extenders, for ever."""
+        """Keep connections to extenders until cancelled."""
         async with aiohttp.ClientSession(trust_env=False) as session:
             self._loop, self._session = asyncio.get_running_loop(), session
             try:

@@ -52,7 +52,7 @@ class FigurePages(Collector):
                 self._placed[placement.job] = (now, placement.since_s)
 
     def waited(self, jobs: Iterable[str]) -> None:
-        """Note that a cycle left these PodGroups waiting."""
+        """Record that a cycle left these PodGroups waiting."""
         self._retries.update(jobs)
 
     def clear(self) -> None:

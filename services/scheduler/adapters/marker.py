@@ -2,9 +2,9 @@
 
 `handling` is mapped into memory: the present step is written there before it begins, which costs a
 copy of some bytes, and the kernel keeps it whatever ends the process: kill -9, the limit of memory,
-a call that holds Python's lock for ever. `quarantine.json` holds the quarantined objects. They are
-for the next process on the same volume (an emptyDir outlives its containers); what other replicas
-and pods have to know is on the bus as well.
+a call that holds Python's lock forever. `quarantine.json` holds the quarantined objects.
+They are for the next process on the same volume (an emptyDir outlives its containers); what other
+replicas and pods have to know is on the bus as well.
 """
 
 import errno
@@ -77,7 +77,7 @@ class WatchdogFiles:
             self._map[: _HEAD + len(text) + 1] = _USUAL + text + b"\0"
 
     def note_slow(self) -> None:
-        """Note that the present step is slow: a death in it is no accident."""
+        """Record that the present step is slow: a death in it is no accident."""
         if self._map is not None:
             self._map[:_HEAD] = _SLOW
 

@@ -67,7 +67,7 @@ class UsageSource:
         )
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """Poll until cancelled."""
         while True:
             option = self._option()
             api = api_of(option)

@@ -154,14 +154,14 @@ class Watchdog:
             self.progress.begin(IDLE)
 
     async def run(self) -> None:
-        """Look at the present decision four times a second, for ever."""
+        """Look at the present decision four times a second until cancelled."""
         while True:
             await self._clock.sleep(EVERY_S)
             self._look()
             await self.store()
 
     async def load(self) -> None:
-        """Take over what other processes have quarantined; before the first cycle of a term.
+        """Store what other processes have quarantined; before the first cycle of a term.
 
         Raises Retryable.
         """

@@ -40,7 +40,7 @@ class QueueAccount:
     )
 
     def __init__(self, queue: Queue, size: int) -> None:
-        """Take over what a queue states; `size` is the length of an amounts array."""
+        """Store what a queue states; `size` is the length of an amounts array."""
         self.name = queue.name
         self.deserved: FloatArray = queue.deserved.astype(np.float64)
         self.named: BoolArray = np.zeros(size, dtype=np.bool_)

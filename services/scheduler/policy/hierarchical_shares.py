@@ -5,7 +5,7 @@ were scaled down to the one with the smallest share, so that a branch does not p
 sibling takes because no other child could use it. A job is *saturated* when it has all it asks for
 of some resource, or asks for one that is used up; a branch is when all below it are.
 
-The jobs of a branch are rows of arrays: after a change, branches on the path are computed anew, all
+The jobs of a branch are rows of arrays: after a change, branches on the path are recomputed, all
 of them when a resource became used up or free.
 """
 

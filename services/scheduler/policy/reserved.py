@@ -1,7 +1,7 @@
 """The reservations of one cycle: which gangs have one, when they start, and what would delay them.
 
 The plugin `reservation` tells it of every turn and every placement. Plans are made when the first
-job asks, and made anew after what goes before them has been placed. Arithmetic is in
+job asks, and rebuilt after what goes before them has been placed. Arithmetic is in
 `policy.shadow`.
 """
 
@@ -63,7 +63,7 @@ class Moves:
         return iter(self._made)
 
     def add(self, move: Move) -> None:
-        """Take note of a move."""
+        """Record a move."""
         if self._made and self._made[-1].is_undone_by(move):
             self._made.pop()
             self._versions.pop()
@@ -252,7 +252,7 @@ class Plans:
         return None
 
     def _is_out_of_the_way(self, job: Job, ahead: Sequence[Reserved]) -> bool:
-        """Tell at a glance of most jobs that they end in time, or run where nothing is planned."""
+        """Tell cheaply of most jobs that they end in time, or run where nothing is planned."""
         bookings = [entry.booking for entry in ahead if entry.booking is not None]
         if len(ahead) < len(self.reserved):
             return False

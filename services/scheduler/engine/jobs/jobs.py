@@ -69,7 +69,7 @@ class Jobs:
     # --- facts -------------------------------------------------------------------------------
 
     def put_group(self, key: str, group: PodGroup) -> None:
-        """Take over a PodGroup. Raises `BadQuantity` and `TooManyTerms`."""
+        """Store a PodGroup. Raises `BadQuantity` and `TooManyTerms`."""
         spec, meta = group.spec, group.metadata
         if why := excess_of_subgroups(spec):
             raise TooManyTerms(why)
@@ -158,7 +158,7 @@ class Jobs:
             queue.last_allocated, queue.last_pending = queue.shown_allocated, queue.shown_pending
 
     def put_queue(self, name: str, obj: QueueObject) -> None:
-        """Take over a queue. Raises `BadQuantity`."""
+        """Store a queue. Raises `BadQuantity`."""
         spec, state = obj.spec, obj.status.state
         queue = self.queues.get(name) or Queue()
         queue.compared = ({}, b"")
@@ -207,7 +207,7 @@ class Jobs:
         return limits
 
     def put_priority_class(self, name: str, obj: PriorityClass) -> None:
-        """Take over a priority class."""
+        """Store a priority class."""
         self._priorities[name] = obj
         self._priorities_changed()
 

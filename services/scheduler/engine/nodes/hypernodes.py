@@ -28,7 +28,7 @@ class HyperNodes:
         self._made: tuple[tuple[int, int], Layout] | None = None
 
     def put(self, name: str, obj: HyperNode) -> None:
-        """Take over an object."""
+        """Store an object."""
         if self._specs.get(name) != obj.spec:
             self._specs[name] = obj.spec
             self._version += 1

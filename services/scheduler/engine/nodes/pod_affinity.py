@@ -277,7 +277,7 @@ class PodAffinityIndex:
     # --- namespaces --------------------------------------------------------------------------
 
     def put_namespace(self, name: str, namespace: Namespace) -> None:
-        """Take over a namespace's labels."""
+        """Store a namespace's labels."""
         self._relabel(name, namespace.metadata.labels)
 
     def remove_namespace(self, name: str) -> None:

@@ -94,7 +94,7 @@ class Candidates:
         self._widen()
 
     def _static_verdicts(self, rows: Rows, cache: StaticCache) -> list[tuple[Predicate, CodeArray]]:
-        """Return the results of predicates that read node objects only; cached until those change."""
+        """Return the results of predicates that read only node objects; cached while unchanged."""
         found = []
         for predicate in self._hooks.predicate:
             if predicate.static:

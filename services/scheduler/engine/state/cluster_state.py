@@ -345,7 +345,7 @@ class ClusterState:
         self._resettle(uid)
 
     def outcome(self, intent: str, items: Iterable[tuple[str, Result]]) -> None:
-        """Take over an outcome as (uid, result): what failed or is gone is no longer assumed."""
+        """Store an outcome as (uid, result): what failed or is gone is no longer assumed."""
         for uid, result in items:
             if self.assumptions.outcome(intent, uid, result):
                 self._resettle(uid)

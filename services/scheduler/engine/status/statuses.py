@@ -185,7 +185,7 @@ def phase_of(job: Job, *, unschedulable: bool) -> str:
 
     A binding task does not count as scheduled yet, so that a group stays Inqueue in the round that
     places it; a leaving one still does. ⚠ A Running group that falls below its minimum is Pending
-    again, and has to enter its queue anew before its pods are made again.
+    again, and has to enter its queue again before its pods are made again.
     """
     if job.by_status[TaskStatus.RUNNING] and unschedulable:
         return "Unknown"

@@ -21,7 +21,7 @@ from shared.model.status import TaskStatus
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - not read here
     """Place pending best-effort tasks of valid jobs, in the order queue, job, task.
 
-    Those that wait on a node for an eviction are looked at anew (A04).
+    Those that wait on a node for an eviction are looked at again (A04).
     """
     _admit(session)
     for job in session.jobs:

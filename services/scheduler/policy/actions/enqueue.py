@@ -18,7 +18,7 @@ _TIMEOUT_S: Final = 300.0
 
 
 def inqueue_timeout_s(arguments: Arguments) -> float:
-    """Return `inqueueTimeout`: how long a group that does not start reserves; 0 = for ever.
+    """Return `inqueueTimeout`: how long a group that does not start reserves; 0 = forever.
 
     `SchedulerState` reads it, not the action (`engine.jobs.reservation_timeouts`).
     """

@@ -140,7 +140,7 @@ class UnschedulableCache:
         )
 
     def learn(self, job: Job, task: Task) -> None:
-        """Note that no node can be cleared for a task at this version of the ledger."""
+        """Record that no node can be cleared for a task at this version of the ledger."""
         signature = self._signature(job, task)
         if signature is not None:
             self._known.add(signature)

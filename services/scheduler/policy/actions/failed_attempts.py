@@ -84,7 +84,7 @@ class FailedAttempts:
         self._session.explanations.setdefault(job.key, own)
 
     def learn(self, job: Job, tasks: Sequence[Task]) -> None:
-        """Note that an attempt for these tasks has failed and been undone."""
+        """Record that an attempt for these tasks has failed and been undone."""
         signature = self._signature(job, tasks)
         if signature is None or self._session.failures(job).over_quota:
             return

@@ -42,7 +42,7 @@ class Goal(Protocol):
         """Return the job, and the nodes that its pods may use."""
 
     def placed(self, columns: Sequence[int]) -> None:
-        """Take note of the columns of placed tasks."""
+        """Record the columns of placed tasks."""
 
 
 class WholeJob:
@@ -179,7 +179,7 @@ class JobAttempt:
             self._refuse_share(tasks[-refused:])
 
     def _refuse_share(self, tasks: list[Task]) -> None:
-        """Note that the queue has no share left for equal tasks, and skip them."""
+        """Record that the queue has no share left for equal tasks, and skip them."""
         session, head = self._session, tasks[0]
         left = session.total - session.ledger.total_used()
         short = (

@@ -96,7 +96,7 @@ class _Reclaimer:
         take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
 
     def _asks_beyond_deserved(self) -> bool:
-        """Tell at a glance that a gang of equal pods cannot be whole: its queue may not have all.
+        """Tell cheaply that a gang of equal pods cannot be whole: its queue may not have all.
 
         Each of them would be refused or not by itself (`_reclaim`), after evictions for those
         before it.

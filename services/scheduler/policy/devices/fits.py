@@ -98,7 +98,7 @@ class SearchShares:
         return max(0, min(share - self._spent[namespace], self._left - turns * self._least))
 
     def spend(self, namespace: str, looks: int) -> None:
-        """Note that a namespace has taken looks."""
+        """Record that a namespace has taken looks."""
         self._left -= looks
         self._spent[namespace] += looks
 
@@ -142,7 +142,7 @@ class Fits:
         return self._judge.failure
 
     def note(self, device: DeviceId) -> None:
-        """Take note that a device was taken or given back."""
+        """Record that a device was taken or given back."""
         self._changed.append((device.driver, device.pool))
         if len(self._changed) > _CHANGES_MAX:
             self.forget()

@@ -98,7 +98,7 @@ class Inventory:
         return len(self._slices)
 
     def put(self, name: str, found: ResourceSlice) -> None:
-        """Take over a slice. Raises `BadQuantity`."""
+        """Store a slice. Raises `BadQuantity`."""
         record = _read(name, found, self.generation + 1)
         self.remove(name)
         self.generation += 1

@@ -1,7 +1,7 @@
 """pdb (PL14): evicts no more pods than PodDisruptionBudgets allow.
 
-What a budget allows is counted anew in every question; evictions of the same session are not
-deducted before the disruption controller has seen them, as upstream.
+What a budget allows is recounted in every question; evictions of the same session are not
+deducted before the disruption controller has seen them, as in Volcano.
 """
 
 from collections import Counter

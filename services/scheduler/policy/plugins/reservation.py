@@ -1,9 +1,9 @@
 """reservation: queues in strict order, or with room reserved for the gangs that wait longest.
 
-Without it a waiting gang blocks nothing, so that smaller jobs can keep it waiting for ever. A queue
-states its order in the annotation `pumice.dev/order`: `best-effort` is that, `strict` lets nothing
-of the queue pass a job that waits, and `backfill` lets jobs pass that do not delay the start of the
-first that wait, as far as expected ends tell. docs/reservations.md is its page.
+Without it a waiting gang blocks nothing, so that smaller jobs can keep it waiting forever.
+A queue states its order in the annotation `pumice.dev/order`: `best-effort` is that, `strict` lets
+nothing of the queue pass a job that waits, and `backfill` lets jobs pass that do not delay the
+start of the first that wait, as far as expected ends tell. docs/reservations.md is its page.
 """
 
 from bisect import bisect_left, insort

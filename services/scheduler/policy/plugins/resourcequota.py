@@ -1,7 +1,7 @@
 """resourcequota (PL12): a job enters its queue when its namespace's quotas leave room for it.
 
 Only what a quota and the job's minResources both name is compared, as written by both: `cpu` is not
-`requests.cpu`. Scopes of quotas are not looked at, as upstream.
+`requests.cpu`. Scopes of quotas are not looked at, as in Volcano.
 """
 
 from pumice.plugins import PERMIT, Arguments, Cluster, Hooks, Job, Opinion, Vote

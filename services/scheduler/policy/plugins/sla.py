@@ -48,7 +48,7 @@ class Sla:
         hooks.job_pipelined(pipelined)
 
     def _deadline(self, job: Job) -> float | None:
-        """Return when a job's waiting time is over, None when it may wait for ever."""
+        """Return when a job's waiting time is over, None when it may wait forever."""
         stated = _positive(job.annotations.get(keys.SLA_WAITING_TIME))
         waiting_s = stated or _positive(job.annotations.get(_ARGUMENT)) or self._default
         return None if waiting_s is None else _created(job) + waiting_s

@@ -61,7 +61,7 @@ class Capacities(PolicyState):
         }
 
     def put_driver(self, name: str, driver: CSIDriver) -> None:
-        """Take over whether a driver publishes its capacity."""
+        """Store whether a driver publishes its capacity."""
         if driver.spec.storage_capacity:
             self._drivers.add(name)
         else:
@@ -72,7 +72,7 @@ class Capacities(PolicyState):
         self._drivers.discard(name)
 
     def put(self, key: str, capacity: CSIStorageCapacity) -> None:
-        """Take over what one object says. Raises `BadQuantity`."""
+        """Store what one object says. Raises `BadQuantity`."""
         self.remove(key)
         stated = capacity.maximum_volume_size
         stated = capacity.capacity if stated is None else stated

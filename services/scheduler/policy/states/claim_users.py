@@ -26,7 +26,7 @@ class ClaimUsers:
         """Uid → the status with which it was counted in."""
 
     def count(self, task: Task, claims: Iterable[str], sign: int) -> bool:
-        """Count a task in on its node (-1: out); return whether it uses its claims from then on.
+        """Add a task on its node (-1: remove it); return whether it uses its claims from then on.
 
         One that is counted out because this session has evicted it stays, as one that leaves.
         """

@@ -87,7 +87,7 @@ class Devices(PolicyState):
         }
 
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
-        """Take over a claim. Raises `BadQuantity`."""
+        """Store a claim. Raises `BadQuantity`."""
         demand = demand_of(claim.spec.devices)
         before = self.claims.get(key)
         if before is not None and before.metadata.uid != claim.metadata.uid:
@@ -115,7 +115,7 @@ class Devices(PolicyState):
         self._review(key)
 
     def put_class(self, name: str, device_class: DeviceClass) -> None:
-        """Take over a class of devices."""
+        """Store a class of devices."""
         self.classes[name] = device_class
         self._asks.clear()
         self.fits.forget()
@@ -153,7 +153,7 @@ class Devices(PolicyState):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Count a task in on its node (-1: out); one that is evicted keeps what it has."""
+        """Add a task on its node (-1: remove it); one that is evicted keeps what it has."""
         claims = task.task_class.device_claims
         uses = self._on_nodes.count(task, claims, sign)
         if sign > 0:
@@ -419,7 +419,7 @@ class Devices(PolicyState):
 
     @override
     def restore(self, dumped: Any) -> None:
-        """Take over what published binds allocate."""
+        """Store what published binds allocate."""
         self._promises.by_claim = msgspec.convert(dumped, dict[str, PromisedAllocation])
 
     # --- quotas ------------------------------------------------------------------------------

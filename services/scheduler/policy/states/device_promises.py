@@ -1,7 +1,7 @@
 """Allocations that the statuses of their claims do not show yet, of binds that were published.
 
 A promise is of one claim, by its uid, and of the pods with whose binds it went out: a claim that is
-made anew under the name has none, and what came to nothing binds no later session.
+rebuilt under the name has none, and what came to nothing binds no later session.
 """
 
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ class Quotas(_ByNamespace[Quota]):
         return {kinds.RESOURCEQUOTA.token: Fold(self.put, self.remove)}
 
     def put(self, key: str, obj: ResourceQuota) -> None:
-        """Take over a quota. Raises `BadQuantity`."""
+        """Store a quota. Raises `BadQuantity`."""
         self._keep(key, Quota(as_listed(obj.status.hard), as_listed(obj.status.used)))
 
 
@@ -84,7 +84,7 @@ class Budgets(_ByNamespace[DisruptionBudget]):
         return {kinds.PDB.token: Fold(self.put, self.remove)}
 
     def put(self, key: str, obj: PodDisruptionBudget) -> None:
-        """Take over a budget. Raises `TooManyTerms`."""
+        """Store a budget. Raises `TooManyTerms`."""
         if why := excess_of_budget(obj.spec):
             raise TooManyTerms(why)
         budget = DisruptionBudget(

@@ -47,7 +47,7 @@ class Numa(PolicyState):
         return {kinds.NUMATOPOLOGY.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, obj: Numatopology) -> None:
-        """Take over a Numatopology, which bears the name of its node. Raises `BadQuantity`."""
+        """Store a Numatopology, which bears the name of its node. Raises `BadQuantity`."""
         topology = self._topologies[name] = topology_of(obj)
         counted = self._held.get(name, {})
         for uid in [u for u, (task, _) in counted.items() if task.status == TaskStatus.RUNNING]:
@@ -78,7 +78,7 @@ class Numa(PolicyState):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Count a task in on its node's CPUs (-1: out); pods of other schedulers have none here."""
+        """Add a task on its node's CPUs (-1: remove it), unless it is another scheduler's."""
         if not task.ours:
             return
         counted = self._held.setdefault(task.node, {})

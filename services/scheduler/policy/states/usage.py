@@ -32,7 +32,7 @@ class UsageTable(PolicyState):
         self._by_node: dict[str, NodeUsage] = {}
 
     def put(self, node: str, usage: NodeUsage) -> None:
-        """Take over a sample."""
+        """Store a sample."""
         self._by_node[node] = usage
 
     def remove(self, node: str) -> None:
@@ -40,7 +40,7 @@ class UsageTable(PolicyState):
         self._by_node.pop(node, None)
 
     def replace(self, samples: Mapping[str, NodeUsage]) -> None:
-        """Take over what a source says of all nodes; it knows no others."""
+        """Store what a source says of all nodes; it knows no others."""
         self._by_node = dict(samples)
 
     @override
@@ -50,7 +50,7 @@ class UsageTable(PolicyState):
 
     @override
     def restore(self, dumped: Any) -> None:
-        """Take over samples."""
+        """Store samples."""
         self._by_node = convert(dumped, dict[str, NodeUsage])
 
     def table(self, names: Sequence[str]) -> FloatArray:

@@ -1,7 +1,7 @@
 """Claims, volumes, storage classes and drivers of nodes, as the volume checks read them.
 
 Facts fold into them; a session adds on which nodes it placed tasks with claims. Few pods have
-claims, so plain dictionaries serve; what is derived from them is made anew when one changes.
+claims, so plain dictionaries serve; what is derived from them is rebuilt when one changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ class Volumes(PolicyState):
         }
 
     def put_claim(self, key: str, claim: PersistentVolumeClaim) -> None:
-        """Take over a claim."""
+        """Store a claim."""
         self.claims[key] = claim
         if claim.spec.volume_name:
             self.promised.pop(key, None)
@@ -85,7 +85,7 @@ class Volumes(PolicyState):
         self.promised.pop(key, None)
 
     def put_volume(self, name: str, volume: PersistentVolume) -> None:
-        """Take over a volume."""
+        """Store a volume."""
         self.volumes[name] = volume
 
     def remove_volume(self, name: str) -> None:
@@ -93,7 +93,7 @@ class Volumes(PolicyState):
         self.volumes.pop(name, None)
 
     def put_class(self, name: str, storage_class: StorageClass) -> None:
-        """Take over a storage class."""
+        """Store a storage class."""
         self.classes[name] = storage_class
 
     def remove_class(self, name: str) -> None:
@@ -101,7 +101,7 @@ class Volumes(PolicyState):
         self.classes.pop(name, None)
 
     def put_drivers(self, node: str, drivers: CSINode) -> None:
-        """Take over how many volumes of each driver a node can attach."""
+        """Store how many volumes of each driver a node can attach."""
         limits = {
             driver.name: driver.allocatable.count
             for driver in drivers.spec.drivers
@@ -118,7 +118,7 @@ class Volumes(PolicyState):
         self.limits.pop(node, None)
 
     def put_attachment(self, name: str, attachment: VolumeAttachment) -> None:
-        """Take over that a volume is at a node, or on its way there or back."""
+        """Store that a volume is at a node, or on its way there or back."""
         self._attachments[name] = attachment.spec
 
     def remove_attachment(self, name: str) -> None:
@@ -134,7 +134,7 @@ class Volumes(PolicyState):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Count a task in on its node (-1: out); one that is evicted uses its claims still."""
+        """Add a task on its node (-1: remove it); one that is evicted uses its claims still."""
         self.users.count(task, task.task_class.claims, sign)
 
     def promise(self, claim: str, volume: str) -> None:
@@ -148,7 +148,7 @@ class Volumes(PolicyState):
 
     @override
     def restore(self, dumped: Any) -> None:
-        """Take over what claims are to be bound to."""
+        """Store what claims are to be bound to."""
         self.promised = convert(dumped, dict[str, str])
 
     # --- questions ---------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
         return {kinds.NODE.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, node: Node) -> None:
-        """Take over which cards a node has; amounts that cannot be read mean none."""
+        """Store which cards a node has; amounts that cannot be read mean none."""
         capacity = node.status.capacity or node.status.allocatable
         try:
             memory, number = units(capacity.get(GPU_MEMORY, 0)), units(capacity.get(GPU_NUMBER, 0))
@@ -130,7 +130,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Count a task in on its node's cards (-1: out)."""
+        """Add a task on its node's cards (-1: remove it)."""
         cards = self._nodes.setdefault(task.node, _Cards())
         if sign < 0:
             cards.pods.pop(task.uid, None)

@@ -76,7 +76,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
         return {**super().folds(), kinds.NPUINFO.token: config_maps}
 
     def put_config_map(self, key: str, config_map: ConfigMap) -> None:
-        """Take over the entries of a ConfigMap."""
+        """Store the entries of a ConfigMap."""
         name = config_map.metadata.name
         before = self._nodes_in(key)
         self._device_lists[key], self._apart[key] = {}, frozenset()

@@ -210,7 +210,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         return {kinds.NODE.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, node: Node) -> None:
-        """Take over which cards a node has registered."""
+        """Store which cards a node has registered."""
         found = NodeCards()
         self.register(found, node)
         if not (found.cards or found.cut or name in self._nodes):
@@ -227,7 +227,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
 
     @override
     def count(self, task: Task, sign: int) -> None:
-        """Count a task in on its node's cards (-1: out)."""
+        """Add a task on its node's cards (-1: remove it)."""
         node = self._nodes.setdefault(task.node, NodeCards())
         node.version += 1
         if sign < 0:
