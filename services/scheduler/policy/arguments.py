@@ -37,7 +37,7 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "rescheduling": frozenset({"metricsPeriod"}),
 }
-"""Arguments of Volcano's plugins that change no decision here."""
+"""Arguments of Volcano's plugins that have no effect here."""
 HARMLESS_OF_ACTIONS: Final = frozenset(
     {"predicateErrorCacheEnable", "topologyAwarePreemptWorkerNum"}
 )
@@ -46,7 +46,7 @@ _SWITCH: Final = "enable"
 
 
 class ReadArguments(Mapping[str, Any]):
-    """Arguments that note what is read of them: what nobody reads is misspelt."""
+    """Arguments that record which keys are read: a key that nobody reads is misspelt."""
 
     def __init__(self, given: Arguments) -> None:
         self._given = given
@@ -71,9 +71,9 @@ class ReadArguments(Mapping[str, Any]):
         return len(self._given)
 
     def unread(self) -> Iterator[tuple[str, frozenset[str]]]:
-        """Yield each argument that was not read, with those beside it that were asked for.
+        """Yield each argument that was not read, with the names that were read in its place.
 
-        A section that is switched off is not read beyond its switch, and so passed over.
+        A section that is switched off is skipped, because only its switch is read.
         """
         for key in self._given:
             if key not in self.read:

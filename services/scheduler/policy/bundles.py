@@ -1,8 +1,8 @@
-"""Bundles of victims for whole gangs (A08): what a job can spare, and what would end it.
+"""Bundles of victims for whole gangs (A08): a job's surplus tasks, or its whole gang.
 
-Arithmetic over the records, without a session: which of a job's tasks can go while its gang stays
-whole, and what a bundle is worth to a job that needs room. The actions gangpreempt and
-gangreclaim choose among bundles, never among single tasks.
+Arithmetic over the records, without a session: which of a job's tasks can be evicted while its gang
+keeps its minimum, and how much a bundle gains for a job that needs room. The actions gangpreempt
+and gangreclaim choose among bundles, never among single tasks.
 """
 
 import math
@@ -18,13 +18,13 @@ from shared.model.status import READY
 
 
 class Bundle(NamedTuple):
-    """Tasks of one job that go together."""
+    """Tasks of one job that are evicted together."""
 
     whole: bool
-    """Whether the job's gang ends with them; else they are surplus, and nothing else is lost."""
+    """Whether evicting them ends the job's gang; else they are surplus tasks."""
     job: Job
     tasks: Sequence[Task]
-    """Least important first, those of equal importance by uid."""
+    """Least important first, then by uid."""
 
     @property
     def freed(self) -> IntArray:
@@ -32,9 +32,9 @@ class Bundle(NamedTuple):
         return total(self.tasks)
 
     def worth(self, need: IntArray) -> float:
-        """Return what is gained for what is lost, both measured by the need; infinite for surplus.
+        """Return gain per loss, both measured by the need; infinite for surplus.
 
-        What is gained beyond the need does not count; what is lost are all of the job's tasks.
+        Gain beyond the need does not count; the loss is all of the job's tasks.
         """
         named = need > 0
         if not self.whole:
@@ -45,15 +45,15 @@ class Bundle(NamedTuple):
 
 
 def total(tasks: Iterable[Task]) -> IntArray:
-    """Return what tasks ask for in all; at least one of them."""
+    """Return the sum of the tasks' requests; `tasks` is not empty."""
     requests = [task.task_class.request for task in tasks]
     return total_of(requests, requests[0])
 
 
 def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
-    """Return the surplus among some of a job's running tasks, and the rest of them.
+    """Return the bundles of some of a job's running tasks: the surplus, and the rest.
 
-    A job that has not got its minimum anyway loses nothing more: all of its tasks are surplus.
+    If a job has less than its minimum, all of its tasks are surplus.
     """
     if not tasks:
         return []
@@ -70,7 +70,7 @@ def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
 
 
 def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:
-    """Return what is left of bundles when only some tasks may go: a gang ends as a whole or not."""
+    """Return bundles limited to the permitted tasks; a whole gang needs all its tasks."""
     left = []
     for bundle in found:
         tasks = [task for task in bundle.tasks if task.uid in uids]
@@ -80,7 +80,7 @@ def permitted(found: Iterable[Bundle], uids: Collection[str]) -> list[Bundle]:
 
 
 class _Slack:
-    """Tasks of a job above its minima: in all, per role, and whole subgroups per policy."""
+    """Tasks of a job above its minima: total, per role, and whole subgroups per policy."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -114,7 +114,7 @@ class _Slack:
         return self._job.sub_jobs.of_task(task)
 
     def spend(self, task: Task) -> bool:
-        """Take a task out if no minimum suffers; a subgroup that lost one may lose them all."""
+        """Remove a task if all minima are kept; a subgroup that lost a task may lose all."""
         sub = self._sub(task)
         breaks = sub is not None and sub.id not in self._broken
         policy = sub.policy if sub is not None else ""

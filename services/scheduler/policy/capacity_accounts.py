@@ -20,7 +20,7 @@ _NATIVE: Final = (CPU_DIM, MEMORY_DIM)
 
 
 class QueueAccount:
-    """Allocated, requested, deserved amounts and the limit of one queue in this session."""
+    """Allocated, requested and deserved amounts, and the limit, of one queue in this session."""
 
     __slots__ = (
         "allocated",
@@ -60,7 +60,7 @@ class QueueAccount:
         self.deserves = False
 
     def settle(self) -> None:
-        """Note whether the queue deserves anything, once `deserved` is final."""
+        """Compute whether the queue deserves anything, once `deserved` is final."""
         self.deserves = not is_empty(self.deserved)
         for dim in _NATIVE:
             self.named[dim] = self.deserved[dim] >= EPSILON
@@ -72,11 +72,11 @@ class QueueAccount:
 
     @property
     def rank(self) -> tuple[float, bool]:
-        """Smaller is served first: by share, of equal ones those that deserve something."""
+        """Sort key, smaller first: by share, then queues that deserve something."""
         return self.share, not self.deserves
 
     def lineage(self) -> Iterator["QueueAccount"]:
-        """Return the account and its ancestors, from below."""
+        """Return the account and its ancestors, bottom up."""
         yield self
         yield from reversed(self.ancestors)
 
@@ -89,7 +89,7 @@ class QueueAccount:
             account.elastic = account.elastic + sums[3]
 
     def hold(self, amounts: IntArray) -> None:
-        """Add what was placed, or take back with negative amounts."""
+        """Add placed amounts; negative ones undo."""
         for account in self.lineage():
             account.allocated = account.allocated + amounts
 
@@ -103,7 +103,7 @@ class QueueAccount:
         return self.ancestors[-level] if level <= len(self.ancestors) else None
 
     def near_ancestors(self, levels: int) -> Iterator["QueueAccount"]:
-        """Return the ancestors up to `levels` above, from below, without `root`."""
+        """Return the ancestors up to `levels` above, bottom up, without `root`."""
         for account in reversed(self.ancestors[max(0, len(self.ancestors) - levels) :]):
             if account.name != ROOT_QUEUE:
                 yield account
@@ -145,10 +145,10 @@ def tree(
     total: IntArray,
     dims: Mapping[str, Mapping[int, int]],
 ) -> Accounts | None:
-    """Return an account per queue, or None when the hierarchy cannot be scheduled by (PL06).
+    """Return an account per queue, or None if the hierarchy is invalid (PL06).
 
-    It cannot when `root` or a parent is missing, parents form a ring, or a queue has both
-    children and jobs: pods are submitted to leaves only.
+    It is invalid if `root` or a parent is missing, parents form a cycle, or a queue has both
+    children and jobs: jobs are submitted to leaves only.
     """
     accounts = {name: QueueAccount(queue, len(total)) for name, queue in queues.items()}
     if ROOT_QUEUE not in accounts or not _connect(accounts, queues):
@@ -188,7 +188,7 @@ def _connect(accounts: Accounts, queues: Mapping[str, Queue]) -> bool:
 
 
 def _open_root(root: QueueAccount, total: IntArray, stated: Mapping[int, int]) -> None:
-    """Give `root` its limit: what it states, else everything that the cluster knows of."""
+    """Set the limit of `root`: its capability, else the cluster's total."""
     root.limit = np.zeros(len(total))
     if stated:
         root.capability[list(_NATIVE)] = 0.0
@@ -234,7 +234,7 @@ def common_depth(left: QueueAccount, right: QueueAccount) -> int:
 def compare(left: QueueAccount, right: QueueAccount) -> int:
     """Return -1, 0 or 1: which of two queues of a tree is served first.
 
-    Leaves go before others. Two leaves are compared by the branches in which they part.
+    Leaves go before others. Two leaves are compared by their ancestors below the lowest common one.
     """
     if bool(left.children) != bool(right.children):
         return 1 if left.children else -1

@@ -1,7 +1,7 @@
-"""Claims for devices: where they let a pod go, and what queues may have of them (PL06, PL07).
+"""ResourceClaims: nodes where a pod's claims can be allocated, quotas of queues (PL06, PL07).
 
-A claim that has its devices says which nodes reach them. For one that has none yet they are chosen
-when its pod is placed, so that a node takes the pod if there would be some.
+An allocated claim names the nodes that reach its devices. Devices of another claim are chosen when
+its pod is placed, so a node is feasible if it has suitable devices.
 """
 
 from collections import Counter
@@ -44,12 +44,12 @@ CLAIM_REASONS = (
 )
 _UNKNOWN, _LACKING, _TAKEN, _ELSEWHERE, _FULL = range(1, 6)
 _NAMED_MAX: Final = 3
-"""Claims that a reason names."""
+"""Most claims that a reason names."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 
 
 class DeviceClaims:
-    """Predicate of resource claims, and the devices that travel with a bind."""
+    """Predicate of resource claims, and the devices of a bind."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._devices = cluster.store(Devices)
@@ -102,7 +102,7 @@ class _Verdict:
         return self._codes(self._devices.taken())
 
     def later(self) -> CodeArray:
-        """Return a code per node, once all that terminates has gone."""
+        """Return a code per node for the state after all terminating pods are gone."""
         return self._codes(self._devices.kept())
 
     def _codes(self, taken: AllocatedDevices) -> CodeArray:
@@ -160,7 +160,7 @@ class _Verdict:
         return codes
 
     def reasons(self) -> tuple[Reason, ...]:
-        """Return the reasons with the claims and classes that they are about."""
+        """Return the reasons with the claims and device classes concerned."""
         named = ", ".join(self._named(key) for key in self._claims[:_NAMED_MAX])
         text = f"{CLAIM_REASONS[_LACKING - 1].text}: {self._fault or named}"
         return tuple(
@@ -174,7 +174,7 @@ class _Verdict:
         claim = self._devices.claims.get(key)
         if claim is None:
             return key
-        # Those that are made of a template have a word in common, as their pods have.
+        # Names of claims from one template have a common part, like those of their pods.
         name = claim.metadata.annotations.get(_POD_CLAIM_NAME, key)
         desired = ", ".join(_words(each) for each in claim.spec.devices.requests)
         return f"{name} ({desired})"
@@ -190,7 +190,7 @@ def _amount(asks: ExactDeviceRequest) -> str:
 
 
 class _Claims:
-    """Claims with the number of their tasks, and what they ask for together, each once."""
+    """Claims with the number of their tasks, and the sum of their requests, each counted once."""
 
     def __init__(self) -> None:
         self._tasks: Counter[str] = Counter()
@@ -202,7 +202,7 @@ class _Claims:
         tasks: int,
         amounts_of: Callable[[tuple[str, ...]], Mapping[str, int]],
     ) -> None:
-        """Count tasks in, or out with a negative number; `asked` says what claims ask for."""
+        """Add tasks (remove them if `number` is negative); `amounts_of` returns requests of claims."""
         for claim in claims:
             before = self._tasks[claim]
             self._tasks[claim] = before + tasks
@@ -218,14 +218,14 @@ class _Claims:
 class DeviceQuotas:
     """Quotas of device classes in the capabilities of queues, on every level of a tree.
 
-    `deviceclass/<class>` bounds devices, `<capacity>.deviceclass/<class>` what is asked of a
-    capacity of theirs, times their number. A claim counts once in each queue, however many pods
-    share it. ⚠ Where anything of a class is bounded, a capacity that is not named may not be asked
-    for.
+    `deviceclass/<class>` limits devices, `<capacity>.deviceclass/<class>` the requested amount of a
+    capacity of the devices, times their number. A claim counts once in each queue, however many
+    pods share it. ⚠ If anything of a class is limited, a capacity that is not named may not be
+    requested.
     """
 
     def __init__(self, cluster: Cluster, accounts: Accounts, *, capacities: bool = False) -> None:
-        """Count what the queues' tasks hold and what jobs in them reserve."""
+        """Sum the allocations of the queues' tasks and the reservations of their jobs."""
         self._devices = cluster.store(Devices)
         self._capacities = capacities
         self._lines = {
@@ -253,7 +253,7 @@ class DeviceQuotas:
         return self._devices.asked(claims, capacities=self._capacities)
 
     def _limit(self, level: str, name: str) -> int | None:
-        """Return how much a queue may have, None for any amount."""
+        """Return the limit of a queue, None if it is unlimited."""
         limits = self._limits[level]
         if name in limits or name.startswith(QUOTA):
             return limits.get(name)
@@ -261,7 +261,7 @@ class DeviceQuotas:
         return 0 if any(each.endswith(of_class) for each in limits) else None
 
     def _hold(self, queue: str, claims: Sequence[str], tasks: int) -> None:
-        """Count tasks that hold claims in, or out with a negative number."""
+        """Add allocated claims of tasks; a negative number removes them."""
         for level in self._lines[queue]:
             self._held[level].count(claims, tasks, self._asked)
 
@@ -303,17 +303,17 @@ class DeviceQuotas:
         return None
 
     def enqueued(self, job: Job) -> None:
-        """Reserve what a job that entered its queue asks for."""
+        """Reserve the requests of a job that entered its queue."""
         self._reserve(job.queue, _waiting(job))
 
     def changed(self, job: Job, task_class: TaskClass, count: int) -> None:
-        """Count placed tasks in, or out with a negative count."""
+        """Add placed tasks; a negative count removes them."""
         if task_class.device_claims and job.queue in self._lines:
             self._hold(job.queue, task_class.device_claims, count)
 
 
 def _waiting(job: Job) -> tuple[str, ...]:
-    """Return the claims for devices of the pending pods that a job's minimum takes, by name first.
+    """Return the claims of the pending pods in a job's minimum, in order of pod names.
 
     Minima of roles go before that of the job, as in Volcano.
     """

@@ -21,11 +21,11 @@ from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
 from shared.model.status import TaskStatus
 
 _OF_ITS_OWNER: Final = frozenset({"gang", "binder"})
-"""Gates of jobs that wait for something else than nodes: missing pods, failed binds."""
+"""Gates of jobs that do not wait for nodes: missing pods, failed binds."""
 
 
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see below
-    """Place pending tasks that ask for resources.
+    """Place pending tasks that request resources.
 
     `predicateErrorCacheEnable` (K07) changes no decision: of equal tasks one is tried anyway.
     """
@@ -72,7 +72,7 @@ def attempt(
 
 
 def _waits_for_room(session: Session, job: Job) -> bool:
-    """Tell whether a job waits for more than its owner: for nodes, a share, a release, a plugin."""
+    """Tell whether a job waits for nodes, a share, a release or a plugin, and not for its owner."""
     why = session.explanations.get(job.key)
     return why is None or why.gate not in _OF_ITS_OWNER
 
@@ -84,7 +84,7 @@ def _explain_overused(session: Session, queue: Queue, waiting: JobHeap) -> None:
 
 
 def _worklists(session: Session) -> dict[str, Worklist]:
-    """Return job → tasks to place, for the jobs that may have a turn."""
+    """Return job → tasks to place, for the jobs that may be visited."""
     enqueues = "enqueue" in session.actions
     worklists: dict[str, Worklist] = {}
     for job in session.jobs:

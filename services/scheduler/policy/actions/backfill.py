@@ -1,4 +1,4 @@
-"""backfill (A04): tasks that ask for nothing go wherever predicates and scores say.
+"""backfill (A04): places tasks without requests on nodes by predicates and scores.
 
 There is no trial: a task placed here is bound as soon as its job is ready, together with what else
 is allocated for the job (SS11).
@@ -38,7 +38,7 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - n
 
 
 def _admit(session: Session) -> None:
-    """Have the gates of tasks lifted that wait for their queue alone; upstream forgets them."""
+    """Remove the gates of tasks that wait only for their queue; Volcano does not."""
     gates = session.store(QueueGates)
     for job in session.jobs:
         queue = session.queue(job.queue)
@@ -52,7 +52,7 @@ def _admit(session: Session) -> None:
 
 
 def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
-    """Place equal tasks as far as nodes take them; return the others."""
+    """Place as many equal tasks as fit; return the others."""
     sub = job.sub_jobs.of_task(run[0]) if job.sub_jobs else None
     while run:
         target = PlacementTarget(job, sub)
@@ -89,7 +89,7 @@ def _wanting(job: Job) -> list[Task]:
 
 
 def _runs(tasks: list[Task]) -> Iterator[list[Task]]:
-    """Split tasks into stretches that share class and role."""
+    """Split tasks into runs that share class and role."""
     run: list[Task] = []
     for task in tasks:
         if run and (task.task_class is not run[0].task_class or task.role != run[0].role):

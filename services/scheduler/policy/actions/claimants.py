@@ -1,14 +1,14 @@
-"""Claimants: jobs for whose pods others were evicted have the first turn of each cycle.
+"""Claimants: jobs for whose pods others were evicted are placed first in each cycle.
 
-A pod is nominated to the node on which others are evicted for it (SS11). The room that they leave
-belongs to its job until that has started, is gone, or cannot use the room any more. So before
-anything else is placed or evicted, each claimant is placed: bound where the room is there already,
-be it on other nodes, else Pipelined, which keeps others off for the rest of the cycle. A claimant
-that finds no place loses its claim and waits like every other job; where its nominated node is
-full, it may evict elsewhere.
+A pod is nominated to the node on which others are evicted for it (SS11). The resources that they
+release belong to its job until the job has started, is deleted, or cannot use them any more. So
+before anything else is placed or evicted, each claimant is placed: bound where there is room
+already, also on other nodes, else Pipelined, which keeps others off for the rest of the cycle. A
+claimant that finds no place loses its claim and waits like every other job; where its nominated
+node is full, it may evict elsewhere.
 
-Nothing is remembered from cycle to cycle: nominations are in the statuses of pods, and those that
-are on their way there are in COMMAND. So a new leader goes by the same claims.
+No state is kept between cycles: nominations are in the statuses of pods, or still in COMMAND. So a
+new leader sees the same claims.
 """
 
 from collections import deque
@@ -55,7 +55,7 @@ def _may_start(session: Session, job: Job) -> bool:
 
 
 def _keep_room(session: Session, job: Job, queue: Queue) -> None:
-    """Have nominated pods wait on their nodes, so that no other claimant takes their room."""
+    """Pipeline nominated pods on their nodes, so that no other claimant takes their room."""
     left = deque(nominated(job))
     while left:
         claims = _equal_claims(session, left)
@@ -73,7 +73,7 @@ def _keep_room(session: Session, job: Job, queue: Queue) -> None:
 
 
 def _equal_claims(session: Session, tasks: deque[Task]) -> list[tuple[Task, int]]:
-    """Return equal tasks at the head and their nodes, each another one, to be judged at once."""
+    """Return the equal tasks at the head with distinct nodes, to be checked together."""
     head, claims, taken = tasks[0], [], set[int]()
     alone = session.candidates(head.task_class).stepwise
     for task in tasks:
@@ -90,8 +90,8 @@ def _equal_claims(session: Session, tasks: deque[Task]) -> list[tuple[Task, int]
 def _take_turn(session: Session, job: Job, queue: Queue, failed: FailedAttempts) -> None:
     """Place a claimant's pods, those with a nominated node first.
 
-    Where its other pods were to be when it had others evicted is written nowhere. If they do not
-    make its gang whole in their order, the small ones come first, or else the large ones.
+    The nodes planned for its other pods at the eviction are not stored. If they do not complete the
+    gang in their order, the small ones are tried first, then the large ones.
     """
     if _waits_as_it_is(session, job):
         return
@@ -110,7 +110,7 @@ def _take_turn(session: Session, job: Job, queue: Queue, failed: FailedAttempts)
 
 
 def _waits_as_it_is(session: Session, job: Job) -> bool:
-    """Tell whether nothing is idle for a gang that waits whole: its turn would change nothing."""
+    """Tell whether nothing is idle for a fully nominated gang: its turn would change nothing."""
     waiting = job.by_status[TaskStatus.PIPELINED].values()
     if nominated(job) or not session.hooks.job_pipelined(job):
         return False
@@ -125,7 +125,7 @@ def _waits_as_it_is(session: Session, job: Job) -> bool:
 
 
 def _start_at_once(session: Session, job: Job, queue: Queue) -> None:
-    """Start a claimant on idle room that it found elsewhere while its victims terminate."""
+    """Start a claimant on idle nodes elsewhere while its victims terminate."""
     waiting = [task for task in nominated(job) if not _has_place(session, task)]
     if not waiting or job.sub_jobs is not None or session.hooks.job_turn(job) is not None:
         return

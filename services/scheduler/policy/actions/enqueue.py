@@ -1,6 +1,6 @@
-"""enqueue (A01): pending PodGroups enter their queues while there is a prospect of resources.
+"""enqueue (A01): lets pending PodGroups into their queues while resources are expected for them.
 
-Only then does the job controller create their pods. A refused job does not block those behind it.
+The job controller creates their pods only then. A refused job does not block those behind it.
 """
 
 import heapq
@@ -26,7 +26,7 @@ def inqueue_timeout_s(arguments: Arguments) -> float:
 
 
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - see above
-    """Move every pending job that may enter to phase Inqueue, best queue and job first."""
+    """Move every pending job that may enter to phase Inqueue, in queue and job order."""
     hooks = session.hooks
     queues, jobs = by_queue(
         session, (job for job in session.jobs if job.is_pending), session.isolate

@@ -1,4 +1,4 @@
-"""Shared by preempt and reclaim: starving jobs, candidates for eviction, and what fits then."""
+"""Shared by preempt and reclaim: starving jobs, victims, and the room that evictions make."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
@@ -24,7 +24,8 @@ from shared.model.status import READY, TaskStatus
 def starving_jobs(session: Session) -> list[Job]:
     """Return the valid jobs outside of phase Pending that may preempt others (SS07).
 
-    A job that a plugin holds back is none of them: it would evict for what it may not have yet.
+    A job that a plugin holds back is excluded: it would evict for resources that it may not use
+    yet.
     """
     hooks = session.hooks
     starving = []
@@ -39,10 +40,10 @@ def starving_jobs(session: Session) -> list[Job]:
 def turns(
     session: Session, orders: Orders, jobs: Iterable[Job], hints: EvictionHints
 ) -> Iterator[tuple[Queue, list[Job]]]:
-    """Yield queues with their jobs, the first by QueueOrder next.
+    """Yield queues with their jobs in QueueOrder.
 
-    The next queue is determined after the one before has been handled, since evictions change
-    shares. Queues with nothing but unschedulable gangs are among them (`EvictionHints`).
+    The next queue is chosen after the previous one was handled, because evictions change shares.
+    Queues with nothing but unschedulable gangs are among them (`EvictionHints`).
     """
     by_queue: dict[str, list[Job]] = {name: [] for name in hints.queues()}
     for job in jobs:
@@ -63,7 +64,7 @@ def wanting(session: Session, job: Job) -> list[Task]:
 def residents(session: Session, column: int, desired: Callable[[Task], bool]) -> list[Task]:
     """Return the tasks on a node that `wanted` accepts, least important first.
 
-    Plugins that give up only some of a job's tasks take the first ones of this list.
+    Plugins that allow only some of a job's tasks as victims take the first ones of this list.
     """
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
@@ -76,7 +77,7 @@ def room_after(
 ) -> bool:
     """Tell whether a node has room for one task of a class once these victims are gone.
 
-    `victims` may be empty: an earlier eviction may have freed more than its preemptor needed.
+    `victims` may be empty: an earlier eviction may have freed more than its preemptor requested.
     """
     ledger, dims = session.ledger, list(task_class.dims)
     room: IntArray = ledger.allocatable[dims, column] - ledger.used[dims, column]
@@ -87,16 +88,16 @@ def room_after(
 
 
 def clearable(session: Session, task_class: TaskClass) -> BoolArray:
-    """Return the nodes that would have room for a task of a class with all their pods gone.
+    """Return the nodes that would have room for a task of a class without any pods.
 
-    The other nodes need no search for victims: even all of them gone would not be enough
-    (`room_after` is never more than this).
+    The other nodes need no search for victims, because evicting all pods would not suffice
+    (`room_after` never exceeds this).
     """
     return _offering(session, task_class, session.ledger.emptied)
 
 
 def has_idle(session: Session, task_class: TaskClass) -> BoolArray:
-    """Return the nodes with room for a task of a class now, be it promised to others."""
+    """Return the nodes with idle room for a task of a class, even if Pipelined tasks reserve it."""
     return _offering(session, task_class, session.ledger.idle)
 
 
@@ -108,7 +109,7 @@ def has_room(session: Session, task_class: TaskClass) -> BoolArray:
 def _offering(
     session: Session, task_class: TaskClass, amounts: Callable[[int], IntArray]
 ) -> BoolArray:
-    """Return the nodes whose amounts (by the index of a resource) are enough for one task."""
+    """Return the nodes whose amounts (by resource index) suffice for one task."""
     mask = np.ones(session.ledger.size, dtype=np.bool_)
     for dim in task_class.dims:
         mask &= amounts(dim) >= task_class.request[dim]
@@ -118,10 +119,10 @@ def _offering(
 class UnschedulableCache:
     """Task signatures for which no node can be cleared, and jobs whose attempts failed.
 
-    Other jobs skip the search over all nodes at the same version of the ledger, which is also that
-    after an attempt that was undone. Used for jobs without a task on a node only: no such task can
-    be a victim, so that equal jobs have the same victims. A signature holds everything that plugins
-    read of a preemptor (PL02 to PL16).
+    Other jobs skip the search over all nodes at the same version of the ledger; undoing an attempt
+    restores the version. Used for jobs without a task on a node only: no such task can be a victim,
+    so that equal jobs have the same victims. A signature holds everything that plugins read of a
+    preemptor (PL02 to PL16).
     """
 
     def __init__(self, session: Session) -> None:
@@ -154,7 +155,7 @@ def fits_waiting(session: Session, queue: Queue, candidates: Candidates, column:
     """Tell whether a task may be Pipelined on a node: by its queue's share, room and predicates.
 
     Predicates are asked, too, since devices may be too scattered though their sum suffices (A05).
-    `candidates` of its class need not be up to date: only what is asked of nodes afresh counts.
+    `candidates` of its class need not be up to date: nodes are checked directly.
     """
     task_class = candidates.task_class
     return (
@@ -165,10 +166,10 @@ def fits_waiting(session: Session, queue: Queue, candidates: Candidates, column:
 
 
 def waits_without_victims(session: Session, queue: Queue, job: Job, task: Task) -> bool:
-    """Have a task wait where there is room without a victim; return whether it does.
+    """Pipeline a task where there is room without a victim; return whether it was.
 
-    A gang takes what is idle or being released first, and evicts for the rest only. ⚠ Volcano's
-    actions go by the order of nodes, and evict on the first that will do.
+    A gang uses idle and releasing resources first, and evicts only for the rest. ⚠ Volcano's
+    actions visit nodes in order, and evict on the first that suffices.
     """
     if session.volcano_evictions or not has_room(session, task.task_class).any():
         return False
@@ -192,8 +193,8 @@ def reprieve(
 ) -> list[Evicted]:
     """Reprieve victims, most important first, as long as the preemptor still fits.
 
-    `evicted` is in the order of evictions; returns the victims that are evicted after all. Where
-    these were evicted `until_it_fitted`, the last one is needed, and so is each that is like it.
+    `evicted` is in the order of evictions; returns the victims that are evicted after all. If they
+    were evicted `until_it_fitted`, the last one is needed, and so is each equal one.
     """
     if until_it_fitted and len({change.task.task_class.id for change in evicted}) <= 1:
         return list(evicted)
@@ -208,9 +209,9 @@ def reprieve(
 
 
 class Exchange:
-    """The victims of a job, and what it got for them: no victim may be entitled to take that back.
+    """The victims and gains of a job; prevents evictions that a victim's job could reverse.
 
-    Such a move would be followed by its reverse, and that by the move again.
+    Otherwise eviction and reverse eviction would alternate endlessly.
     """
 
     def __init__(
@@ -221,10 +222,10 @@ class Exchange:
         may_take: Callable[[Task], bool],
         gets: Callable[[Task, list[Task]], bool],
     ) -> None:
-        """Begin with no victim.
+        """Start without victims.
 
-        `may_take` tells whether a victim may evict at all, which only what its queue loses changes,
-        and `gets` whether it would be given any of some tasks.
+        `may_take` tells whether a victim may evict at all, which depends only on the losses of its
+        queue; `gets` whether it could evict any of some tasks.
         """
         self._session, self._job, self._may_take, self._gets = session, job, may_take, gets
         self._victims: dict[tuple[str, str, int], Task] = {}
@@ -232,7 +233,7 @@ class Exchange:
         self._entitled: set[tuple[str, str, int]] = set()
 
     def is_for_good(self, evicted: Sequence[Evicted]) -> bool:
-        """Tell whether nothing could be taken back with these victims as well; if so, keep them."""
+        """Tell whether no eviction could be reversed with these victims; if so, add them."""
         if self._session.volcano_evictions:
             return True
         victims = dict(self._victims)
@@ -246,7 +247,7 @@ class Exchange:
         }
         if entitled:
             waiting = self._job.by_status[TaskStatus.PIPELINED].values()
-            # Plugins give up the first of equal tasks most readily.
+            # Plugins allow the first of equal tasks as victims before the others.
             taken = list({task.task_class.id: task for task in waiting}.values())
             if any(self._gets(victims[key], taken) for key in entitled):
                 return False
@@ -258,8 +259,8 @@ def allows_preemption(session: Session, task: Task) -> bool:
     """Tell whether a task may preempt others of its queue (A05).
 
     Not with the preemption policy Never; and not while its nominated node takes it and has room for
-    it, or while victims on that node are still terminating. A nominated node that refuses it for
-    good, or that is gone, does not count; with Volcano's evictions one that is gone ends its
+    it, or while victims on that node are still terminating. A nominated node that refuses it
+    permanently, or was deleted, does not count; with Volcano's evictions a deleted one ends its
     claims. Where others have taken its room, it preempts again (volcano#5131).
     """
     if not task.preempts:
@@ -283,7 +284,7 @@ def allows_preemption(session: Session, task: Task) -> bool:
 
 
 def is_whole(job: Job) -> bool:
-    """Tell whether a gang has its minima, Pipelined tasks included, whatever plugins there are."""
+    """Tell whether a gang has its minima, with Pipelined tasks, independent of plugins."""
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     statuses = (*READY, TaskStatus.PIPELINED)
     return counted >= job.min_available and not job.roles_short_of(*statuses, best_effort=True)
@@ -299,9 +300,9 @@ def take_for(
 ) -> None:
     """Call `attempt` for each task of a starving job, as preempt and reclaim both do.
 
-    All is undone unless the job is then pipelined; with `whole` its gang has to be whole even where
-    no plugin asks for that. After a failure, tasks of the same signature are not tried again until
-    another one has succeeded.
+    Everything is undone unless the job is then pipelined; with `whole` the gang must be complete
+    even if no plugin requires that. After a failure, tasks of the same signature are not tried
+    again until another one has succeeded.
     """
     tasks = wanting(session, job)
     if unschedulable.failed.would_fail(job, tasks):

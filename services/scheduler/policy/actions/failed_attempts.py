@@ -1,8 +1,7 @@
-"""Equal jobs fail equally: a long queue of them costs one attempt, not one each.
+"""Cache of failed attempts: of many equal jobs only one is attempted.
 
-An attempt that failed has been undone, and the ledger has the version again that it had before. An
-equal job needs no attempt at that version. It takes over the failures of the other job, for its
-messages.
+A failed attempt was undone, so the ledger has its former version again. An equal job needs no
+attempt at that version. It copies the failures of the other job for its messages.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,8 +19,8 @@ from shared.model.status import TaskStatus
 class TaskSignature(NamedTuple):
     """The properties of a task that decide whether nodes can be cleared for it.
 
-    At one version of the ledger tasks of one job with equal signatures fail equally, so that one is
-    tried for all.
+    At one version of the ledger tasks of one job with equal signatures fail equally, so only one of
+    them is tried.
     """
 
     task_class: int
@@ -49,14 +48,14 @@ class _Attempt(NamedTuple):
     job: Job
     tasks: Sequence[Task]
     is_explained: bool
-    """Whether its explanation is of nodes, which holds for an equal job as well."""
+    """Whether its explanation is about nodes, so that it applies to an equal job as well."""
 
 
 class FailedAttempts:
     """Failed attempts of one action, by the version of the ledger and the signature of the job.
 
-    Kept where plugins decide equally for equal jobs (`Session.equal_jobs_fail_equally`), and for
-    jobs none of whose pods has a node, waits for one or is held back.
+    Used only if plugins decide equally for equal jobs (`Session.equal_jobs_fail_equally`), and for
+    jobs without pods that have a node, wait on one or are held back.
     """
 
     def __init__(self, session: Session) -> None:
@@ -64,7 +63,7 @@ class FailedAttempts:
         self._known: dict[Hashable, _Attempt] = {}
 
     def would_fail(self, job: Job, tasks: Sequence[Task]) -> bool:
-        """Tell whether an equal attempt has failed; if so, note its failures for this job."""
+        """Tell whether an equal attempt has failed; if so, copy its failures to this job."""
         signature = self._signature(job, tasks) if self._known else None
         attempt = None if signature is None else self._known.get(signature)
         if attempt is None:

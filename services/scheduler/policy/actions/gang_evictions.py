@@ -1,4 +1,4 @@
-"""Shared by gangpreempt and gangreclaim (A08, A09): room for a whole gang in one HyperNode.
+"""Shared by gangpreempt and gangreclaim (A08, A09): evictions for a whole gang in one HyperNode.
 
 HyperNodes are tried one after the other, widest first. In each, bundles of victims are evicted one
 after the other until all missing tasks of the job find nodes there; if they do not, all evictions
@@ -39,7 +39,7 @@ class GangOptions(NamedTuple):
     """Arguments of both actions (K07)."""
 
     domains: int
-    """How many HyperNodes are tried for a job (`maxDomains`)."""
+    """Most HyperNodes that are tried for a job (`maxDomains`)."""
     whole: bool
     """Whether whole gangs may be evicted (`allowWholeBundle`); else only their surplus tasks."""
     spare: bool
@@ -64,7 +64,7 @@ class GangOptions(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A subgroup, and its tasks to place, in order."""
+    """A subgroup and its tasks to place, in order."""
 
     sub: SubJob
     tasks: list[Task]
@@ -88,7 +88,7 @@ class Round(NamedTuple):
 
 
 class PreemptableTasks:
-    """Jobs with their tasks that may be evicted; cached per version of the ledger."""
+    """Preemptable tasks by job, cached per version of the ledger."""
 
     def __init__(self, session: Session, statuses: Sequence[TaskStatus]) -> None:
         self._session = session
@@ -138,12 +138,12 @@ class GangEviction:
         self.pending = _pending_tasks(self.works, ready=self._was_ready)
 
     def run(self) -> None:
-        """Take the first place that can be cleared for all of it."""
+        """Evict in the first HyperNode that can be cleared for the whole job."""
         if self.pending:
             any(self._in_domain(domain) for domain in self._domains())
 
     def _domains(self) -> list[str]:
-        """Return the HyperNodes to look at; the whole cluster for a job without limits."""
+        """Return the HyperNodes to search; the whole cluster for a job without limits."""
         levels = self._session.hooks.job_gradient(self._job, TOP, evict=True)
         names = dict.fromkeys(name for level in levels for name in level)
         if not names and not self._session.network.is_bound(self._job):
@@ -198,17 +198,17 @@ class GangEviction:
         return [bundle for bundle in permitted(ordered, allowed) if whole or not bundle.whole]
 
     def _room(self, columns: IntArray) -> IntArray:
-        """Return what is free below a HyperNode or on its way to be; promises are not deducted."""
+        """Return idle and releasing amounts below a HyperNode, reserved ones included."""
         ledger = self._session.ledger
         room: IntArray = total_of_columns(ledger.allocatable[:, columns])
         room -= total_of_columns(ledger.used[:, columns])
         room += total_of_columns(ledger.releasing[:, columns])
         return room
 
-    # --- where ---------------------------------------------------------------------------------
+    # --- placement ---------------------------------------------------------------------------------
 
     def _place_all(self, domain: str, places: dict[str, str]) -> list[PipelinedTask]:
-        """Return where each task would wait, nothing when the job would not be pipelined.
+        """Return the node on which each task would wait, nothing if they do not suffice.
 
         Subgroup by subgroup, until that is enough; the session is as before afterwards.
         """
@@ -227,7 +227,7 @@ class GangEviction:
             return taken if enough and (not self._round.options.spare or is_whole(job)) else []
 
     def _place_sub(self, work: Work, domain: str) -> tuple[str, list[PipelinedTask]] | None:
-        """Put a subgroup into the first HyperNode below a domain that takes all its tasks."""
+        """Place a subgroup in the first HyperNode below a domain that fits all its tasks."""
         session = self._session
         names = [domain]
         if session.network.is_bound(self._job):
@@ -258,7 +258,7 @@ class GangEviction:
         return None if lacks and not may_wait(session, job, work.sub) else taken
 
     def _holds(self, taken: Sequence[PipelinedTask]) -> bool:
-        """Tell whether every task finds its place still, one after another."""
+        """Tell whether every task still fits on its node, one after another."""
         session = self._session
         with session.trial():
             for task, column in taken:
@@ -278,7 +278,7 @@ class GangEviction:
         places: Mapping[str, str],
         position: int,
     ) -> None:
-        """Let the tasks wait there, commit the evictions and pin the subgroups to their places.
+        """Pipeline the tasks, commit the evictions and pin the subgroups to their HyperNodes.
 
         ⚠ Every task is nominated when any pod was evicted, not only those on cleared nodes (SS11).
         """
@@ -297,7 +297,7 @@ class GangEviction:
 
 
 def _worksheet(session: Session, job: Job) -> list[Work]:
-    """Return the subgroups with tasks that ask for resources, required ones first (A02)."""
+    """Return the subgroups with tasks that request resources, required ones first (A02)."""
     wanting = [
         task
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_order)
@@ -318,12 +318,12 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
 
 
 def _pending_tasks(works: Sequence[Work], *, ready: bool) -> list[Task]:
-    """Return what room is looked for: one subgroup's tasks for a job that runs, else all."""
+    """Return the tasks to make room for: one subgroup's for a running job, else all."""
     return [task for work in (works[:1] if ready else works) for task in work.tasks]
 
 
 def _covers(room: IntArray, need: IntArray) -> bool:
-    """Tell whether room suffices in sum; ⚠ CPU and memory count even when not asked for (T07)."""
+    """Tell whether the sum of room suffices; ⚠ CPU and memory count even if not requested (T07)."""
     requested = need > 0
     requested[[CPU_DIM, MEMORY_DIM]] = True
     return bool((room[requested] >= need[requested]).all())
@@ -340,11 +340,11 @@ def _best_column(
 ) -> int:
     """Return the column on which one task waits while victims terminate, NOWHERE for none (A08).
 
-    Nodes that have room as they are come before those that must be left first; of equal ones those
-    of the shard come first, then the better score decides (SS08).
+    Nodes with room come before those whose pods must be evicted first; then those of the shard,
+    then those with the better score (SS08).
 
-    ⚠ As in preempt, only permanent refusals keep a node out: what evictions could cure is not asked
-    of predicates. `strictly` asks them.
+    ⚠ As in preempt, only permanent refusals exclude a node: predicates that an eviction could
+    satisfy are not checked, except with `strictly`.
     """
     candidates = session.candidates(task_class)
     open_ = within if strictly else within & candidates.reachable()
@@ -373,7 +373,7 @@ def _fits(
 
 
 def _assign(evicted: Iterable[Evicted], taken: Sequence[PipelinedTask], session: Session) -> None:
-    """Name for each victim a task that it makes room for, on its node where there is one."""
+    """Return the preemptor of each victim, on the victim's node if there is one."""
     by_node: dict[int, list[Task]] = {}
     for task, column in taken:
         by_node.setdefault(column, []).append(task)
@@ -393,5 +393,5 @@ def ranks(keys: Mapping[str, tuple[Any, ...]], *, reverse: bool = False) -> dict
 
 
 def by_worth(bundle: Bundle, need: IntArray) -> tuple[float, str, str, int]:
-    """Return the last criteria of an order of bundles: most room for the loss first, then names."""
+    """Return the last sort keys of bundles: most gained room per loss first, then names."""
     return -bundle.worth(need), bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)

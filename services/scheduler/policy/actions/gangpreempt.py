@@ -1,6 +1,6 @@
 """gangpreempt (A08): starving gangs evict less important jobs of their queue, all or nothing.
 
-Surplus goes before whole gangs, and what belongs to the least important job goes first.
+Surplus tasks are evicted before whole gangs, and those of the least important job first.
 """
 
 from pumice.plugins import Arguments, EvictionKind, IntArray
@@ -24,7 +24,7 @@ from services.scheduler.policy.eviction_hints import EvictionHints
 def execute(session: Session, arguments: Arguments) -> None:
     """Evict for starving jobs, best queue and job first.
 
-    ⚠ Jobs of equal priority never take from each other, whatever plugins say.
+    ⚠ Jobs of equal priority never evict from each other, even if plugins allow it.
     """
     round_ = Round(
         session,

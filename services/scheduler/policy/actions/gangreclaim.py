@@ -1,7 +1,7 @@
 """gangreclaim (A09): starving gangs of queues below what they deserve evict from other queues.
 
-Surplus goes before whole gangs; then VictimQueueOrder says whose turn it is, and within a queue
-what frees most for what is lost.
+Surplus tasks are evicted before whole gangs; then by VictimQueueOrder, and within a queue by the
+most gained room per loss.
 """
 
 from pumice.plugins import Arguments, EvictionKind, IntArray
@@ -60,7 +60,7 @@ def _reclaim(round_: Round, queue: Queue, job: Job) -> None:
 
 
 def _queue_ranks(session: Session, names: set[str], home: Queue) -> dict[str, int]:
-    """Return the queues that give first: by VictimQueueOrder, then against the order of queues."""
+    """Return the rank of victims' queues: by VictimQueueOrder, then against the order of queues."""
     queues = [queue for name in sorted(names) if (queue := session.queue(name)) is not None]
     last = ranks({queue.name: session.hooks.queue_order(queue) for queue in queues}, reverse=True)
     order = session.hooks.victim_queue_order

@@ -1,8 +1,8 @@
 """allocate for jobs with a network topology or subgroups (A02).
 
-Where a plugin names HyperNodes to try, each is tried and undone; of those in the first level that
-have a solution the best is placed again and kept. Jobs are tried as a whole, and within each try
-every subgroup is, so that a job's HyperNode is the one whose subgroups found the best places.
+If a plugin names HyperNodes to try, each is tried and undone; the best solution of the first level
+with solutions is placed again and kept. Each try of a job tries every subgroup, so that the job
+gets the HyperNode whose subgroups have the best scores.
 """
 
 from collections import deque
@@ -25,8 +25,9 @@ from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist, admit
 
 _TURNS: Final = 32
-"""Turns in which the subgroups of a job that is ready already are placed, and the tasks of one:
-each turn looks at all of the job's."""
+"""Most turns for the subgroups, or tasks, of a job that is ready already: each turn checks all
+tasks of the job.
+"""
 
 
 class Placement(NamedTuple):
@@ -46,23 +47,23 @@ class Solution(NamedTuple):
     left: dict[str, Worklist]
     """Subgroup → tasks that are still to be placed."""
     places: dict[str, str]
-    """Subgroup → HyperNode that it is in then."""
+    """Subgroup → HyperNode that it is placed in."""
 
 
 def waits_for_network(session: Session, job: Job) -> bool:
-    """Tell whether a job needs the HyperNodes while they do not make a tree."""
+    """Tell whether a job needs HyperNodes while these do not form a tree."""
     stated = job.sub_jobs is not None and job.sub_jobs.states_topology()
     return stated and not session.network.ready
 
 
 def missing_tasks(session: Session, job: Job, sub: SubJob) -> int:
-    """Return what a subgroup lacks; the job, when that is its only one."""
+    """Return the number of missing tasks of a subgroup, or of a job without others."""
     has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
     return session.hooks.sub_job_ready(sub) if has_policies else session.hooks.job_ready(job)
 
 
 def may_wait(session: Session, job: Job, sub: SubJob) -> bool:
-    """Tell whether a subgroup may keep what it waits for; the job, when that is its only one."""
+    """Tell whether a subgroup, or the job if it is its only one, may stay Pipelined."""
     has_policies = job.sub_jobs is not None and bool(job.sub_jobs.policies)
     return (
         session.hooks.sub_job_pipelined(sub) if has_policies else session.hooks.job_pipelined(job)
@@ -112,7 +113,7 @@ class GroupedJobAttempt:
         return bool(committed)
 
     def _solve(self) -> bool | None:
-        """Return whether the best solution was committed, None when there is none."""
+        """Return whether the best solution was committed, None if there is none."""
         session, job = self._session, self._job
         work = self._worksheet()
         required = required_subgroups(session, job)
@@ -125,7 +126,7 @@ class GroupedJobAttempt:
         return None
 
     def _explain(self, before: JobExplanation | None, *, solved: bool) -> None:
-        """Say why the job fits nowhere; what stopped it in single HyperNodes is not the answer."""
+        """Record why the job fits nowhere; reasons of single HyperNodes do not count."""
         session, job = self._session, self._job
         found = session.explanations.pop(job.key, None)
         if before is not None:
@@ -165,7 +166,7 @@ class GroupedJobAttempt:
         required: set[str],
         before: dict[str, str],
     ) -> Solution | None:
-        """Place the subgroups within a HyperNode, look what came of it, and undo it."""
+        """Try to place the subgroups within a HyperNode; return the solution and undo it."""
         session, job = self._session, self._job
         _clear_failures(session, job, job.tasks)
         left = {name: deque(tasks) for name, tasks in work.items()}
@@ -199,7 +200,7 @@ class GroupedJobAttempt:
             sub = self._subs[name]
             score = _SubTry(session, self._queue, self._job, sub).run(place, left[name])
             if score is None:
-                del left[name]  # it is not looked at again in this session
+                del left[name]  # it is not visited again in this session
                 continue
             total += score
             places[name] = session.network.allocated(self._job, sub)
@@ -280,7 +281,7 @@ class _SubTry:
         network.occupy(self._job, network.widened(so_far, place), self._sub)
 
     def _as_nominated(self, tasks: Worklist) -> bool:
-        """Place every task on the node that was cleared for it, or forget the nomination."""
+        """Place every task on its nominated node, or ignore the nominations."""
         session, job = self._session, self._job
         place = session.network.nominated[self._sub.id]
         within = session.network.mask(place)
@@ -325,11 +326,11 @@ class _SubGoal:
         self.singly = sub.topology is not None and bool((leaves != leaves[:1]).any())
 
     def missing(self) -> int:
-        """Return what the subgroup lacks; the job, when that is its only one."""
+        """Return the number of missing tasks of the subgroup, or of a job without others."""
         return missing_tasks(self._session, self._job, self._sub)
 
     def pipelined(self) -> bool:
-        """Tell whether the subgroup may keep what it waits for."""
+        """Tell whether the subgroup may stay Pipelined."""
         return may_wait(self._session, self._job, self._sub)
 
     def failed_roles(self) -> set[str]:
@@ -338,14 +339,14 @@ class _SubGoal:
         return {tasks[uid].role for uid in self._failed.by_task if uid in tasks}
 
     def may_continue(self) -> bool:
-        """Tell whether the subgroup can do without a task that failed."""
+        """Tell whether the subgroup reaches its minimum without a task that failed."""
         sub, job = self._sub, self._job
         if job.min_available == job.task_count or sub.min_available >= len(sub.tasks):
             return False
         return self._has_policies or need_continue(job, self.failed_roles())
 
     def target(self) -> PlacementTarget:
-        """Return the subgroup's, as far as it has got."""
+        """Return the subgroup, and the nodes within the HyperNode that it has so far."""
         return PlacementTarget(self._job, self._sub, self._so_far, self._within)
 
     def placed(self, columns: Sequence[int]) -> None:
@@ -358,7 +359,7 @@ class _SubGoal:
 
 
 def _clear_failures(session: Session, job: Job, uids: Iterable[str]) -> None:
-    """Forget failures: another HyperNode is another chance."""
+    """Clear failures, because tasks may fit in another HyperNode."""
     failures = session.failures(job)
     for uid in uids:
         failures.by_task.pop(uid, None)

@@ -1,7 +1,7 @@
 """One attempt at a job or subgroup: tasks in order until it is ready or nothing fits (A03).
 
-A gated task is never placed. The gate of one that waits for its queue alone is lifted when the
-queue's share has room for it, whether or not a node has (CA14).
+A gated task is never placed. The gate of a task that waits only for its queue is removed when the
+queue's share has room for it, even if no node has (CA14).
 """
 
 from collections import deque
@@ -25,18 +25,18 @@ class Goal(Protocol):
     """The goal of an attempt: a whole job, or a subgroup of one."""
 
     singly: bool
-    """Whether the node of the last task matters for the next one, so that each is placed alone."""
+    """Whether tasks are placed one at a time, because the node of each matters for the next one."""
     turn: int
-    """How many tasks an attempt places where none is missing."""
+    """Number of tasks that an attempt places if none is missing."""
 
     def missing(self) -> int:
-        """Return how many tasks are still needed at least; 0 ends the attempt."""
+        """Return the minimum number of tasks still to place; 0 ends the attempt."""
 
     def failed_roles(self) -> set[str]:
         """Return the roles of which no further task is tried."""
 
     def may_continue(self) -> bool:
-        """Tell whether the tasks of other roles may still make a gang."""
+        """Tell whether the tasks of other roles can still form a gang."""
 
     def target(self) -> PlacementTarget:
         """Return the job, and the nodes that its pods may use."""
@@ -58,7 +58,7 @@ class WholeJob:
         self._failed = session.failures(job)
 
     def missing(self) -> int:
-        """Return how many tasks the job lacks."""
+        """Return the number of tasks missing to the job's minimum."""
         return self._session.hooks.job_ready(self._job)
 
     def failed_roles(self) -> set[str]:
@@ -90,7 +90,7 @@ class JobAttempt:
         goal: Goal | None = None,
         at_once: bool = False,
     ) -> None:
-        """Take what to place; with `at_once` on idle room only, nominated pods on any node."""
+        """`at_once`: use idle resources only, and place nominated pods on any node."""
         self._session = session
         self._queue = queue
         self._job = job
@@ -101,7 +101,7 @@ class JobAttempt:
     def run(self) -> bool:
         """Place tasks until the job is ready; return whether it was committed.
 
-        A job that a plugin holds back there is tried once more on the nodes that the plugin names.
+        A job that a plugin holds back is tried once more on the nodes that the plugin names.
         """
         session, job = self._session, self._job
         tasks = tuple(self._tasks)
@@ -172,7 +172,7 @@ class JobAttempt:
                 break
 
     def _wait_at_gates(self, tasks: list[Task]) -> None:
-        """Have the gates of equal tasks lifted as far as their queue has room (CA14)."""
+        """Remove the gates of as many equal tasks as their queue has room for (CA14)."""
         refused = admit(self._session, self._queue, self._job, tasks)
         self._skip(tasks[: len(tasks) - refused])
         if refused:
@@ -229,7 +229,7 @@ class JobAttempt:
         return list(islice(alike, limit))
 
     def _next_run(self, turn: int) -> list[Task]:
-        """Return as many equal tasks as the job lacks, or as are left of its turn; at least one."""
+        """Return as many equal tasks as the job needs, or may place in its turn; at least one."""
         return self._equals(1 if self._goal.singly else max(1, turn, self._goal.missing()))
 
     def _skip(self, tasks: list[Task]) -> None:
@@ -267,9 +267,9 @@ class JobAttempt:
 
 
 def admit(session: Session, queue: Queue, job: Job, tasks: Sequence[Task]) -> int:
-    """Have the gates of gated tasks of one class lifted as far as their queue has room for them.
+    """Remove the gates of as many tasks of one class as their queue has room for.
 
-    Returns how many wait for their queue, the last ones of all; 0 when they wait for others.
+    Returns how many at the end still wait for their queue; 0 if they wait for something else.
     """
     head, gates = tasks[0], session.store(QueueGates)
     if not gates.may_lift(head):

@@ -45,7 +45,9 @@ from shared.model.status import PREEMPTABLE
 
 _REASON = "preempt"
 _LIFT = 2**31
-"""Added to each priority before summing, so that fewer victims with negative ones cost less."""
+"""Added to each priority before summing, so that fewer victims are cheaper even at negative
+priorities.
+"""
 
 
 class PreemptArguments(NamedTuple):
@@ -109,7 +111,7 @@ def execute(session: Session, arguments: Arguments) -> None:
 
 
 class _SingleRoom:
-    """Whether pods of unschedulable gangs fit without evictions, per version of the ledger."""
+    """Caches whether pods of unschedulable gangs fit without evictions, per ledger version."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -187,7 +189,7 @@ class _Preemptor:
     def from_own_tasks(self, unschedulable: UnschedulableCache) -> None:
         """Evict less important tasks of the same job, until one task finds no node.
 
-        A job without a task on a node uses free room, or fails as an equal job before it did.
+        A job without a task on a node uses free resources, or fails like an equal job before it.
         """
         for task in wanting(self._session, self._job):
             position = self._session.journal.position
@@ -307,8 +309,8 @@ class VictimChoice(NamedTuple):
     def loss(self) -> tuple[int, int, int, float]:
         """Return what kube-scheduler compares; the smaller the better.
 
-        The highest priority, the sum of priorities, the number of victims, and the start of the
-        longest running one of the highest priority: the later the better.
+        Compared in order: the highest priority, the sum of priorities, the number of victims, and
+        the start of the longest running victim of the highest priority (later is better).
         """
         priorities = [task.pod_priority for task in self.victims]
         highest = max(priorities)
@@ -339,9 +341,9 @@ class Search(NamedTuple):
         return min(choices, key=lambda choice: (*choice.loss(), choice.column), default=None)
 
     def _on_node(self, column: int) -> list[Task]:
-        """Return the fewest victims on a node, none when it cannot be cleared.
+        """Return the smallest set of victims on a node, none if it cannot be cleared.
 
-        ⚠ At least one has to be evicted: a node that has room without that is no candidate.
+        ⚠ At least one must be evicted: a node that has room without evictions is no candidate.
         """
         session, task = self.session, self.task
         candidates = residents(session, column, self.may_go)

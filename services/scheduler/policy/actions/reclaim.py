@@ -1,10 +1,10 @@
 """reclaim (A07): queues with less than they deserve take from reclaimable ones that have more.
 
-A job's attempts stand or fall together, and they stand when the job is then pipelined. A task
-takes the first node where enough can be had: which it is, is not weighed.
+All attempts of a job are kept if the job is then pipelined, else all are undone. A task uses the
+first node where evictions suffice; nodes are not scored.
 
-⚠ Whether a queue is overused is asked when its turn comes, not again between its jobs (upstream
-puts the queue back once per job, but its turn has served them all by then).
+⚠ Overuse of a queue is checked once at its turn, not between its jobs (Volcano pushes the queue
+back once per job, but its turn has served them all by then).
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from shared.model.status import TaskStatus
 
 _REASON = "reclaim"
 _FRUITLESS_NODES: Final = 32
-"""Nodes searched without success before plugins are asked where victims can be."""
+"""Nodes searched without success before plugins narrow the search."""
 
 
 def execute(session: Session, arguments: Arguments) -> None:
@@ -96,10 +96,9 @@ class _Reclaimer:
         take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
 
     def _asks_beyond_deserved(self) -> bool:
-        """Tell cheaply that a gang of equal pods cannot be whole: its queue may not have all.
+        """Tell cheaply whether a gang of equal pods exceeds its queue's share.
 
-        Each of them would be refused or not by itself (`_reclaim`), after evictions for those
-        before it.
+        Otherwise `_reclaim` checks each pod by itself, after evictions for the pods before it.
         """
         job = self._job
         missing = job.min_available - job.waiting_count - job.ready_count - job.pending_best_effort
@@ -125,10 +124,10 @@ class _Reclaimer:
         )
 
     def _columns(self, task_class: TaskClass, mask: BoolArray) -> Iterator[int]:
-        """Yield a mask's nodes in turn, after `_FRUITLESS_NODES` only those with candidates.
+        """Yield the nodes of a mask, after `_FRUITLESS_NODES` only those with candidates.
 
-        To find these takes as long as some searches, and mostly one of the first nodes will do,
-        unless it is known that there are no victims.
+        Finding candidates costs as much as several searches, and usually one of the first nodes
+        suffices, unless there are known to be no victims.
         """
         size, first, tried = len(mask), self._session.first, 0
         fruitless = 0 if self._reclaimable.is_known_empty(self._queue.name) else _FRUITLESS_NODES
@@ -154,8 +153,8 @@ class _Reclaimer:
     def _clear(self, task: Task, nodes: Candidates, column: int) -> bool:
         """Evict on one node until the task has room; else evict none.
 
-        ⚠ Neither the queue nor predicates are asked again, unless victims are to be spared. A node
-        without candidates is passed over even when there is room.
+        ⚠ Neither the queue nor predicates are checked again, unless victims are to be spared. A
+        node without candidates is skipped even if it has room.
         """
         session, task_class = self._session, task.task_class
         candidates = residents(session, column, self._may_go)

@@ -1,4 +1,4 @@
-"""shuffle (A10): evicts the running tasks that plugins name, though no task needs their place."""
+"""shuffle (A10): evicts the running tasks that plugins name, without a preemptor."""
 
 from pumice.plugins import Arguments
 from pumice.plugins.points import Points
@@ -7,7 +7,7 @@ from shared.model.status import TaskStatus
 
 
 def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - it has none
-    """Evict at once: no trial, no commit rule. Walks the jobs only if a plugin names victims."""
+    """Evict without trial or commit rule. Visits jobs only if a plugin names victims."""
     if not session.hooks.of(Points.victim_tasks):
         return
     jobs = session.cluster_state.jobs

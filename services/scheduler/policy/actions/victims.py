@@ -1,7 +1,7 @@
-"""The nodes on which victims may be, by what plugins say of whole jobs.
+"""Nodes that may have victims, by the plugins' rules about whole jobs.
 
-A search of all nodes that finds no victims is expensive. So plugins say of which jobs they would
-give up tasks at all (`among`), and only nodes with tasks of those jobs are searched.
+A search of all nodes that finds no victims is expensive. So plugins state from which jobs they
+allow victims at all (`among`), and only nodes with tasks of those jobs are searched.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ Bound = Callable[[Job], bool]
 
 
 class Hosts:
-    """The nodes of jobs' tasks in some statuses; a session may evict such tasks, it adds none."""
+    """The nodes of jobs' tasks in some statuses; within a session their number only decreases."""
 
     def __init__(self, session: Session, *statuses: TaskStatus) -> None:
         self._session = session
@@ -81,7 +81,7 @@ class ReclaimableJobs:
         return found
 
     def is_known_empty(self, queue: str) -> bool:
-        """Tell whether it is known already that a queue can reclaim from no job."""
+        """Tell whether the cache knows that a queue can reclaim from no job."""
         self._refresh()
         return self._exist_for.get(queue) is False
 
@@ -143,15 +143,15 @@ class Reclaimable:
         return found
 
     def is_known_empty(self, queue: str) -> bool:
-        """Tell whether it is known already that there is no such node for a queue."""
+        """Tell whether the cache knows that there is no such node for a queue."""
         return self._jobs.is_known_empty(queue)
 
 
 class Preemptable:
     """The nodes with tasks of other jobs of the queue that might be preempted.
 
-    To ask plugins about each job costs more than it spares as long as searches find victims: then
-    all nodes with tasks of the queue are returned.
+    While searches find victims, asking plugins about each job costs more than it saves, so all
+    nodes with tasks of the queue are returned.
     """
 
     def __init__(self, session: Session) -> None:

@@ -1,8 +1,8 @@
-"""Which devices claims get on a node: the first solution in a fixed order, or why there is none.
+"""Allocates devices to claims on one node: the first solution in a fixed order, or the reason.
 
 The order is Kubernetes' own: claims, requests and alternatives as they are listed, pools and slices
-by name, devices as they are listed. Pure: what is taken comes in, what is chosen goes out. A search
-is bounded by a `Budget`, since claims are written by users.
+by name, devices as they are listed. Pure: taken devices are an argument, chosen ones the result. A
+`SearchBudget` limits the search, because users write claims.
 """
 
 from collections import Counter
@@ -37,9 +37,9 @@ from shared.api.resource import (
 )
 
 WORK_MAX: Final = 20_000
-"""Looks at devices for the claims of a pod on one node, and at what constraints say of them."""
+"""Most checks of devices and constraints for the claims of a pod on one node."""
 _DEPTH_MAX: Final = 500
-"""Calls within calls that a search may take; 64 requests of 4 devices each are as many."""
+"""Maximum recursion depth of a search; 64 requests of 4 devices each reach it."""
 _CALLS_PER_REQUEST: Final = 4
 _UNKNOWN: Final = "cannot allocate all claims: their CEL selectors are being evaluated"
 _TOO_MUCH: Final = "cannot allocate all claims: too many combinations"
@@ -63,7 +63,7 @@ def allocate(
 
 
 class _ConditionFault(Exception):  # noqa: N818 - reads as the fact it states
-    """A condition of a claim cannot be judged."""
+    """A condition of a claim cannot be evaluated."""
 
     def __init__(self, text: str, claim: int) -> None:
         super().__init__(text)
@@ -116,7 +116,7 @@ class _Search:
         return DeviceRefusal("cannot allocate all claims")
 
     def _prepare(self) -> DeviceRefusal | None:
-        """Find what "all" stands for; refuse what no search need try."""
+        """Resolve requests for "all" devices; reject claims that no search can satisfy."""
         depth = 0
         for number, ask in enumerate(self._asks):
             least = 0
@@ -225,9 +225,9 @@ class _Search:
         return False
 
     def _may_be_chosen(self, number: int, alternative: Alternative, device: Offered) -> bool:
-        """Tell whether a device is a candidate: a request for more than there are is not tried.
+        """Tell whether a device is a candidate for a request.
 
-        A condition that cannot be judged counts only for a device that is really come to.
+        A condition that cannot be evaluated is a fault only if the search reaches that device.
         """
         return (
             self._is_open(number, alternative, device)
@@ -236,7 +236,7 @@ class _Search:
         )
 
     def _is_open(self, number: int, alternative: Alternative, device: Offered) -> bool:
-        """Tell whether a device is in no use that bars this one."""
+        """Tell whether no other use of a device prevents this one."""
         users = self._users.get(device.id, ())
         if alternative.admin:
             return number not in users
@@ -245,14 +245,14 @@ class _Search:
         return not users and device.id not in self._taken.devices
 
     def _has(self, number: int, alternative: Alternative, device: Offered) -> bool:
-        """Tell whether a request has a part of a device: its other parts are of other devices."""
+        """Tell whether a request already has a share of a device: shares are of distinct devices."""
         if not self._users.get(device.id):
             return False
         own = (number, alternative.request, device.id)
         return any((c.claim, c.alternative.request, c.offered.id) == own for c in self._chosen)
 
     def _part(self, alternative: Alternative, device: Offered) -> Parts | None:
-        """Return what a request takes of a device's capacities, None where too little is left."""
+        """Return the amounts that a request takes of a device, None if too little is left."""
         part = part_of(device.device, alternative.asks.capacity.requests)
         if part is None or not device.is_shared or alternative.admin:
             return part
@@ -263,7 +263,7 @@ class _Search:
         return part if has_room(device.device, used, part) else None
 
     def _choose(self, number: int, alternative: Alternative, device: Offered) -> bool:
-        """Choose a device unless something speaks against it; nothing changes then."""
+        """Choose a device if it is allowed; else change nothing."""
         if not self._is_open(number, alternative, device):
             return False
         if any(not _tolerated(taint, alternative.asks) for taint in device.device.taints):
@@ -292,7 +292,7 @@ class _Search:
     def _meeting(
         self, number: int, alternative: Alternative, device: Offered
     ) -> list[tuple[list[DeviceAttribute], DeviceAttribute]] | None:
-        """Return what a device adds to the constraints, None if it breaks one."""
+        """Return the values that a device adds to the constraints, None if it violates one."""
         found = []
         for listed, constraint in zip(
             self._values[number], self._asks[number].claim.constraints, strict=True
@@ -312,9 +312,9 @@ class _Search:
         return found
 
     def _count_in(self, device: Offered, sign: int) -> bool:
-        """Count a device in at the counters of its pool (-1: out) unless one is used up.
+        """Add a device to the counters of its pool (-1: remove it) unless a counter is used up.
 
-        One that is shared takes of them once, however many have a part of it.
+        A shared device is counted once, independent of the number of its shares.
         """
         if not device.counters or (device.is_shared and self._is_shared_already(device)):
             return True

@@ -1,7 +1,7 @@
-"""On which nodes claims can be allocated, kept per shape: equal claims share one answer.
+"""Nodes on which claims can be allocated, cached per shape: equal claims share one result.
 
-The pods of a gang have claims of their own, made from one template. The answer for one of them
-holds for the next, but for the nodes that reach a pool of which a device was taken or given back.
+The pods of a gang have claims of their own, made from one template. The result for one of them
+holds for the next, except on nodes that reach a pool in which a device was allocated or released.
 """
 
 from collections import Counter
@@ -27,44 +27,44 @@ from shared.api.resource import AllocationResult
 from shared.api.selectors import NodeSelector
 
 FITS, LACKING, IN_USE, PENDING = range(4)
-"""The claims can be had; the node has no such devices; others have them; it is not known yet."""
+"""Codes: allocatable; the node lacks such devices; they are in use; not known yet."""
 _BUDGET: Final = 8 * WORK_MAX
-"""Work for all answers of one session: a quarter of a second. What is left goes on in the next."""
+"""Work of one session, about 0.25 s. The rest continues in the next session."""
 _SHAPE_BUDGET: Final = 2 * WORK_MAX
-"""Work for claims of one shape in one session: what one node may take, beside others and alone."""
+"""Work for claims of one shape in one session."""
 _PROBED: Final = 16
 _ASKED: Final = 1_024
-"""Verdicts of expressions for which one answer asks: the first answer about claims, and later ones.
-Claims whose expressions never get one then cost no more than a few nodes."""
+"""Most expression results that one query requests, for a new shape and for a known one. So claims
+whose expressions are never evaluated cost no more than a few nodes.
+"""
 _CHANGES_MAX: Final = 100_000
 _SHAPES_MAX: Final = 10_000
 
 
 class FitResult(NamedTuple):
-    """The state of knowledge about one shape."""
+    """The cached result of one shape."""
 
     codes: CodeArray
     """Each node's code."""
     seen: int
-    """How many changes of pools it includes."""
+    """Number of pool changes that it includes."""
     unknown: ResultUnknown | None = None
-    """A verdict without which there is no use in looking at pending nodes again."""
+    """Missing expression result; without it pending nodes need not be checked again."""
     fault: str = ""
-    """What is wrong with the claims, if something is."""
+    """Error in the claims; empty if none."""
     claim: int = 0
-    """With which of them."""
+    """Index of the claim with the error."""
 
 
 class SearchShares:
     """The work of searching devices in one session, shared by the namespaces whose claims need it.
 
-    Each may have an equal part of it, a whole search on one node at least. Those that came away
-    with nothing are served first in the next session: claims of ever new shapes delay their own
-    namespace.
+    Each may use an equal share, at least a whole search on one node. Namespaces that got nothing
+    come first in the next session, so claims of ever new shapes delay only their own namespace.
     """
 
     def __init__(self, total: int, *, least: int) -> None:
-        """Take the looks of a session, and those of a turn."""
+        """`session` and `turn` are the work limits in device checks."""
         self._total = total
         self._least = least
         self._left = total
@@ -91,20 +91,20 @@ class SearchShares:
         return namespace in self._asked and not self._spent[namespace]
 
     def allowance(self, namespace: str) -> int:
-        """Return how many looks a namespace may still take that needs some."""
+        """Return how many device checks a namespace may still use."""
         self._asked[namespace] = None
         share = max(self._least, self._total // max(self._sharers, len(self._asked)))
         turns = sum(name != namespace and not self._spent[name] for name in self._first)
         return max(0, min(share - self._spent[namespace], self._left - turns * self._least))
 
     def spend(self, namespace: str, looks: int) -> None:
-        """Record that a namespace has taken looks."""
+        """Record the device checks that a namespace has used."""
         self._left -= looks
         self._spent[namespace] += looks
 
 
 class Work:
-    """The work of one answer, in looks at devices."""
+    """The work of one query, in device checks."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -112,16 +112,16 @@ class Work:
 
     @property
     def left(self) -> int:
-        """How much may still be done."""
+        """Remaining work."""
         return self._most - self.spent
 
     def for_a_node(self) -> SearchBudget:
-        """Return what may be done on one node."""
+        """Return the work limit for one node."""
         return SearchBudget(min(WORK_MAX, self.left))
 
 
 class Fits:
-    """Answers about all nodes, for one cluster."""
+    """Computes and caches the results for all nodes of one cluster."""
 
     def __init__(self, inventory: Inventory, matcher: DeviceMatcher) -> None:
         self._inventory = inventory
@@ -142,19 +142,19 @@ class Fits:
         return self._judge.failure
 
     def note(self, device: DeviceId) -> None:
-        """Record that a device was taken or given back."""
+        """Record that a device was allocated or released."""
         self._changed.append((device.driver, device.pool))
         if len(self._changed) > _CHANGES_MAX:
             self.forget()
 
     def begin(self) -> None:
-        """Begin a session: what was too much work in the one before goes on."""
+        """Begin a session: work beyond the limit of the last one continues."""
         self._budget.begin()
         self._spent.clear()
         self._judge.begin()
 
     def forget(self) -> None:
-        """Forget all answers: classes have changed."""
+        """Drop all results, because device classes have changed."""
         self._versions = None
 
     def column(self, name: str, attributes: NodeAttributes) -> int:
@@ -191,7 +191,7 @@ class Fits:
         *,
         owner: str,
     ) -> FitResult:
-        """Return what is known about claims of one shape on all nodes; a namespace asks."""
+        """Return the result for claims of one shape on all nodes, on behalf of a namespace."""
         self._keep_up(attributes)
         known = self._answers.get(shape)
         if known is None:
@@ -239,7 +239,7 @@ class Fits:
         budget: SearchBudget,
         work: Work,
     ) -> tuple[AllocationResult, ...] | DeviceRefusal:
-        """Allocate on one node, within what work is left."""
+        """Allocate on one node, within the remaining work."""
         if not attributes.names[column]:
             return DeviceRefusal("no node")
         before = budget.left
@@ -270,13 +270,13 @@ class Fits:
         return PENDING if alone.unfinished else LACKING
 
     def _due(self, known: FitResult, attributes: NodeAttributes) -> Sequence[int]:
-        """Return the columns whose answer may have changed, or that had to wait."""
+        """Return the columns whose result may have changed, or that are pending."""
         found = self._changed_columns(known, attributes)
         pending = np.flatnonzero(known.codes == PENDING).tolist()
         if known.fault:
             return sorted(found)
         if known.unknown is not None and not self._judge.is_known(known.unknown):
-            # Whatever has changed there, nothing can be decided on them yet.
+            # Pending nodes cannot be decided yet, even if they changed.
             return sorted(found.difference(pending))
         return sorted(found.union(pending))
 

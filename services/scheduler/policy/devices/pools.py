@@ -1,7 +1,7 @@
-"""The offers of drivers to a node: the devices of complete pools, newest generation only.
+"""Devices that drivers offer to a node: those of complete pools of the newest generation.
 
 A driver publishes a pool in slices, and a change of it slice by slice under a new generation. Until
-all slices of the newest generation are there, nothing of the pool is offered.
+all slices of the newest generation exist, the pool offers nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from shared.api.selectors import NodeSelector
 from shared.model.quantity import milli
 
 Selects = Callable[[NodeSelector], bool]
-"""Tells whether a selector selects the node at hand."""
+"""Tells whether a selector selects the current node."""
 PoolKey = tuple[str, str]
 """Driver and name of a pool."""
 
@@ -26,7 +26,7 @@ class DeviceId(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A device as a slice offers it."""
+    """A device as its slice publishes it."""
 
     id: DeviceId
     device: Device
@@ -34,14 +34,14 @@ class Offered(NamedTuple):
     """Number of the slice's version; with `place` it names this version of the device."""
     place: int
     counters: Mapping[tuple[str, str], int]
-    """(set, counter) → what the device takes of it, in thousandths."""
+    """(set, counter) → amount that the device consumes, in thousandths."""
     node_name: str
     """The one node that reaches it; empty: see the selector."""
     node_selector: NodeSelector | None
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether several requests may have a part of it each."""
+        """Tell whether several requests may share it."""
         return self.device.allow_multiple_allocations
 
 
@@ -52,7 +52,7 @@ class SliceRecord(NamedTuple):
     slice: ResourceSlice
     devices: tuple[Offered, ...]
     counters: Mapping[tuple[str, str], int]
-    """(set, counter) → what the devices of the pool share of it."""
+    """(set, counter) → amount that the devices of the pool share, in thousandths."""
 
     @property
     def pool(self) -> PoolKey:
@@ -66,17 +66,17 @@ class OfferedPool(NamedTuple):
     key: PoolKey
     complete: bool
     problem: str = ""
-    """Why the pool contradicts itself; empty: it does not."""
+    """Why the pool is inconsistent; empty if it is consistent."""
     devices: tuple[Offered, ...] = ()
     counters: Mapping[tuple[str, str], int] = {}
     consumers: tuple[Offered, ...] = ()
-    """All devices that take of the counters, on whichever node."""
+    """All devices that consume counters, on any node."""
     to_prepare: bool = False
     """Whether a device in its slices has conditions that a bind waits for (`bindingConditions`)."""
 
     @property
     def usable(self) -> bool:
-        """Tell whether devices may be taken."""
+        """Tell whether devices may be allocated."""
         return self.complete and not self.problem
 
 
@@ -122,7 +122,7 @@ class Inventory:
         return self._shared if not node or record.counters else self._by_node.setdefault(node, {})
 
     def nodes_of(self, pool: PoolKey) -> frozenset[str] | None:
-        """Return the only nodes that reach a pool, None where it is not bound to some."""
+        """Return the only nodes that reach a pool, None if it is not limited to some."""
         records = self._pools.get(pool, {}).values()
         named = frozenset(record.slice.spec.node_name for record in records)
         shared = any(record.counters for record in records)
@@ -135,7 +135,7 @@ class Inventory:
         return next((device for device in newest if device.id == desired), None)
 
     def offer(self, node: str, selects: Selects) -> tuple[OfferedPool, ...]:
-        """Return the pools of which a node reaches something, in the order of their names.
+        """Return the pools with devices for a node, sorted by name.
 
         Pools with devices that have to be prepared come last: a bind has to wait for those.
         """
@@ -212,7 +212,7 @@ def _consumed(consumptions: Iterable[CounterConsumption]) -> Mapping[tuple[str, 
 
 
 def _reaches(record: SliceRecord, node: str, selects: Selects) -> bool:
-    """Tell whether a node reaches a slice; what a pool's devices share concerns each node."""
+    """Tell whether a node reaches a slice; shared counters concern every node."""
     spec = record.slice.spec
     if record.counters:
         return True
@@ -224,7 +224,7 @@ def _reaches(record: SliceRecord, node: str, selects: Selects) -> bool:
 def _device_reached(offered: Offered, node: str, selects: Selects) -> bool:
     device = offered.device
     if not device.node_name and device.node_selector is None and not device.all_nodes:
-        return True  # its slice says where it is
+        return True  # its slice names the node
     return _matches(
         device.node_name, device.node_selector, node, selects, everywhere=device.all_nodes
     )
@@ -248,7 +248,7 @@ def _duplicate(names: Iterable[str]) -> str:
 
 
 def _uncounted(records: Iterable[SliceRecord], counters: Mapping[tuple[str, str], int]) -> str:
-    """Return which counter a device takes of that no slice states."""
+    """Return the counter that a device consumes and no slice defines."""
     for record in records:
         for device in record.devices:
             for name, counter in device.counters:

@@ -1,4 +1,4 @@
-"""The requests of claims, read with the classes that they name, and which devices meet them."""
+"""Requests of claims, resolved with their device classes, and the devices that match them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -27,24 +27,24 @@ from shared.model.quantity import milli
 QUOTA: Final = "deviceclass/"
 """Begins the name of a class in the capability of a queue; `<capacity>.` may stand before it."""
 _JUDGED_MAX: Final = 200_000
-"""Verdicts that are kept, and letters of their expressions (`LETTERS`)."""
+"""Most cached results, counted with the letters of their expressions (`LETTERS`)."""
 _THOUSANDTHS: Final = 1000
 
 
 class DeviceRefusal(NamedTuple):
-    """Why claims get no devices."""
+    """Why claims are not allocated."""
 
     text: str
     fault: bool = False
-    """Whether something is wrong with the claims or with what they ask for: no node helps then."""
+    """Whether the claims or their classes are invalid, so that no node can satisfy them."""
     claim: int = 0
-    """Which of the claims that is, by its place among those asked for."""
+    """Index of the claim."""
     unfinished: bool = False
-    """Whether it is not known yet, and the next time will come further."""
+    """Whether the work limit was reached; the next session continues."""
 
 
 class Alternative(NamedTuple):
-    """One way to meet a request."""
+    """One alternative of a request."""
 
     name: str
     """As results name it: `request`, or `request/alternative`."""
@@ -52,18 +52,20 @@ class Alternative(NamedTuple):
     asks: ExactDeviceRequest
     device_class: DeviceClass
     conditions: tuple[str, ...]
-    """The expressions of class and request: equal ones have equal answers. "" is no CEL."""
+    """The expressions of class and request; equal ones have equal results. "" is a selector without
+    CEL.
+    """
     owner: str
     """The namespace of the claim."""
 
     @property
     def admin(self) -> bool:
-        """Tell whether devices that are in use are given, too."""
+        """Tell whether devices in use may be allocated (admin access)."""
         return bool(self.asks.admin_access)
 
     @property
     def wants_all(self) -> bool:
-        """Tell whether it wants all devices."""
+        """Tell whether it requests all devices."""
         return self.asks.allocation_mode == ALL
 
 
@@ -72,7 +74,7 @@ Requests = tuple[tuple[Alternative, ...], ...]
 
 
 class ResultUnknown(NamedTuple):
-    """An expression whose verdict on a device is not known yet."""
+    """An expression whose result for a device is not known yet."""
 
     owner: str
     expression: str
@@ -80,7 +82,7 @@ class ResultUnknown(NamedTuple):
 
 
 class SearchBudget:
-    """How much work is left, in looks at devices, and what was lacking to decide."""
+    """Remaining work in device checks, and the expression result that was missing."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -91,17 +93,17 @@ class SearchBudget:
 
 
 class ClaimRequest(NamedTuple):
-    """A claim that is to be allocated."""
+    """A claim to allocate."""
 
     claim: DeviceClaim
     requests: Requests
 
 
 def demand_of(claim: DeviceClaim) -> Mapping[str, int]:
-    """Return what a claim asks for by the names of quotas, in thousandths. Raises `BadQuantity`.
+    """Return the requests of a claim by names of quotas, in thousandths. Raises `BadQuantity`.
 
-    Of alternatives the best one counts, and "all" devices count as one: how many they are shows
-    when they are allocated. What is asked of a capacity is asked of each device.
+    Of alternatives the first one counts. A request for "all" devices counts as one, because their
+    number is known only at allocation. A requested capacity is multiplied by the number of devices.
     """
     found: Counter[str] = Counter()
     for request in claim.requests:
@@ -116,7 +118,7 @@ def demand_of(claim: DeviceClaim) -> Mapping[str, int]:
 def read(
     claim: DeviceClaim, classes: Mapping[str, DeviceClass], owner: str = ""
 ) -> ClaimRequest | DeviceRefusal:
-    """Return a claim of a namespace with its classes, or why nothing can be allocated for it."""
+    """Return a claim of a namespace with its classes, or why it cannot be allocated."""
     requests = []
     for request in claim.requests:
         found = []
@@ -143,7 +145,7 @@ def read(
 
 
 class DeviceMatcher:
-    """Which devices meet the conditions of requests, each asked once per version of a device."""
+    """Matches devices against the conditions of requests; cached per version of a device."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -157,11 +159,11 @@ class DeviceMatcher:
 
     @property
     def failure(self) -> str:
-        """Why no verdict that is lacking becomes known at present, "" while they do."""
+        """Why expressions are not evaluated at present, "" if they are."""
         return self._evaluator.failure
 
     def is_known(self, unknown: ResultUnknown) -> bool:
-        """Tell whether a verdict that was lacking has become known."""
+        """Tell whether a missing result is now known."""
         return self._evaluator.verdict(*unknown) is not None
 
     def admits(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> bool:
@@ -172,9 +174,9 @@ class DeviceMatcher:
         return match
 
     def answer(self, alternative: Alternative, offered: Offered, budget: SearchBudget) -> Verdict:
-        """Return whether a device meets all conditions, or why that cannot be said.
+        """Return whether a device meets all conditions, or the fault of one.
 
-        While a verdict is not known the device does not, and the budget says so.
+        While a result is unknown the device does not match, and the budget records that.
         """
         if not alternative.conditions:
             return True
@@ -197,7 +199,7 @@ class DeviceMatcher:
     def _ask(
         self, alternative: Alternative, offered: Offered, budget: SearchBudget
     ) -> Verdict | None:
-        """Return the verdict of the conditions in their order, None while it is not known."""
+        """Return the result of the conditions in their order, None while it is unknown."""
         device = self._content(offered)
         if isinstance(device, SelectorFault):
             return device
@@ -209,7 +211,7 @@ class DeviceMatcher:
                 alternative.owner, expression, device
             )
             if verdict is None:
-                # The conditions after it are asked about, too: they are found out together.
+                # The following conditions are requested too, so that all are evaluated together.
                 is_known = False
                 budget.unknowns += 1
                 budget.unknown = budget.unknown or ResultUnknown(

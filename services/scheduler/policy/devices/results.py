@@ -1,4 +1,4 @@
-"""The result of an allocation as a claim's status holds it."""
+"""The result of an allocation, in the form of a claim's status."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from shared.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSele
 from shared.model.quantity import format_milli, milli
 
 _SHARES: Final = UUID("6f1c52f4-3f0a-4f0e-9d53-6c1f7ab8f0d1")
-"""Names are made unique in this space; any fixed value does."""
+"""Namespace of the UUIDs of shares; any fixed value works."""
 
 
 class DeviceChoice(NamedTuple):
@@ -32,11 +32,11 @@ class DeviceChoice(NamedTuple):
     alternative: Alternative
     offered: Offered
     part: Parts
-    """The amounts that it takes of the device's capacities."""
+    """Consumed amounts of the device's capacities."""
 
 
 def result_of(claim: DeviceClaim, chosen: Sequence[DeviceChoice], node: str) -> AllocationResult:
-    """Return what is chosen for one claim, with the parameters for the drivers.
+    """Return the allocation of one claim, with the parameters for the drivers.
 
     Shares of devices have an empty id: `with_share_ids` gives them theirs.
     """
@@ -65,7 +65,7 @@ def result_of(claim: DeviceClaim, chosen: Sequence[DeviceChoice], node: str) -> 
 
 
 def shared_parts(allocation: AllocationResult | None) -> dict[DeviceId, dict[str, int]]:
-    """Return what an allocation has of devices that are shared."""
+    """Return the amounts of shared devices in an allocation."""
     found: dict[DeviceId, dict[str, int]] = {}
     for result in allocation.devices.results if allocation is not None else ():
         if result.share_id is not None and not result.admin_access:

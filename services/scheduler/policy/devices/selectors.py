@@ -1,9 +1,8 @@
-"""Conditions on devices, as questions to whatever evaluates CEL.
+"""CEL conditions on devices, and the interface of their evaluator.
 
-Policy evaluates nothing: it reads what is known and says what it would like to know. An expression
-that cannot be read, that has no truth value for a device, or that exceeds its limit is a fault of
-the claim or class that states it (`SelectorFault`): that claim is not allocated, and no other one
-suffers.
+Policy evaluates nothing: it reads known results and requests others. An expression that cannot be
+read, that has no truth value for a device, or that exceeds its limit is a fault of the claim or
+class that states it (`SelectorFault`): that claim is not allocated, and no other one suffers.
 """
 
 from collections.abc import Mapping
@@ -17,17 +16,17 @@ from services.scheduler.cel.frames import EXPRESSION_MAX, SeenDevice
 from shared.api.resource import Device, DeviceAttribute
 
 LETTERS: Final = 100
-"""So many letters of an expression that is kept count as much as one verdict."""
+"""Number of letters of a cached expression that count as one result."""
 _SHOWN_MAX: Final = 60
 _DIGEST_BYTES: Final = 16
 
 
 class SelectorFault(ValueError):  # noqa: N818 - reads as the fact it states
-    """A condition cannot be judged; the text says why."""
+    """A condition cannot be evaluated; the text says why."""
 
 
 class DeviceContent(NamedTuple):
-    """What expressions see of a device; equal for devices that look the same."""
+    """The attributes of a device that expressions read; equal for equal devices."""
 
     digest: bytes
     encoded: bytes
@@ -35,7 +34,7 @@ class DeviceContent(NamedTuple):
 
 
 Verdict = bool | SelectorFault
-"""Whether a device meets an expression, or why that cannot be said."""
+"""Whether a device meets an expression, or why it cannot be evaluated."""
 
 
 class Evaluator(Protocol):
@@ -50,14 +49,14 @@ class Evaluator(Protocol):
         """Begin a session."""
 
     def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
-        """Return the verdict, None while it is not known; then it is found out.
+        """Return the result; None requests the evaluation of an unknown one.
 
-        `owner` is a namespace: those that ask are served in turn.
+        `owner` is the namespace; namespaces are served in turn.
         """
 
 
 class NoEvaluator(Evaluator):
-    """Evaluates nothing: for cluster states that no decision is made on."""
+    """Evaluates nothing: for cluster states without decisions."""
 
     @override
     def begin(self) -> None:
@@ -65,12 +64,12 @@ class NoEvaluator(Evaluator):
 
     @override
     def verdict(self, owner: str, expression: str, device: DeviceContent) -> Verdict | None:
-        """Return None: nothing becomes known."""
+        """Return None: nothing is evaluated."""
         return None
 
 
 def content_of(driver: str, device: Device) -> DeviceContent:
-    """Return what expressions see of a device. Raises `SelectorFault`."""
+    """Return the attributes of a device that expressions read. Raises `SelectorFault`."""
     seen = SeenDevice(
         driver,
         {
@@ -108,7 +107,7 @@ def shown(expression: str) -> str:
 
 
 def unreadable(expression: str) -> SelectorFault | None:
-    """Return what is wrong with an expression that need not be read to see it."""
+    """Return why an expression is rejected without parsing, "" if it is not."""
     size = len(expression.encode("utf-8", "replace"))
     if size > EXPRESSION_MAX:
         return SelectorFault(

@@ -1,8 +1,8 @@
-"""Parts of devices: how much of each capacity a request takes, and what of it is given already.
+"""Shares of devices: the amounts of each capacity that a request takes, and those already taken.
 
-A device that allows multiple allocations is given to several requests while its capacities last.
-How much each takes follows from what it asks for and from the policy that the driver states for the
-capacity. All other devices are given whole; there a request for capacity is a condition only.
+A device that allows multiple allocations is shared by requests while its capacities last. Each
+takes the amount that it requests, rounded by the driver's policy for the capacity. All other
+devices are allocated as a whole; there a requested capacity is only a condition.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,19 +14,19 @@ from shared.api.resource import CapacityRange, CapacityRequestPolicy, Device, De
 from shared.model.quantity import milli, units
 
 Parts = Mapping[str, int]
-"""Capacity → how much of it, in thousandths."""
+"""Capacity → amount in thousandths."""
 _UNIT: Final = 1000
 
 
 class AllocatedDevices(NamedTuple):
-    """The devices, and parts of devices, that claims have."""
+    """The devices and shares of devices that claims have."""
 
     devices: Collection[DeviceId]
     parts: Mapping[DeviceId, Parts]
-    """Device that is shared → what its claims have of it together."""
+    """Shared device → sum of the amounts of its claims."""
 
     def is_whole(self, device: DeviceId) -> bool:
-        """Tell whether a device is given whole."""
+        """Tell whether a device is allocated as a whole."""
         return device in self.devices and device not in self.parts
 
 
@@ -34,7 +34,7 @@ NOTHING: Final = AllocatedDevices(frozenset(), {})
 
 
 def part_of(device: Device, requested: Mapping[str, Quantity]) -> Parts | None:
-    """Return what a request takes of each capacity, None where that cannot be had of the device."""
+    """Return the amount of each capacity that a request takes, None if too little is left."""
     if requested.keys() - device.capacity.keys():
         return None
     found = {}
@@ -47,7 +47,7 @@ def part_of(device: Device, requested: Mapping[str, Quantity]) -> Parts | None:
 
 
 def has_room(device: Device, used: Parts, part: Parts) -> bool:
-    """Tell whether a part is left of a device of which some is used."""
+    """Tell whether a shared device has room for another share."""
     return all(
         name in device.capacity and used.get(name, 0) + amount <= milli(device.capacity[name].value)
         for name, amount in part.items()
@@ -55,7 +55,7 @@ def has_room(device: Device, used: Parts, part: Parts) -> bool:
 
 
 def added(parts: Sequence[Parts]) -> dict[str, int]:
-    """Return what parts are together."""
+    """Return the sum of two shares."""
     total: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
@@ -64,7 +64,7 @@ def added(parts: Sequence[Parts]) -> dict[str, int]:
 
 
 def _amount(capacity: DeviceCapacity, requested: Quantity | None) -> int:
-    """Return what is taken of one capacity: what is requested, rounded up as its policy says."""
+    """Return the consumed amount of one capacity: the request, rounded up by its policy."""
     policy = capacity.request_policy
     if requested is None:
         default = policy.default if policy else None
