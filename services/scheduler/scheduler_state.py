@@ -381,7 +381,7 @@ class SchedulerState:
         self._metrics.mark_stale()
         self._status_writer.assume(plan, self._cluster_state)
 
-    # --- recorded cycles ----------------------------------------------------------------------
+    # --- recorded cycles ---------------------------------------------------------------------
 
     def memory(self) -> tuple[SchedulerMemory, dict[str, WaitingGroup]]:
         """Return the state that is not in facts but decides the next cycle, for a recorded cycle.

@@ -159,7 +159,7 @@ class Dumper:
             return None  # the feed of the cycle leaves it out, too, and logs it
         return fact if fact.kind in self._kinds else None
 
-    # --- what the cycle calls ------------------------------------------------------------------
+    # --- what the cycle calls ----------------------------------------------------------------
 
     def folded(self, gathered: Gathered) -> None:
         """Note what is about to be folded."""
@@ -192,7 +192,7 @@ class Dumper:
         )
         self._taken.set_result(Dump(header=header, facts=self._recording.facts(), plan=plan))
 
-    # --- the file ------------------------------------------------------------------------------
+    # --- the file ----------------------------------------------------------------------------
 
     def _write(self, dump: Dump) -> Path:
         """Write the file beside its place, then put it there."""

@@ -133,7 +133,7 @@ class ExpressionEvaluator(Evaluator):
         """Return the id of the process, None while there is none."""
         return self._process.pid
 
-    # --- asked by the thread that decides ------------------------------------------------------
+    # --- asked by the thread that decides ----------------------------------------------------
 
     @property
     @override

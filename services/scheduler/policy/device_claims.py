@@ -202,7 +202,7 @@ class _Claims:
         tasks: int,
         amounts_of: Callable[[tuple[str, ...]], Mapping[str, int]],
     ) -> None:
-        """Add tasks (remove them if `number` is negative); `amounts_of` returns requests of claims."""
+        """Add tasks (a negative number removes them); `amounts_of` has the claims' requests."""
         for claim in claims:
             before = self._tasks[claim]
             self._tasks[claim] = before + tasks

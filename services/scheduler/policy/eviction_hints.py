@@ -1,12 +1,11 @@
-"""For which unschedulable gangs an action that evicts might make room (`decide`).
+"""Hints for which unschedulable gangs an evicting action might make room (`decide`).
 
-The action asks when it comes to a queue, of the state that an attempt would meet. As long as the
-answer is no for all unschedulable gangs and no pod is evicted, every attempt of an unschedulable
-gang would fail, so that leaving them out changes no decision. Each answer is a necessary condition
-of success; only an attempt shows whether it suffices.
+The action asks at the turn of a queue, in the state that an attempt would see. While the hint is no
+for all unschedulable gangs and no pod is evicted, every attempt of such a gang would fail, so
+skipping them changes no decision. A hint is a necessary condition of success, not a sufficient one.
 
-⚠ preempt does one thing for less than a whole gang: it lets single pods wait where there is room
-without an eviction (A05). It visits unschedulable gangs for that (`policy.actions.preempt`).
+⚠ preempt also acts for less than a whole gang: it pipelines single pods where there is room without
+an eviction (A05). It visits unschedulable gangs for that (`policy.actions.preempt`).
 """
 
 from collections.abc import Callable, Hashable
@@ -29,7 +28,7 @@ _Hint = Callable[["EvictionHints", Queue, Job, AllocateDemand], bool]
 
 
 class EvictionHints:
-    """Notes the unschedulable gangs for which one action might make room (`Session.contenders`)."""
+    """Collects the unschedulable gangs for which an action might make room."""
 
     def __init__(self, session: Session, action: str) -> None:
         self._session = session
@@ -43,7 +42,7 @@ class EvictionHints:
         return self._session.cluster_state.jobs.unschedulable.at_allocate.queues()
 
     def review(self, queue: Queue) -> None:
-        """Note the gangs of a queue for which the action might make room in the present state."""
+        """Collect the gangs of a queue for which the action might make room now."""
         if self._version != self._session.ledger.version:
             self._version = self._session.ledger.version
             self._known.clear()
@@ -67,7 +66,7 @@ class EvictionHints:
     # --- within the queue ------------------------------------------------------------------------
 
     def may_preempt(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:
-        """Tell whether a gang may ask and finds victims, or room that allocate did not ask for."""
+        """Tell whether a gang may preempt and has possible victims, or unused room."""
         if needs.preempting is Preempting.NONE:
             return False
         if not (lacks_nodes(self._session, needs) or lacks_share(self._session, queue, needs)):
@@ -88,7 +87,7 @@ class EvictionHints:
     # --- from other queues -----------------------------------------------------------------------
 
     def may_reclaim(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:
-        """Tell whether enough pods are entitled to more, and find victims or room."""
+        """Tell whether the queue may reclaim for enough pods, and has possible victims or room."""
         session = self._session
         if needs.preempting is Preempting.NONE or session.hooks.overused(queue):
             return False
@@ -103,7 +102,7 @@ class EvictionHints:
         return not lacks_nodes(session, needs) or self.reclaimable_jobs.exist_for(queue.name)
 
     def may_reclaim_whole(self, queue: Queue, job: Job, needs: AllocateDemand) -> bool:  # noqa: ARG002
-        """Tell whether a gang is entitled to all its pods and other queues have any (A09)."""
+        """Tell whether the queue may reclaim for the whole gang from other queues (A09)."""
         hooks = self._session.hooks
         tasks = list(job.by_status[TaskStatus.PENDING].values())
         if hooks.overused(queue) or not hooks.preemptive(queue, tasks):

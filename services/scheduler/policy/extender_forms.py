@@ -1,7 +1,7 @@
-"""Tasks, nodes, jobs and queues as an extender gets them (PL24): JSON under Go's field names.
+"""Tasks, nodes, jobs and queues as JSON for an extender (PL24), under Go's field names.
 
-The scheduler keeps what rules read, not whole objects; of pods, nodes and PodGroups only what it
-has is sent. Amounts are what Volcano's are: milli-CPU, bytes, thousandths of anything else.
+The scheduler stores only the fields that rules read, so pods, nodes and PodGroups are sent with
+these fields only. Amounts have Volcano's units: milli-CPU, bytes, thousandths of anything else.
 """
 
 from typing import Any, Final
@@ -37,7 +37,7 @@ _STATUS: Final = {
 
 
 class Forms:
-    """Writes what a cluster holds."""
+    """Converts the records of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -90,7 +90,7 @@ class Forms:
         }
 
     def node(self, column: int, more: IntArray | None = None) -> Form:
-        """Return a node, with `more` used than is."""
+        """Return a node with `more` added to its usage."""
         cluster, nodes = self._cluster, self._cluster.nodes
         name = cluster.node_names[column]
         used = nodes.used[:, column] + (0 if more is None else more)

@@ -1,9 +1,9 @@
 """Hierarchical dominant shares: a tree of queues with jobs as leaves; pure arithmetic (PL04).
 
-A branch's share is that of its children's amounts after those children that can still take more
-were scaled down to the one with the smallest share, so that a branch does not pay for what a
-sibling takes because no other child could use it. A job is *saturated* when it has all it asks for
-of some resource, or asks for one that is used up; a branch is when all below it are.
+The amounts of a branch are the sums of its children, after those that can still grow were scaled
+down to the smallest share among them. So a branch is not charged for resources that one child uses
+because no other child could. A job is *saturated* if it has all it requests of some resource, or
+requests one that is used up; a branch is if all below it are.
 
 The jobs of a branch are rows of arrays: after a change, branches on the path are recomputed, all
 of them when a resource became used up or free.
@@ -49,14 +49,14 @@ class Branch:
         return self._children.get(name)
 
     def grow(self, name: str, weight: float) -> "Branch":
-        """Return the branch of that name below; the first one to name it gives the weight."""
+        """Return the child branch of that name; the first call sets its weight."""
         found = self._children.get(name)
         if found is None:
             found = self._children[name] = Branch(weight, len(self.amounts))
         return found
 
     def admit(self, job: str, request: IntArray) -> None:
-        """Add a job that holds nothing yet; `request` is what it asks for in all."""
+        """Add a job without allocation; `request` is its total request."""
         self._rows[job] = len(self._rows)
         self._allocated.append(np.zeros_like(request))
         self._request.append(request)
@@ -67,7 +67,7 @@ class Branch:
         self._allocated[row] = self._allocated[row] + amounts
 
     def compute_all(self, total: IntArray, free: BoolArray) -> None:
-        """Compute share and saturation of all branches below, then the own; paths may be long."""
+        """Compute share and saturation of all branches below, then of this one; not recursive."""
         found = [self]
         for branch in found:
             found += branch._children.values()  # noqa: SLF001 - another branch
@@ -75,7 +75,7 @@ class Branch:
             branch.compute(total, free)
 
     def compute(self, total: IntArray, free: BoolArray) -> None:
-        """Compute share and saturation from the children as they are."""
+        """Compute share and saturation from the current values of the children."""
         amounts = [branch.amounts for branch in self._children.values()]
         shares = [branch.share for branch in self._children.values()]
         saturated = [branch.saturated for branch in self._children.values()]
@@ -119,7 +119,7 @@ class Tree:
         self._stale: list[Path] = []
 
     def admit(self, path: Path, weights: Sequence[float], job: str, request: IntArray) -> None:
-        """Add a job of the queue at `path`; `request` is what it asks for in all."""
+        """Add a job of the queue at `path`; `request` is its total request."""
         branch = self._root
         for at, name in enumerate(path[1:], start=1):
             branch = branch.grow(name, weights[at] if at < len(weights) else 1.0)
@@ -127,7 +127,7 @@ class Tree:
         self._stale.append(path)
 
     def hold(self, path: Path, job: str, amounts: IntArray) -> None:
-        """Count amounts as held by a job; negative ones as given back."""
+        """Add amounts to a job's allocation; negative ones are subtracted."""
         self._taken = self._taken + amounts
         self._branches(path)[-1].hold(job, amounts)
         self._stale.append(path)
@@ -135,8 +135,8 @@ class Tree:
     def compare(self, left: Path, right: Path) -> float:
         """Return a negative number when the left queue is served first, a positive one when last.
 
-        From the root down, the first level at which the two differ decides: a queue that can
-        still take goes before a saturated one, then the smaller share for its weight.
+        From the root down, the first level at which the two differ decides: an unsaturated queue
+        goes before a saturated one, then the smaller share per weight.
         """
         self._refresh()
         one: Branch | None = self._root

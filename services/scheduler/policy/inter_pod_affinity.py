@@ -1,8 +1,7 @@
 """Inter-pod affinity and anti-affinity (PL07, PL08) over sums per topology domain.
 
-A term by a label that no two nodes share (host names) is a matter of the node alone and decided
-with all other predicates (`on_single_nodes`); other terms are decided over domains
-(`over_domains`).
+A term by a label that no two nodes share (host name) depends on one node only and is checked with
+all other predicates (`on_single_nodes`); other terms are checked over domains (`over_domains`).
 """
 
 from collections.abc import Iterator
@@ -76,10 +75,10 @@ class InterPodAffinity:
         return codes
 
     def _attracting(self, task_class: TaskClass) -> BoolArray:
-        """Return the nodes in whose domains are pods that match the required affinity.
+        """Return the nodes whose domains have pods that match the required affinity.
 
         ⚠ As in Kubernetes, the first pod of a group whose affinity matches itself may go to any
-        node that has the topology keys: else it would wait for itself.
+        node that has the topology keys; otherwise it would wait for itself.
         """
         affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         required = affinity_terms.required_affinity
@@ -97,7 +96,7 @@ class InterPodAffinity:
     def _opposed(
         self, task_class: TaskClass, *, unique: bool
     ) -> Iterator[tuple[int, DomainTable, bool]]:
-        """Yield (code, pods that keep the class away, whether its own tasks are such pods)."""
+        """Yield (code, repelling pods per node, whether the class's own tasks are among them)."""
         affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         for term in affinity_terms.required_anti_affinity:
             if self._attributes.is_unique(term.key) == unique:
@@ -119,8 +118,8 @@ class InterPodAffinity:
     def preference(self, task_class: TaskClass) -> CrossNodeScore | None:
         """Return how to score nodes by preferred terms, those of pods on nodes included.
 
-        ⚠ Volcano leaves Kubernetes' `hardPodAffinityWeight` at 0: required affinity of pods that
-        are there adds no score.
+        ⚠ Volcano leaves Kubernetes' `hardPodAffinityWeight` at 0: required affinity of existing
+        pods adds no score.
         """
         affinity_terms = engine_record(task_class, EngineTaskClass).affinity_terms
         liked = [

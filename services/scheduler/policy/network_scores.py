@@ -15,7 +15,7 @@ FULL = 1.0
 
 
 class RequestedResource(NamedTuple):
-    """One resource that is asked for, and what each HyperNode has of it."""
+    """One requested resource, and the amounts of each HyperNode."""
 
     weight: int
     request: int
@@ -24,7 +24,7 @@ class RequestedResource(NamedTuple):
 
 
 def binpacked(requested: Sequence[RequestedResource], count: int) -> FloatArray:
-    """Return how full each of `count` HyperNodes would be: the weighted mean over the resources.
+    """Return the utilisation of each of `count` HyperNodes with the request: the weighted mean.
 
     0 for one that any resource would overfill, and for all when no weight counts.
     """
@@ -43,15 +43,15 @@ def binpacked(requested: Sequence[RequestedResource], count: int) -> FloatArray:
 
 
 _TIERS_MAX = 1_000
-"""Tiers and powers beyond are no network: a HyperNode may state any number."""
+"""Maximum of tiers and exponents: a HyperNode may state any number."""
 
 
 def tier_weights(tiers: Sequence[int], fading: float) -> dict[int, float]:
-    """Return what each tier counts for tasks without a topology: less the higher it is.
+    """Return the weight of each tier for tasks without a topology: smaller for higher tiers.
 
     `tiers` are those that have HyperNodes, the lowest first; tiers between them count, too, where
     they are few. The exponent counts from tier 1, whatever the lowest one is. A fading of 0 leaves
-    tier 1 alone; below it weights would be infinite, and the tier counts as 1.
+    only tier 1; below tier 1 weights would be infinite, so the tier counts as 1.
     """
     lowest, highest = tiers[0], tiers[-1]
     counted = range(lowest, highest + 1) if highest - lowest <= _TIERS_MAX else tiers
@@ -69,7 +69,7 @@ def tier_score(tier: int, lowest: int, highest: int) -> float:
 
 
 def nearness(forest: Forest, place: str, so_far: str, lowest: int, highest: int) -> float:
-    """Return how near a HyperNode is to where a group is: by the tier of what contains both."""
+    """Return the nearness of two HyperNodes: by the tier of their lowest common one."""
     if not place or not so_far:
         return 0.0
     if place == so_far:
@@ -79,7 +79,7 @@ def nearness(forest: Forest, place: str, so_far: str, lowest: int, highest: int)
 
 
 def with_tie_break(scores: FloatArray, shares: Callable[[], FloatArray]) -> FloatArray:
-    """Add a second score to those that share the best one."""
+    """Add a second score to those that share the best first score."""
     best = scores == scores.max(initial=-1.0)
     if best.sum() > 1:
         return np.where(best, scores + shares(), scores)
@@ -91,8 +91,8 @@ def gradient(
 ) -> list[list[str]]:
     """Return the HyperNodes at or below `root` to try, by tier from the lowest, names sorted.
 
-    A group that is somewhere already stays within its highest HyperNode that the limit allows, and
-    room is not asked for then: its tasks there count as well.
+    A group with placed tasks stays within its highest HyperNode that the limit allows; room is not
+    checked then, because its tasks there count as well.
     """
     start = _start(forest, root, limit, so_far)
     if start is None:
@@ -106,7 +106,7 @@ def gradient(
 
 
 def _start(forest: Forest, root: str, limit: int, so_far: str) -> str | None:
-    """Return where to look: what `root` and the group's own bounds have in common."""
+    """Return the root of the search: the intersection of `root` and the group's own bounds."""
     if not so_far:
         return root
     highest = ""

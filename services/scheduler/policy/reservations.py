@@ -1,6 +1,6 @@
 """Reservations of jobs that entered a queue: pure measures over jobs, summed by rollups.
 
-A reservation stands in for pods that are not there yet; it shrinks as they are allocated.
+A reservation counts for pods that do not exist yet; it shrinks as they are allocated.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ _INQUEUE: Final = 2
 
 
 def unallocated_minimum(job: Job) -> IntArray:
-    """Return what a job's minResources exceed what it holds, scheduling-gated pods deducted.
+    """Return a job's minResources minus its allocation and its scheduling-gated pods.
 
     Counts for Inqueue jobs and for running ones whose minimum is allocated (a job that lost pods
     permanently does not reserve again). An expired reservation counts nothing
@@ -33,7 +33,7 @@ def unallocated_minimum(job: Job) -> IntArray:
 
 
 def without_gated(job: Job, amounts: IntArray) -> IntArray:
-    """Return amounts less what the job's gated pods ask for: those may come much later."""
+    """Return amounts minus the requests of the job's gated pods: these may start much later."""
     if not job.gated:
         return amounts
     gated = total_of(
@@ -44,13 +44,13 @@ def without_gated(job: Job, amounts: IntArray) -> IntArray:
 
 
 def leaving(job: Job) -> IntArray:
-    """Return what a job's pods hold that are on their way out; queues do not count it as theirs."""
+    """Measure of a job's releasing amounts, which are not part of its queue's allocation."""
     going = job.by_status[TaskStatus.RELEASING].values()
     return total_of((task.task_class.request for task in going if task.node), job.allocated)
 
 
 def elastic(job: Job) -> IntArray:
-    """Return what a job holds beyond its minResources."""
+    """Return a job's allocation above its minResources."""
     if job.min_resources is None:
         return job.allocated
     beyond: IntArray = np.maximum(job.allocated - job.min_resources, 0)
@@ -58,7 +58,7 @@ def elastic(job: Job) -> IntArray:
 
 
 def sharing(job: Job) -> IntArray:
-    """Return what a job adds to its queue: allocated, request, inqueue, elastic."""
+    """Measure of a job in its queue's sums: allocated, request, inqueue, elastic."""
     return np.stack([job.allocated, job.requested, unallocated_minimum(job), elastic(job)])
 
 
@@ -80,11 +80,11 @@ def admissible(
     *,
     limit: IntArray | FloatArray,
 ) -> IntArray:
-    """Return what jobs reserve, without those whose minResources no empty cluster would admit.
+    """Return the reservations of jobs, without jobs whose minResources exceed the limit.
 
     `reserved` is the sum of `measure` over the jobs of `queues`, which are read only if it exceeds
-    `limit`. A group enters its queue within the limit. One whose pods name their nodes runs without
-    having entered, and its author may state any minResources.
+    `limit`. A group enters its queue only within the limit. A group whose pods name their nodes
+    runs without entering, and may state any minResources.
     """
     if not (reserved > limit).any():
         return reserved

@@ -1,8 +1,7 @@
-"""The reservations of one cycle: which gangs have one, when they start, and what would delay them.
+"""The reservations of one cycle: the gangs, their planned starts, and which placements delay them.
 
-The plugin `reservation` tells it of every turn and every placement. Plans are made when the first
-job asks, and rebuilt after what goes before them has been placed. Arithmetic is in
-`policy.shadow`.
+The plugin `reservation` reports every turn and every placement. Plans are made on first use, and
+again after jobs that come before them were placed. Arithmetic is in `policy.shadow`.
 """
 
 from collections import Counter
@@ -25,14 +24,14 @@ from services.scheduler.policy.shadow import (
 from shared.model.status import READY, TaskStatus
 
 OVERRUN_S: Final = 1.0
-"""A pod beyond its expected end is taken to end so much later than now: it may end at any moment.
+"""Seconds after now at which an overdue pod is assumed to end.
 
-A longer time is room for every job that is shorter: it would pass the gang, again and again.
+With a longer time, every shorter job would pass the gang again and again.
 """
 
 
 class Move(NamedTuple):
-    """Tasks of one class that a cycle has placed for a job; negative counts were taken back."""
+    """Tasks of one class that a cycle has placed for a job; negative counts were undone."""
 
     job: Job
     task_class: TaskClass
@@ -40,7 +39,7 @@ class Move(NamedTuple):
     counts: IntArray
 
     def is_undone_by(self, other: "Move") -> bool:
-        """Tell whether another move takes this one back."""
+        """Tell whether another move undoes this one."""
         return (
             self.job.key == other.job.key
             and self.task_class is other.task_class
@@ -50,7 +49,7 @@ class Move(NamedTuple):
 
 
 class Moves:
-    """The placements of a cycle so far; one that is taken back is none."""
+    """The placements of a cycle so far, without undone ones."""
 
     def __init__(self) -> None:
         self._made: list[Move] = []
@@ -94,7 +93,7 @@ class Forecast:
         self._standing: tuple[int, Releases] | None = None
 
     def lasts(self, job: Job) -> float:
-        """Return for how many seconds a job's pods run, `UNKNOWN` when nothing says so."""
+        """Return the expected duration of a job's pods in seconds, or `UNKNOWN`."""
         found = self._lasts.get(job.key)
         if found is None:
             stated = job.expected_s
@@ -103,11 +102,11 @@ class Forecast:
         return found
 
     def end(self, job: Job) -> float:
-        """Return when a job would end that starts now."""
+        """Return the expected end of a job that starts now."""
         return self._cluster.now + self.lasts(job)
 
     def gang(self, job: Job) -> WaitingGang:
-        """Return what a job lacks to start."""
+        """Return the gang that a job needs to start: its missing pods."""
         counts: Counter[int] = Counter()
         classes: dict[int, TaskClass] = {}
         for task in lacking(job):
@@ -123,7 +122,7 @@ class Forecast:
         return WaitingGang(job.key, job.queue, needs, total_of(requested, empty), self.lasts(job))
 
     def timeline(self, queues: Sequence[str]) -> RoomTimeline:
-        """Return the room of this moment and of the time to come."""
+        """Return the room now and later."""
         cluster, nodes = self._cluster, self._cluster.nodes
         known = ((name, cluster.queue(name)) for name in queues)
         free = nodes.allocatable - nodes.used + nodes.releasing - nodes.pipelined
@@ -153,7 +152,7 @@ class Forecast:
                     yield Ending(end, column, task.task_class, 1, job.queue if job else "")
 
     def _end(self, task: Task, job: Job | None) -> float | None:
-        """Return when a pod ends, None if it stays: it is of no job and says nothing."""
+        """Return the expected end of a pod, None if it is of no job and states none."""
         lasts = task.expected_s if job is None else self.lasts(job)
         if lasts is None:
             return None
@@ -185,14 +184,14 @@ class Reserved:
         """Whether it still waits after its turn in this cycle."""
 
     def planned(self, booking: Booking | None) -> None:
-        """Take a plan over."""
+        """Set the plan."""
         self.booking = booking
         if booking is not None:
             expected = booking.start if booking.start < UNKNOWN else self.since
             self.promise = min(self.promise, expected)
 
     def due(self, patience_s: float) -> float:
-        """Return the time from which on nothing goes ahead of it."""
+        """Return the time from which on no other job may pass it."""
         return self.promise + patience_s
 
 
@@ -207,13 +206,13 @@ class Plans:
         """The state of the moves that the plans are for."""
 
     def add(self, entry: Reserved) -> None:
-        """Reserve for one more job."""
+        """Add a reservation of a job."""
         self.reserved.append(entry)
         self.reserved.sort(key=lambda each: (each.since, each.turn))
         self._version = None
 
     def remove(self, entry: Reserved) -> None:
-        """Reserve no longer."""
+        """Remove a reservation."""
         self.reserved.remove(entry)
         self._version = None
 
@@ -222,9 +221,9 @@ class Plans:
         return next((each for each in self.reserved if each.job.key == job.key), None)
 
     def make(self) -> None:
-        """Plan all reservations as things are, unless that has been done; drop vain ones.
+        """Plan all reservations on the current state, unless that was done.
 
-        A gang that would not even start with all pods gone that ever end reserves nothing.
+        A gang that could not start even after all pods have ended gets none.
         """
         if self._version is self._moves.version or not self.reserved:
             return
@@ -234,9 +233,9 @@ class Plans:
         self._version = self._moves.version
 
     def delayed_by(self, job: Job, ahead: Sequence[Reserved]) -> Reserved | None:
-        """Return the first of some reservations that starts later for what a job just got.
+        """Return the first of some reservations that a job's placement delays.
 
-        The plans were right before; if nothing is delayed, they are brought up to date.
+        The plans must be current; they are updated if nothing is delayed.
         """
         if self._is_out_of_the_way(job, ahead):
             self._version = self._moves.version
@@ -259,7 +258,7 @@ class Plans:
         if self._forecast.end(job) <= min(booking.start for booking in bookings):
             return True
         if any(entry.job.queue == job.queue for entry in ahead):
-            return False  # it may take of the share that the other one needs
+            return False  # it may use the share that the other one needs
         columns = self._moves.columns(job)
         return not any(np.isin(columns, booking.columns()).any() for booking in bookings)
 
@@ -273,7 +272,7 @@ class Plans:
 
 
 def lacking(job: Job) -> list[Task]:
-    """Return the pending tasks that a job needs to start: those of its roles' minima come first."""
+    """Return the pending tasks that a job needs to start; those of role minima come first."""
     missing = job.min_available - job.ready_count - job.pending_best_effort
     short: Mapping[str, int] = job.roles_short_of(*READY, best_effort=True)
     left = dict(short)

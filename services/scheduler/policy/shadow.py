@@ -1,11 +1,12 @@
-"""When a gang could start: the room that pods give back as they end, node by node. Pure.
+"""Computes when a gang could start, from the room that ending pods release per node. Pure.
 
 The plugin `reservation` fills a `Timeline` with the room of the moment and the expected ends of
 pods, and asks it for the earliest time at which a gang's pods find nodes, beside gangs that have a
-place reserved already (`Booking`). Sums would not do: free cards on many nodes are no node.
+place reserved already (`Booking`). Sums over nodes would not suffice, because a pod needs its cards
+on one node.
 
-Between two times at which such a gang begins or ends room only grows, so that a search by halves
-finds the first time.
+Between two times at which such a gang begins or ends, room only grows, so a binary search finds the
+first time.
 """
 
 import math
@@ -19,16 +20,16 @@ import numpy as np
 from pumice.plugins import BoolArray, FloatArray, IntArray, TaskClass
 
 UNKNOWN = math.inf
-"""The time of what happens once pods have ended that do not say when."""
+"""The time of events that depend on pods without expected end."""
 
 
 class Need(NamedTuple):
-    """Equal pods that a gang lacks."""
+    """Equal missing pods of a gang."""
 
     task_class: TaskClass
     number: int
     open: BoolArray
-    """Nodes that may take them, room aside."""
+    """Nodes that may take them, without regard to room."""
 
 
 class WaitingGang(NamedTuple):
@@ -38,9 +39,9 @@ class WaitingGang(NamedTuple):
     queue: str
     needs: tuple[Need, ...]
     total: IntArray
-    """Amounts of all pods that it lacks."""
+    """Amounts of all its missing pods."""
     lasts: float
-    """Seconds from its start to its end; `UNKNOWN` when it does not say."""
+    """Expected duration in seconds; `UNKNOWN` without an estimate."""
 
 
 class PlacedPods(NamedTuple):
@@ -52,7 +53,7 @@ class PlacedPods(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """A gang with the time and the nodes that are reserved for it."""
+    """The reserved start and nodes of a gang."""
 
     gang: WaitingGang
     start: float
@@ -60,7 +61,7 @@ class Booking(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When it will have ended."""
+        """Its expected end."""
         return self.start + self.gang.lasts
 
     def overlaps(self, start: float, end: float) -> bool:
@@ -84,7 +85,7 @@ class Ending(NamedTuple):
 
 
 class Releases:
-    """Amounts that pods give back, in the order of their ends."""
+    """Amounts that pods release, in the order of their ends."""
 
     def __init__(self, endings: Iterable[Ending], size: int) -> None:
         ordered = sorted(endings, key=lambda ending: ending.end)
@@ -106,7 +107,7 @@ class Releases:
         """The different ends."""
 
     def _of(self, dim: int) -> IntArray:
-        """Return the amount of a resource that each ending gives back."""
+        """Return the amount of a resource that each ending releases."""
         found = self._amounts.get(dim)
         if found is None:
             each = np.array([shape.request[dim] for shape in self._classes], dtype=np.int64)
@@ -115,13 +116,13 @@ class Releases:
         return found
 
     def freed(self, dim: int, at: float) -> IntArray:
-        """Return what each node has got back by a time."""
+        """Return the amounts released per node by a time."""
         upto = int(np.searchsorted(self._ends, at, side="right"))
         back = np.bincount(self._columns[:upto], weights=self._of(dim)[:upto], minlength=self._size)
         return back.astype(np.int64)
 
     def returned(self, queue: str, dim: int, at: float) -> int:
-        """Return what a queue has got back of its share by a time."""
+        """Return the amounts released in a queue's share by a time."""
         mask = self._of_queue.get(queue)
         if mask is None:
             mask = np.array([name == queue for name in self._queues], dtype=np.bool_)
@@ -144,7 +145,7 @@ class RoomTimeline:
     ) -> None:
         """Take amounts with a row per resource and a column per node, and shares of queues.
 
-        `free` counts pods that are on their way out as gone; `shares` is what queues may still get.
+        `free` counts terminating pods as gone; `shares` is what queues may still get.
         """
         self._now = now
         self._allocatable = allocatable
@@ -154,9 +155,9 @@ class RoomTimeline:
         self._times = sorted({time for each in releases for time in each.times if time > now})
 
     def earliest(self, gang: WaitingGang, beside: Sequence[Booking]) -> Booking | None:
-        """Return the first time at which a gang finds its places, None if it never does.
+        """Return the first time at which a gang fits, None if it never does.
 
-        Its start is `UNKNOWN` when pods have to end that do not say when.
+        It is `UNKNOWN` if pods without expected end must end first.
         """
         edges = [self._now, *sorted(self._edges(gang, beside)), UNKNOWN]
         for edge, following in pairwise(edges):
@@ -168,7 +169,7 @@ class RoomTimeline:
         return self._at(gang, beside, UNKNOWN)
 
     def _edges(self, gang: WaitingGang, beside: Sequence[Booking]) -> set[float]:
-        """Return the times at which a booking begins or ends to be in the gang's way."""
+        """Return the times at which a booking starts or stops to conflict with the gang."""
         edges = {each.end for each in beside} | {each.start - gang.lasts for each in beside}
         return {edge for edge in edges if self._now < edge < UNKNOWN}
 
@@ -190,7 +191,7 @@ class RoomTimeline:
         return found
 
     def _at(self, gang: WaitingGang, beside: Sequence[Booking], at: float) -> Booking | None:
-        """Return the places of a gang at a time, None when it does not find them all."""
+        """Return the placement of a gang at a time, None if it does not fit."""
         there = [each for each in beside if each.overlaps(at, at + gang.lasts)]
         if not self._has_share(gang, there, at):
             return None
@@ -210,7 +211,7 @@ class RoomTimeline:
         return Booking(gang, at, tuple(places))
 
     def _has_share(self, gang: WaitingGang, there: Sequence[Booking], at: float) -> bool:
-        """Tell whether the gang's queue may get as much at a time."""
+        """Tell whether the queue's share has room for the gang at a time."""
         share = self._shares.get(gang.queue)
         if share is None:
             return True
@@ -224,7 +225,7 @@ class RoomTimeline:
         return True
 
     def _room(self, dim: int, taken: Iterable[PlacedPods], at: float) -> IntArray:
-        """Return what is free of a resource on each node at a time, beside what is taken."""
+        """Return the room of a resource on each node at a time, minus bookings and `taken`."""
         room: IntArray = self._free[dim].copy()
         for each in self._releases:
             room += each.freed(dim, at)
@@ -234,7 +235,7 @@ class RoomTimeline:
         return room
 
     def _place(self, need: Need, rooms: Mapping[int, IntArray]) -> PlacedPods | None:
-        """Choose nodes for equal pods: those with the least room now, since others can start there.
+        """Choose nodes for equal pods: those with the least room now, so that others stay usable.
 
         Of such nodes those come first that take most pods later, so that few are reserved.
         """

@@ -189,7 +189,7 @@ class QueryService(Queries):
             )
         )
 
-    # --- in the mirror's thread -------------------------------------------------------------
+    # --- in the mirror's thread --------------------------------------------------------------
 
     def end_of(self, job: Job) -> float | None:
         """Return when a running job is expected to end, in Unix seconds; None if not known."""

@@ -161,7 +161,7 @@ class Forecasting:
         if isolated.error is not None:
             self._expected = {}
 
-    # --- in the mirror's thread -------------------------------------------------------------
+    # --- in the mirror's thread --------------------------------------------------------------
 
     def _simulate(self, mirror: ClusterMirror) -> None:
         """Run one simulation, and update the expected starts."""

@@ -180,7 +180,7 @@ def _fork() -> int:
         return os.fork()
 
 
-# --- in the process of a question -----------------------------------------------------------
+# --- in the process of a question ------------------------------------------------------------
 
 
 def _compute(work: Callable[[], object], writer: int, limits: ProcessLimits) -> NoReturn:

@@ -116,7 +116,7 @@ class Remedies:
         if none and gate in _OF_QUEUES:
             yield from self._of_both()
 
-    # --- what the job lacks --------------------------------------------------------------------
+    # --- what the job lacks ------------------------------------------------------------------
 
     def _missing_pods(self) -> Iterator[PodShape]:
         """Yield the pods that are to be placed, those first that ask for what is short."""
@@ -152,7 +152,7 @@ class Remedies:
         minimum = {each.resource: each.requested for each in self._why.shortages}
         return {name: max(total[name], minimum[name]) for name in short}
 
-    # --- the owner -----------------------------------------------------------------------------
+    # --- the owner ---------------------------------------------------------------------------
 
     def _of_owner(self) -> Iterator[str]:
         """Yield what a job's owner has to do; more pods are tried with copies of those there."""
@@ -181,7 +181,7 @@ class Remedies:
         name = self._mirror.scheduler_names[0]
         return pods(self._job.key, made, now=self._now, scheduler_name=name)
 
-    # --- queues --------------------------------------------------------------------------------
+    # --- queues ------------------------------------------------------------------------------
 
     def _of_queue(self) -> Iterator[str]:
         if self._why.gate not in _OF_QUEUES:
@@ -256,7 +256,7 @@ class Remedies:
         spec = replace(queue.spec, capability={**queue.spec.capability, **more})
         return replace(queue, spec=spec)
 
-    # --- nodes that there are ------------------------------------------------------------------
+    # --- nodes that there are ----------------------------------------------------------------
 
     def _of_known_nodes(self) -> Iterator[str]:
         """Yield cordons, labels and taints of nodes with which the job would start."""
@@ -317,7 +317,7 @@ class Remedies:
         found = [node for key in kept.keys(NODE.token) if (node := kept.get(NODE.token, key))]
         return sorted(found, key=lambda node: (-places(node), node.metadata.name))
 
-    # --- more nodes ----------------------------------------------------------------------------
+    # --- more nodes --------------------------------------------------------------------------
 
     def _of_new_nodes(self) -> Iterator[str]:
         for shape in self._shapes[:_KINDS_OF_PODS]:

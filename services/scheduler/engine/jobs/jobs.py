@@ -227,7 +227,7 @@ class Jobs:
             job.priority = self._priority(job.priority_class)
         self.activate_all()
 
-    # --- queries of sessions -------------------------------------------------------------------
+    # --- queries of sessions -----------------------------------------------------------------
 
     def get(self, key: str) -> Job | None:
         """Return a job."""

@@ -229,7 +229,7 @@ class Job:
         expected = self.expected
         return None if expected is None else expected.seconds
 
-    # --- figures that rules read (T02, T03) -----------------------------------------------
+    # --- figures that rules read (T02, T03) --------------------------------------------------
 
     @property
     def allocated(self) -> IntArray:

@@ -78,7 +78,7 @@ class NodeAttributes:
         """Return node → labels."""
         return {name: labels for name, labels in zip(self.names, self._labels, strict=True) if name}
 
-    # --- queries over all nodes ------------------------------------------------------------
+    # --- queries over all nodes --------------------------------------------------------------
 
     def values(self, key: str) -> NDArray[np.object_]:
         """Return the value of a label on each node, None where it is absent."""

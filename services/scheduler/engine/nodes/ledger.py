@@ -178,7 +178,7 @@ class Ledger:
         changed, self._changed_by_facts = self._changed_by_facts, set()
         return np.array(sorted(changed), dtype=np.int64)
 
-    # --- queries ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def idle(self, dim: int) -> IntArray:
         """Return the idle amounts, shape (resources, nodes)."""

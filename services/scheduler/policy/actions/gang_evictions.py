@@ -175,7 +175,7 @@ class GangEviction:
                     return True
         return False
 
-    # --- victims ------------------------------------------------------------------------------
+    # --- victims -----------------------------------------------------------------------------
 
     def _bundles(self, columns: IntArray, need: IntArray) -> list[Bundle]:
         """Return the bundles of victims below a HyperNode, the first to go in front (SS06)."""
@@ -205,10 +205,10 @@ class GangEviction:
         room += total_of_columns(ledger.releasing[:, columns])
         return room
 
-    # --- placement ---------------------------------------------------------------------------------
+    # --- placement ---------------------------------------------------------------------------
 
     def _place_all(self, domain: str, places: dict[str, str]) -> list[PipelinedTask]:
-        """Return the node on which each task would wait, nothing if they do not suffice.
+        """Return the node on which each task would wait, or nothing.
 
         Subgroup by subgroup, until that is enough; the session is as before afterwards.
         """

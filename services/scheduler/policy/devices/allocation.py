@@ -245,7 +245,7 @@ class _Search:
         return not users and device.id not in self._taken.devices
 
     def _has(self, number: int, alternative: Alternative, device: Offered) -> bool:
-        """Tell whether a request already has a share of a device: shares are of distinct devices."""
+        """Tell whether a request already has a share of a device; it gets one at most."""
         if not self._users.get(device.id):
             return False
         own = (number, alternative.request, device.id)

@@ -1,10 +1,10 @@
-"""capacity (PL06): queues have what they deserve, are guaranteed and may have at most.
+"""capacity (PL06): queues with deserved, guaranteed and maximum amounts.
 
 With `enableHierarchy` queues form a tree: jobs are submitted to its leaves, limits hold on every
 level, and `ancestorReclaimLevel` lets a branch take back what its parents deserve.
 
-⚠ There is no Overused: a queue beyond what it deserves goes on taking what is free. ⚠ A queue that
-deserves nothing is best effort: its share is always 1.
+⚠ There is no Overused: a queue above its deserved amounts may still use idle resources. ⚠ A queue
+without deserved amounts is best effort: its share is always 1.
 """
 
 import functools
@@ -61,10 +61,10 @@ class Capacity:
     name = "capacity"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `ancestorReclaimLevel`, below 0 it is 0, and what counts against limits, too.
+        """Read `ancestorReclaimLevel` (at least 0), and what else counts against limits.
 
-        That are quotas of devices, with them those of capacities that devices share, and (our own
-        `countReleasing`) pods on their way out.
+        These are quotas of devices and of their shared capacities, and (our own `countReleasing`)
+        terminating pods.
         """
         self._counts_releasing = boolean(arguments, _RELEASING, default=False)
         self._counts_devices = boolean(arguments, _DEVICES, default=False)
@@ -95,7 +95,7 @@ class Capacity:
         if self._ready:
             hooks.queue_order(self._place)
             if self._hierarchy:
-                hooks.victim_queue_order(self._far_first)
+                hooks.victim_queue_order(self._near_first)
         hooks.allocatable(self._allocatable)
         hooks.preemptive(self._preemptive)
         hooks.reclaimable(self._reclaimable, among=self._has_too_much)
@@ -133,7 +133,7 @@ class Capacity:
                     level.leaving = level.leaving + amounts
 
     def _stated(self) -> dict[str, dict[int, int]]:
-        """Return the capabilities that queues state, by dimension."""
+        """Return the capabilities of queues, by dimension."""
         find = self._cluster.resource
         return {
             name: {
@@ -145,7 +145,7 @@ class Capacity:
         }
 
     def _figures(self) -> Iterator[QueueFigures]:
-        """Tell what is in the accounts, and in those that queues without jobs would have."""
+        """Yield the figures of the accounts, and of queues without jobs."""
         if not self._ready:
             return
         queues = self._cluster.queues
@@ -180,8 +180,8 @@ class Capacity:
             return (-queue.priority, _BY_BRANCH(account))
         return (-queue.priority, *account.rank)
 
-    def _far_first(self, queue: Queue, preemptor: Queue) -> int:
-        """Order victims' queues: those that share most ancestors with the preemptor give first."""
+    def _near_first(self, queue: Queue, preemptor: Queue) -> int:
+        """Order victims' queues: those that share the most ancestors with the preemptor first."""
         return -common_depth(self._accounts[queue.name], self._accounts[preemptor.name])
 
     # --- limits ------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Capacity:
             count = room_for(
                 level.limit, level.allocated + level.leaving + reserved, task_class.request, count
             )
-            reserved = 0  # of its own queue, as upstream, and not of those above
+            reserved = 0  # of its own queue, as in Volcano, and not of its ancestors
         return self._devices.allowed(queue, task_class, count) if self._devices else count
 
     def _enqueueable(self, job: Job) -> Opinion:
@@ -239,7 +239,7 @@ class Capacity:
             if self._devices is not None:
                 self._devices.changed(job, task_class, count)
 
-    # --- preempt and reclaim ------------------------------------------------------------------
+    # --- preempt and reclaim -----------------------------------------------------------------
 
     def _preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         account = self._accounts.get(queue.name)
@@ -254,7 +254,7 @@ class Capacity:
         )
 
     def _has_too_much(self, job: Job) -> bool:
-        """Tell whether the queue of a job exceeds what it deserves, or deserves none of it."""
+        """Tell whether a job's queue exceeds its deserved amounts, or has none that apply."""
         account = self._accounts.get(job.queue)
         if account is None:
             return False
@@ -272,7 +272,7 @@ class Capacity:
         return False
 
     def _exceeds(self, account: QueueAccount) -> bool:
-        """Tell whether a queue exceeds what it deserves, for all its jobs at once."""
+        """Tell whether a queue exceeds its deserved amounts, for all its jobs at once."""
         allocated = account.allocated
         known = self._exceeding.get(account.name)
         if known is None or known[0] is not allocated:
@@ -303,7 +303,7 @@ class Capacity:
         account: QueueAccount,
         remaining: dict[str, IntArray],
     ) -> bool:
-        """Tell whether one task may be taken, and if so, book it out of `held`."""
+        """Tell whether one task may be evicted; if so, subtract it from `remaining`."""
         request = task.task_class.request
         if not _in_common(request, preemptor.task_class.request):
             return False
@@ -355,11 +355,11 @@ class Capacity:
 
 
 _BY_BRANCH = functools.cmp_to_key(compare)
-"""Compares two queues of a tree as they stand when they are compared, not when they queued up."""
+"""Compares two queues of a tree by their current accounts, not by those at insertion."""
 
 
 def _apart(asking: QueueAccount, account: QueueAccount, levels: int) -> list[QueueAccount]:
-    """Return the accounts above a victim's that the preemptor does not have at the same level."""
+    """Return the ancestors of a victim's account that the preemptor's does not have."""
     found = []
     for level in range(1, levels + 1):
         above = account.ancestor(level)
@@ -369,7 +369,7 @@ def _apart(asking: QueueAccount, account: QueueAccount, levels: int) -> list[Que
 
 
 def _within_deserved(account: QueueAccount, request: IntArray) -> bool:
-    """Tell whether one requested resource stays within what the queue deserves (T07)."""
+    """Tell whether one requested resource stays within the queue's deserved amount (T07)."""
     then = account.allocated + request
     requested = (request > 0) & ((then >= EPSILON) | (account.deserved >= EPSILON))
     requested[PODS_DIM] = False
@@ -383,12 +383,12 @@ def _in_common(left: IntArray, right: IntArray) -> bool:
 
 
 def _names_some(request: IntArray, deserved: Any) -> bool:  # noqa: ANN401 - array of floats
-    """Tell whether the queue deserves any of the resources that a task holds."""
+    """Tell whether the queue has a deserved amount of a resource of the task."""
     return bool(((request > 0) & (deserved >= EPSILON)).any())
 
 
 def _exceeds_deserved(left: IntArray, account: QueueAccount, request: IntArray) -> bool:
-    """Tell whether a queue holds more than it deserves of a resource that both name."""
+    """Tell whether a queue exceeds its deserved amount of a resource that both name."""
     larger = (request > 0) & account.named & (left > account.deserved)
     larger[PODS_DIM] = False
     return bool(larger.any())

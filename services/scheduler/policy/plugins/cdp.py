@@ -1,7 +1,7 @@
-"""cdp (PL15): a pod that asks for a cooldown is no victim until it has passed.
+"""cdp (PL15): a pod with a cooldown is not evicted until the cooldown has passed.
 
-The time counts from when the pod was scheduled and protects it while it runs: an elastic job's
-pods should not be evicted again as soon as they have come back.
+The time counts from when the pod was scheduled and protects it while it runs: an elastic job's pods
+should not be evicted again as soon as they were scheduled again.
 """
 
 from collections.abc import Sequence

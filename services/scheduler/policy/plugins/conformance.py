@@ -1,4 +1,4 @@
-"""conformance (PL03): pods that the cluster itself needs are never victims."""
+"""conformance (PL03): critical pods of the cluster are never victims."""
 
 from collections.abc import Sequence
 

@@ -45,7 +45,7 @@ class Hierarchy:
         self._hold(job, count * task_class.request)
 
     def _stays_behind(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Return the victims after whose move the preemptor's queue still comes before theirs."""
+        """Return the victims after whose loss the preemptor's queue still comes before theirs."""
         own = self._cluster.job_of(preemptor)
         home = self._queues.get(own.queue) if own else None
         if own is None or home is None:
@@ -70,12 +70,12 @@ class Hierarchy:
 
 
 def path_of(queue: Queue) -> Path:
-    """Return a queue's place, from the root down; a queue that says nothing is the root."""
+    """Return a queue's path from the root down; a queue without annotation is the root."""
     return tuple(queue.annotations.get(keys.HIERARCHY, "").split("/"))
 
 
 def weights_of(queue: Queue) -> list[float]:
-    """Return the weights of the levels of a queue's place."""
+    """Return the weights of the levels of a queue's path."""
     return [_weight(text) for text in queue.annotations.get(keys.HIERARCHY_WEIGHTS, "").split("/")]
 
 
@@ -87,7 +87,7 @@ def _weight(text: str) -> float:
 
 
 _DELTA = 1e-6
-"""Shares nearer than this are equal."""
+"""Shares that differ by less are equal."""
 
 
 class Drf:
@@ -99,7 +99,7 @@ class Drf:
         """Take no arguments."""
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add the order and the victims; shares are computed from what a job holds when asked."""
+        """Add job order and victims; shares are computed on demand from a job's allocation."""
         total = cluster.total
 
         def share(job: Job) -> float:

@@ -1,8 +1,8 @@
-"""extender (PL24): rules that an HTTP server of the user's decides, asked by POST with JSON.
+"""extender (PL24): rules of a user's HTTP server, called by POST with JSON.
 
-The engine does no I/O: it asks through a function that the service gives to the plugin, which
-answers within the configured time or raises `Unreachable`. After one failure the server is not
-asked again in the same cycle, so that one that is away costs a cycle one timeout.
+The engine does no I/O: the service passes a function to the plugin, which returns within the
+configured time or raises `ExtenderUnreachable`. After a failure the server is not called again in
+the same cycle, so an unreachable server costs one timeout per cycle.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,20 +56,20 @@ _UNRESOLVABLE: Final = 3
 
 
 class ExtenderUnreachable(Exception):  # noqa: N818 - reads as the fact it states
-    """The extender gave no usable answer in time."""
+    """The extender gave no usable response in time."""
 
 
 Post = Callable[[str, bytes, float], bytes]
-"""POSTs a body to a URL and returns the body of the answer within so many seconds."""
+"""POSTs a body to a URL and returns the response body within a number of seconds."""
 
 
 def nowhere(url: str, _body: bytes, _timeout_s: float) -> bytes:
-    """Stand in where there is no network, as in a replayed cycle. Raises `Unreachable`."""
+    """Raise `ExtenderUnreachable`: for cycles without a network, such as replayed ones."""
     raise ExtenderUnreachable(f"{url}: there is no network here")
 
 
 class _ExtenderReply(msgspec.Struct, rename="camel"):
-    """All that any verb answers; each reads its own fields."""
+    """The fields of all verbs' responses; each verb reads its own."""
 
     error_message: str = ""
     status: Any = None
@@ -85,7 +85,7 @@ class Extender:
     name = "extender"
 
     def __init__(self, arguments: Arguments, post: Post = nowhere) -> None:
-        """Take the URL, a verb per question, the time limit and `extender.managedResources`."""
+        """Read the URL, the verbs, the timeout and `extender.managedResources`."""
         self._post = post
         self._url = text(arguments, "extender.urlPrefix").rstrip("/")
         if not self._url.startswith(("http://", "https://")):
@@ -105,7 +105,7 @@ class Extender:
         self._answers: dict[tuple[int, int, int, bytes], int] = {}
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Tell of the session and add what has a verb."""
+        """Announce the session to the server and add the rules that have a verb."""
         self._cluster = cluster
         self._forms = Forms(cluster)
         self._places = {name: at for at, name in enumerate(cluster.node_names)}
@@ -130,7 +130,7 @@ class Extender:
     # --- asking ------------------------------------------------------------------------------
 
     def _ask(self, verb: str, form: Callable[[], Form]) -> _ExtenderReply | None:
-        """Return the answer, None when there is none."""
+        """Return the response, None if there is none."""
         if self._down:
             return None
         body = msgspec.json.encode(form())
@@ -147,12 +147,12 @@ class Extender:
         self._ask(verb, dict)
 
     def _concerns(self, task_class: TaskClass) -> bool:
-        """Tell whether a class asks for something that the extender manages; all when none is."""
+        """Tell whether a class requests a managed resource; true if none is configured."""
         names = self._cluster.resources
         return not self._managed or any(names[dim] in self._managed for dim in task_class.dims)
 
     def _example(self, task_class: TaskClass) -> Task | None:
-        """Return a pending task of a class; all of them are alike in what placement reads."""
+        """Return a pending task of a class; all of them are equal in what placement reads."""
         known = self._examples.get(task_class.id)
         if (
             known is not None
@@ -181,7 +181,7 @@ class Extender:
         return codes
 
     def _has_room(self, task_class: TaskClass, column: int, extra: int) -> bool:
-        """Tell whether the node would take the task at all, so that asking is worth it."""
+        """Tell whether the node has room for the task, so that a request is useful."""
         nodes = self._cluster.nodes
         if not nodes.alive[column]:
             return False
@@ -196,7 +196,7 @@ class Extender:
         return task_class.best_effort or bool((future[dims] >= task_class.request[dims]).all())
 
     def _verdict(self, task: Task, column: int, extra: int) -> int:
-        """Return the code for a node in its present state; asked once for each state."""
+        """Return the code for a node in its current state; requested once per state."""
         nodes, task_class = self._cluster.nodes, task.task_class
         state = b"".join(
             array[:, column].tobytes() for array in (nodes.used, nodes.releasing, nodes.pipelined)

@@ -1,4 +1,4 @@
-"""gang (PL01): a job starts with all of its minimum or not at all, and is not cut below it."""
+"""gang (PL01): a job starts with its whole minimum or not at all, and is not evicted below it."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _PIPELINED = (*READY, TaskStatus.PIPELINED)
 
 
 class Gang:
-    """Validity, readiness and order of gangs; victims only from the surplus."""
+    """Validity, readiness and order of gangs; only surplus tasks are victims."""
 
     name = "gang"
 
@@ -93,7 +93,7 @@ def _sub_pipelined(sub: SubJob) -> Vote:
 
 
 def _condition(job: Job, cluster: Cluster) -> Condition | None:
-    """Return what the PodGroup should show of its gang (D01); nothing while it has no tasks."""
+    """Return the desired condition of a PodGroup (D01); None while it has no tasks."""
     if not job.tasks:
         return None
     if job.is_ready:
@@ -102,7 +102,7 @@ def _condition(job: Job, cluster: Cluster) -> Condition | None:
         return None
     schedulable = cluster.schedulable(job)
     missing = job.min_available - schedulable
-    if missing <= 0:  # pods enough, but not those of a role or a subgroup
+    if missing <= 0:  # enough pods, but not enough of a role or a subgroup
         missing = job.task_count - schedulable
     return Condition(
         "Unschedulable",
@@ -113,7 +113,7 @@ def _condition(job: Job, cluster: Cluster) -> Condition | None:
 
 
 def _only_waits_for_the_end(job: Job) -> bool:
-    """Tell whether the gang is whole but for tasks that are leaving their nodes."""
+    """Tell whether the gang is complete except for terminating tasks."""
     leaving = sum(bool(task.node) for task in job.by_status[TaskStatus.RELEASING].values())
     if not leaving or job.by_status[TaskStatus.PENDING] or job.waiting_count:
         return False
@@ -122,7 +122,7 @@ def _only_waits_for_the_end(job: Job) -> bool:
 
 
 def _anyone(_: object, candidates: Sequence[Task]) -> Sequence[Task]:
-    """Return all: actions that evict for whole gangs mind the minima of gangs themselves."""
+    """Return all: actions that evict for whole gangs check the minima of gangs themselves."""
     return candidates
 
 

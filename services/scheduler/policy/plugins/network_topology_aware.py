@@ -1,4 +1,4 @@
-"""network-topology-aware (PL17): groups near to each other, HyperNodes filled one after another."""
+"""network-topology-aware (PL17): keeps groups near each other and packs HyperNodes."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ _FADING = 0.8
 
 
 class NetworkTopologyAware:
-    """Says which HyperNodes to try, and scores HyperNodes and nodes."""
+    """Selects the HyperNodes to try, and scores HyperNodes and nodes."""
 
     name = "network-topology-aware"
 
@@ -106,7 +106,7 @@ class _Round:
         self._nodes = nodes = cluster.nodes
         places = [(cluster.resource(name), w) for name, w in weights.items()]
         self._weights = {dim: w for dim, w in places if dim is not None}
-        # ⚠ Room is judged by how the session began, whatever was placed since.
+        # ⚠ Room is that at the beginning of the session, without later placements.
         self._idle: IntArray = nodes.allocatable - nodes.used
         self._future: IntArray = self._idle + nodes.releasing
 
@@ -137,7 +137,7 @@ class _Round:
     # --- scores ------------------------------------------------------------------------------
 
     def of_hypernodes(self, sub: SubJob, candidates: Sequence[str]) -> list[float]:
-        """Return how good HyperNodes are for a subgroup: how full, then how many tasks it has."""
+        """Score HyperNodes for a subgroup: by utilisation, then by its number of tasks there."""
         network = self._network
         tasks = list(sub.tasks.values())
         request = _summed(tasks, self._cluster.total)
@@ -167,7 +167,7 @@ class _Round:
     def of_group(
         self, target: PlacementTarget, sub: SubJob, columns: IntArray
     ) -> FloatArray | None:
-        """Return how near nodes are to where the group is, then how many of its tasks are there."""
+        """Score nodes for a group: by nearness to its HyperNode, then by its tasks there."""
         network = self._network
         if not target.allocated:
             return None
@@ -189,7 +189,7 @@ class _Round:
     def of_anyone(
         self, task_class: TaskClass, columns: IntArray, fading: float
     ) -> FloatArray | None:
-        """Return how full the HyperNodes of nodes would be; best where there are none at all."""
+        """Score nodes by the utilisation of their HyperNodes; best where there are none."""
         network = self._network
         if network.layout.is_empty:
             return None
@@ -205,7 +205,7 @@ class _Round:
         return total * (self._scale / whole) if differs and whole > 0 else None
 
     def _packed(self, task_class: TaskClass, tier: int) -> FloatArray:
-        """Return how full each HyperNode of a tier would be with one more task."""
+        """Return the utilisation of each HyperNode of a tier with one more task."""
         network = self._network
         where = network.layout.at_tier(tier)
         count = len(network.forest.by_tier.get(tier, ()))
@@ -227,19 +227,19 @@ class _Round:
         return scores.binpacked(requested, count)
 
     def _used(self, dim: int) -> IntArray:
-        """Return what pods hold or were promised per column, evicted ones left out."""
+        """Return allocated and Pipelined amounts per column, without evicted pods."""
         nodes = self._nodes
         used: IntArray = nodes.used[dim] + nodes.pipelined[dim] - nodes.evicted[dim]
         return used
 
     def _share(self, sub: SubJob, place: str) -> float:
-        """Return which part of a subgroup's tasks is on nodes of a HyperNode."""
+        """Return the fraction of a subgroup's tasks on nodes of a HyperNode."""
         nodes = self._network.forest.nodes.get(place, frozenset())
         return sum(task.node in nodes for task in sub.tasks.values()) / max(1, len(sub.tasks))
 
 
 def _summed(tasks: Sequence[Task], like: IntArray) -> IntArray:
-    """Return what tasks ask for in all."""
+    """Return the sum of the tasks' requests."""
     return total_of((task.task_class.request for task in tasks), like)
 
 

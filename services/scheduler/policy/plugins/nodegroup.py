@@ -1,8 +1,8 @@
-"""nodegroup (PL13): queues keep to groups of nodes, and to what they may use of each.
+"""nodegroup (PL13): limits queues to node groups, and to amounts of each group.
 
 A node's group is its label `volcano.sh/nodegroup-name`. A queue without affinity of its own takes
-that of its nearest ancestor when `enableHierarchy` is set. Where rules contradict each other, those
-that keep away count more than those that attract, preferences more than requirements.
+that of its nearest ancestor when `enableHierarchy` is set. Where rules contradict each other,
+anti-affinity counts more than affinity, and preferences more than requirements.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class _Limits(NamedTuple):
     """Group by resource; only where `stated`."""
     stated: np.ndarray
     taken: IntArray
-    """Group by resource: what tasks of the queue hold there, waiting ones included."""
+    """Group by resource: amounts of the queue's tasks there, waiting ones included."""
 
 
 class NodeGroup:
@@ -91,7 +91,7 @@ class NodeGroup:
             hooks.cross_node_predicate(self._limited, reasons=[_EXCEEDED])
             hooks.moved(self._moved)
 
-    # --- what queues say ---------------------------------------------------------------------
+    # --- affinity of queues ------------------------------------------------------------------
 
     def _read_queues(self, cluster: Cluster, *, hierarchy: bool) -> None:
         queues = cluster.queues
@@ -181,7 +181,7 @@ class NodeGroup:
 
 
 def _stated(queue: Queue, queues: Mapping[str, Queue]) -> NodeGroups | None:
-    """Return a queue's affinity, or that of its nearest ancestor which states one."""
+    """Return a queue's affinity, or that of its nearest ancestor with one."""
     seen: set[str] = set()
     at: Queue | None = queue
     while at is not None and at.name not in seen:
@@ -200,12 +200,12 @@ def admits(groups: NodeGroups, group: str) -> bool:
 
 
 def score(groups: NodeGroups, group: str, *, in_order: bool) -> float:
-    """Return how good a group is; `in_order`: earlier preferred ones are better."""
+    """Return the score of a group; `in_order`: earlier preferred groups score higher."""
     if group in groups.rather_not:
         return -1.0
     score = _BASE if group in groups.required else 0.0
     if group in groups.preferred:
-        # Of a group that is named twice the last place counts.
+        # If a group is named twice, its last position counts.
         place = len(groups.preferred) - 1 - groups.preferred[::-1].index(group)
         number = len(set(groups.preferred))
         score += 0.5 * _BASE * ((number - place) / number if in_order else 1.0)

@@ -1,8 +1,8 @@
-"""numa-aware (PL19): pods with CPUs to themselves go where their kubelet can align them.
+"""numa-aware (PL19): places pods with exclusive CPUs where the kubelet can align them.
 
-Only Guaranteed pods with whole CPUs are concerned. One that states a policy in
-`volcano.sh/numa-topology-policy` goes to nodes whose kubelet has that very policy; one that states
-none goes anywhere, and is not sent to a node that would refuse it.
+Only Guaranteed pods with whole CPUs are concerned. A pod with `volcano.sh/numa-topology-policy`
+goes to nodes whose kubelet has exactly that policy; any other pod may go anywhere except to nodes
+whose kubelet would reject it.
 """
 
 import json
@@ -53,7 +53,7 @@ class NumaAware:
         self._weight = integer(arguments, "weight", 1)
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add predicate and score, and tell with the binding what was decided."""
+        """Add predicate and score, and annotate the binding with the chosen CPUs."""
         self._names = cluster.node_names
         self._numa = cluster.store(Numa)
         hooks.predicate(self._predicate, reasons=_REASONS)

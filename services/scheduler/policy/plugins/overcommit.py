@@ -1,4 +1,4 @@
-"""overcommit (PL10): jobs enter queues while their minima fit into an enlarged cluster."""
+"""overcommit (PL10): admits jobs while their minima fit into the enlarged cluster."""
 
 import numpy as np
 
@@ -57,11 +57,11 @@ class Overcommit:
 
 
 class _Reservations:
-    """What Inqueue groups reserve of the cluster.
+    """Amounts that Inqueue groups reserve.
 
-    The groups of a queue reserve together what their queue deserves, at most: more than that is
-    borrowed, and no room stays idle for who would borrow it. ⚠ Volcano's groups reserve all of
-    their minima, so that one large gang keeps every other group out until it starts.
+    The groups of a queue together reserve at most the queue's deserved amounts: more would be
+    borrowed, and no resources stay idle for a borrower. ⚠ Volcano's groups reserve all of their
+    minima, so that one large gang keeps every other group out until it starts.
     """
 
     def __init__(self, cluster: Cluster, limit: FloatArray) -> None:
@@ -85,7 +85,7 @@ class _Reservations:
         self.total: FloatArray = sum(map(self._counted, sums), self._nothing.astype(np.float64))
 
     def of(self, queue: str) -> IntArray:
-        """Return what the groups of a queue would reserve without a bound."""
+        """Return what the groups of a queue would reserve without that limit."""
         return self._sums.get(queue, self._nothing)
 
     def add(self, job: Job) -> None:
@@ -101,7 +101,7 @@ class _Reservations:
 
 
 def _reserved(job: Job) -> IntArray:
-    """⚠ An Inqueue job reserves all of its minimum here, whatever it holds already (PL10)."""
+    """⚠ An Inqueue job reserves its whole minimum here, independent of its allocation (PL10)."""
     if job.phase == "Inqueue" and job.min_resources is not None and not job.reservation_expired:
         return without_gated(job, job.min_resources)
     return unallocated_minimum(job)

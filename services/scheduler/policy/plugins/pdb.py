@@ -1,4 +1,4 @@
-"""pdb (PL14): evicts no more pods than PodDisruptionBudgets allow.
+"""pdb (PL14): limits evictions to what PodDisruptionBudgets allow.
 
 What a budget allows is recounted in every question; evictions of the same session are not
 deducted before the disruption controller has seen them, as in Volcano.
@@ -32,10 +32,10 @@ class Pdb:
 
 
 def within_budgets(budgets: Budgets, tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks that may go, one after another in the order given.
+    """Return the tasks that may be evicted, one after another in the given order.
 
-    ⚠ A pod without labels matches no budget, and yet is dropped. A task that is refused has used
-    up the budgets that it nevertheless matches.
+    ⚠ A pod without labels matches no budget, but is dropped too. A refused task still consumes the
+    other budgets that it matches.
     """
     spent: Counter[str] = Counter()
     allowed = []

@@ -1,7 +1,7 @@
-"""proportion (PL05): queues share the cluster by weight, as far as they want and may.
+"""proportion (PL05): queues share the cluster by weight, within their requests and limits.
 
-⚠ Only queues that own jobs take part. A queue is overused when it holds what it deserves in every
-dimension.
+⚠ Only queues that own jobs take part. A queue is overused if its allocation reaches its deserved
+amounts in every dimension.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class Proportion:
     name = "proportion"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take our own `countReleasing`: whether pods on their way out count against limits."""
+        """Read our own `countReleasing`: whether terminating pods count against limits."""
         self._counts_releasing = boolean(arguments, "countReleasing", default=False)
         self._accounts: dict[str, _Account] = {}
         self._exceeding: dict[str, tuple[IntArray, bool]] = {}
@@ -91,7 +91,7 @@ class Proportion:
         return left
 
     def _figures(self) -> Iterator[QueueFigures]:
-        """Tell what is in the accounts; a queue without jobs takes no part and has nothing."""
+        """Yield the figures of the accounts; a queue without jobs has zero amounts."""
         nothing = np.zeros_like(self._cluster.total)
         for name, queue in self._cluster.queues.items():
             account = self._accounts.get(name)

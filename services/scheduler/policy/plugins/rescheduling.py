@@ -1,8 +1,9 @@
-"""rescheduling (PL22): from time to time, move pods off hot nodes while cold ones have room.
+"""rescheduling (PL22): periodically moves pods off hot nodes while cold nodes have room.
 
 The one strategy is `lowNodeUtilization`: nodes whose measured load is below `thresholds` in every
-resource are cold, nodes above `targetThresholds` in one are hot. Hot nodes lose pods, the least
-important first, until they are below the target or the cold nodes' room is used up exactly.
+resource are cold, nodes above `targetThresholds` in one are hot. Pods of hot nodes are evicted, the
+least important first, until the nodes are below the target or the room of the cold nodes is used
+up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ class Rescheduling:
     name = "rescheduling"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take `interval` and `strategies`; `metricsPeriod` is the metrics source's affair."""
+        """Read `interval` and `strategies`; `metricsPeriod` belongs to the metrics source."""
         interval = durations.parse(str(arguments.get("interval", "")))
         self._interval_s = _INTERVAL_S if interval is None else interval
         strategies = arguments.get("strategies") or [{"name": _STRATEGY}]
@@ -44,7 +45,7 @@ class Rescheduling:
                 )
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Name victims when the interval is over; the clock starts with the first cycle."""
+        """Add the victims when the interval is over; it starts with the first cycle."""
         memory, now = cluster.memory, cluster.now
         if now - memory.setdefault(self.name, now) <= self._interval_s:
             return
@@ -91,7 +92,7 @@ def sides(
 
 
 def _room(load: FloatArray, have: IntArray, target: FloatArray) -> IntArray:
-    """Return what cold nodes can take together before they reach the target."""
+    """Return the total amounts that cold nodes can take before they reach the target."""
     desired = (target[:, None] * have * 0.01).astype(np.int64)
     used = (load * have * 0.01).astype(np.int64)
     room: IntArray = (desired - used).sum(axis=1)

@@ -1,9 +1,9 @@
-"""reservation: queues in strict order, or with room reserved for the gangs that wait longest.
+"""reservation: strict order in queues, or reservations for the gangs that wait longest.
 
-Without it a waiting gang blocks nothing, so that smaller jobs can keep it waiting forever.
-A queue states its order in the annotation `pumice.dev/order`: `best-effort` is that, `strict` lets
-nothing of the queue pass a job that waits, and `backfill` lets jobs pass that do not delay the
-start of the first that wait, as far as expected ends tell. docs/reservations.md is its page.
+Without it a waiting gang blocks nothing, so that smaller jobs can keep it waiting forever. The
+annotation `pumice.dev/order` of a queue chooses the order: `best-effort` is the default of Volcano,
+`strict` lets no job of the queue pass a waiting one, and `backfill` lets jobs pass that do not
+delay the expected start of the first waiting ones. See docs/reservations.md.
 """
 
 from bisect import bisect_left, insort
@@ -46,7 +46,7 @@ class Reservation:
     name = "reservation"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take the order of queues that state none, and the figures of backfilling."""
+        """Read the default order of queues, and the limits of backfilling."""
         order = text(arguments, "reservation.order", "best-effort")
         if order not in set(Order):
             raise BadArgument(f"reservation.order: {order!r} is none of {', '.join(Order)}")
@@ -60,7 +60,7 @@ class Reservation:
         self._default_s = default_s or None
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add the rules, if any queue goes by them."""
+        """Add the rules, if any queue uses them."""
         self._cluster = cluster
         self._orders = {name: self.order_of(q.annotations) for name, q in cluster.queues.items()}
         if all(order is Order.BEST_EFFORT for order in self._orders.values()):
@@ -86,7 +86,7 @@ class Reservation:
         hooks.closed(lambda: self._remember(self._plans.reserved))
 
     def order_of(self, annotations: Mapping[str, str]) -> Order:
-        """Return the order that a queue's annotations state, the default for none that is known."""
+        """Return the order of a queue's annotation, the default if it is missing or unknown."""
         stated = annotations.get(keys.QUEUE_ORDER, "")
         return Order(stated) if stated in set(Order) else self._order
 
@@ -96,7 +96,7 @@ class Reservation:
     # --- entering the queue ------------------------------------------------------------------
 
     def _may_enter(self, job: Job) -> Opinion:
-        """Let the first jobs of a line have their pods made: what has none, has no reservation."""
+        """Admit the first jobs of a queue, because a job without pods gets no reservation."""
         queue = self._cluster.queue(job.queue)
         if self._of(job) is Order.BEST_EFFORT or queue is None or not queue.is_open:
             return ABSTAIN
@@ -109,7 +109,7 @@ class Reservation:
         insort(self._waiting(job.queue), self._cluster.turn_of(job))
 
     def _waiting(self, queue: str) -> list[tuple[object, ...]]:
-        """Return the turns of the jobs that wait in a queue, sorted."""
+        """Return the sort keys of the jobs that wait in a queue, sorted."""
         if self._inside is None:
             self._inside = {}
             for job in self._cluster.jobs:
@@ -153,7 +153,7 @@ class Reservation:
     def _unforeseen(
         self, job: Job, ahead: Sequence[Reserved], columns: IntArray
     ) -> Reserved | None:
-        """Return a reservation without a known start whose nodes a job without known end takes."""
+        """Return a reservation of unknown start whose nodes a job of unknown end would take."""
         if self._forecast.end(job) < UNKNOWN:
             return None
         for entry in ahead:
@@ -195,10 +195,10 @@ class Reservation:
             self._plans.remove(entry)
 
     def _is_foreseen(self, entry: Reserved) -> bool:
-        """Tell whether a job that has just failed waits for what the plans know of.
+        """Tell whether a failed job waits for resources that the plans include.
 
-        If by the plan it could start at once, it waits for something else, such as a volume. Then
-        a reservation would keep nodes empty for as long.
+        If it could start at once by the plan, it waits for something else, such as a volume. A
+        reservation would keep nodes empty meanwhile.
         """
         booking = entry.booking
         if booking is None or not booking.places:
@@ -210,7 +210,7 @@ class Reservation:
         return timeline.earliest(self._forecast.gang(job), ()) is not None
 
     def _outlook(self, job: Job) -> str | None:
-        """Say when a job is expected to start that has a reservation; asked of after all turns."""
+        """Return the expected start of a job with a reservation; called after all turns."""
         if self._reserved_jobs is None:
             self._reserved_jobs = {
                 entry.job.key: entry for entry in self._plans.reserved if entry.still_waits
@@ -229,8 +229,7 @@ class Reservation:
     def _ahead_of(self, job: Job) -> list[Reserved]:
         """Return the reservations that a job may not delay.
 
-        Those of its queue that come after it are not among them, and for a job that has one itself
-        those that are younger.
+        It may delay those of later jobs of its queue, and a job with a reservation younger ones.
         """
         found, turn = [], self._cluster.turn_of(job)
         for entry in self._plans.reserved:
@@ -241,7 +240,7 @@ class Reservation:
         return found
 
     def _reserve(self, job: Job) -> Reserved | None:
-        """Give a job a reservation, if it is one of the first that wait in its queue."""
+        """Reserve for a job, if it is one of the first that wait in its queue."""
         last = self._last(job.queue)
         turn = self._cluster.turn_of(job)
         if last is not None and last.turn < turn:
@@ -256,12 +255,12 @@ class Reservation:
         return entry
 
     def _last(self, queue: str) -> Reserved | None:
-        """Return the last reservation of a queue that has as many as it may."""
+        """Return the last reservation of a queue that has its maximum of reservations."""
         own = [each for each in self._plans.reserved if each.job.queue == queue]
         return max(own, key=lambda each: each.turn) if len(own) >= self._most else None
 
     def _recall(self) -> None:
-        """Take up the reservations of the cycle before, once, for jobs that still wait."""
+        """Restore the reservations of the last cycle, once, for jobs that still wait."""
         if self._recalled:
             return
         self._recalled = True
@@ -279,7 +278,7 @@ class Reservation:
                     self._plans.remove(last)
 
     def _remember(self, reserved: Sequence[Reserved]) -> None:
-        """Keep what the next cycle has to know of reservations, and nothing else."""
+        """Store the reservations for the next cycle."""
         remembered = {}
         for entry in reserved:
             if entry.still_waits:
@@ -302,5 +301,5 @@ def _still_waits(job: Job) -> bool:
 
 
 def _named(other: Job, reader: Job) -> str:
-    """Return what the message of a job calls another: its readers may see their namespace only."""
+    """Return the name of a job for another job's message; names of other namespaces are hidden."""
     return other.key if other.namespace == reader.namespace else "a job of another namespace"

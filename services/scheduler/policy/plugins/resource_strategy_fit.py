@@ -1,4 +1,4 @@
-"""resource-strategy-fit (PL23): per resource, spread or fill; keep nodes with scarce ones free.
+"""resource-strategy-fit (PL23): spread or pack per resource; keeps scarce resources free.
 
 Three parts: a score per requested resource (`resources`, `LeastAllocated` or `MostAllocated`; a
 pod may state its own by annotation), a score that keeps pods off nodes with scarce resources which
@@ -105,7 +105,7 @@ class ResourceStrategyFit:
         return score * (_MAX * self._weight)
 
     def _of_class(self, task_class: TaskClass) -> list[tuple[int, Strategy]]:
-        """Return how each requested resource counts: as the pod says, else as configured.
+        """Return the strategy of each requested resource: of the pod, else as configured.
 
         A pod that names a strategy without readable weights scores nothing anywhere.
         """
@@ -172,7 +172,7 @@ class ResourceStrategyFit:
 
     @staticmethod
     def _left(task_class: TaskClass, rows: NodeRows, dim: int) -> IntArray:
-        """Return what a node has left once the task is there."""
+        """Return the idle amounts of nodes after the task was placed."""
         left: IntArray = rows.allocatable(dim) - rows.used(dim) - int(task_class.request[dim])
         return left
 

@@ -1,6 +1,6 @@
-"""resourcequota (PL12): a job enters its queue when its namespace's quotas leave room for it.
+"""resourcequota (PL12): admits a job if its namespace's quotas leave room for it.
 
-Only what a quota and the job's minResources both name is compared, as written by both: `cpu` is not
+Only names in both the quota and the job's minResources are compared, literally: `cpu` is not
 `requests.cpu`. Scopes of quotas are not looked at, as in Volcano.
 """
 
@@ -11,7 +11,7 @@ from shared.model.resources import PODS
 
 
 class ResourceQuota:
-    """Quotas of namespaces at the gate of the queue."""
+    """Checks quotas of namespaces when a job enters its queue."""
 
     name = "resourcequota"
 

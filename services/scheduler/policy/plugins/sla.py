@@ -1,4 +1,4 @@
-"""sla (PL11): jobs past their agreed waiting time enter their queue and keep what they wait for.
+"""sla (PL11): admits jobs past their waiting time, and lets them stay Pipelined.
 
 A PodGroup states how long it may wait in `volcano.sh/sla-waiting-time`; the argument
 `sla-waiting-time` speaks for those that state nothing. Jobs whose time has come are let into their

@@ -1,8 +1,8 @@
-"""task-topology (PL20): tasks of roles that belong together share nodes, others keep apart.
+"""task-topology (PL20): affinity and anti-affinity between the roles of a job.
 
 A PodGroup says so in `volcano.sh/task-topology-affinity` (`ps,worker;evaluator`), `-anti-affinity`
-and `-task-order`. Each placement shifts where the rest of its bucket should go, so that tasks of
-such jobs are placed one by one; no other job pays for it.
+and `-task-order`. Each placement changes the scores for the rest of its bucket, so tasks of such
+jobs are placed one by one; other jobs are not affected.
 """
 
 from collections import Counter

@@ -1,9 +1,9 @@
-"""tdm (PL16): nodes that are lent by day and taken back by night (revocable zones).
+"""tdm (PL16): time-division multiplexing: nodes usable at certain hours (revocable zones).
 
-A node of a zone (label `volcano.sh/revocable-zone`) takes pods while its hours last, and only
-pods that agreed to it. Afterwards those that may be evicted are, a few per round, as the budget of
-their job allows. Hours are those of the time zone `tdm.time-zone`, UTC unless it is given; upstream
-goes by the local time of the scheduler's machine, which two replicas may have set differently.
+A node of a zone (label `volcano.sh/revocable-zone`) takes pods only during its hours, and only pods
+that opt in. Afterwards preemptable pods are evicted, a few per period, within the budget of their
+job. Hours are those of the time zone `tdm.time-zone`, UTC unless it is given; Volcano uses the
+local time of the scheduler's machine, which may differ between replicas.
 """
 
 import math
@@ -106,7 +106,7 @@ class Tdm:
         return column >= 0 and not self._codes[column]
 
     def _overdue(self, _: Sequence[Task]) -> list[Task]:
-        """Return tasks that have to leave nodes of zones that are closed now, once per period."""
+        """Return tasks to evict from nodes of closed zones, once per period."""
         last = self._cluster.memory.get(self.name)
         if last is not None and last + self._period_s > self._cluster.now:
             return []
@@ -177,8 +177,8 @@ def evictable_number(job: Job) -> int:
     """Return how many running tasks of a job may be evicted now.
 
     `jdb-min-available` comes before `jdb-max-unavailable`; both are numbers or percentages of the
-    job's tasks, rounded up. Without a budget it is one task, as it is ⚠ when fewer run than have to
-    be available.
+    job's tasks, rounded up. Without a budget it is one task; ⚠ also if fewer run than have to be
+    available.
     """
     running = len(job.by_status[TaskStatus.RUNNING])
     least = job.annotations.get(keys.JDB_MIN_AVAILABLE)

@@ -1,9 +1,8 @@
-"""usage (PL21): prefer nodes that are little loaded in fact, and spare those that are full of work.
+"""usage (PL21): prefers nodes with low measured load, and avoids nodes above thresholds.
 
-Load is measured outside and put into the cluster state (`policy.states.usage`). Pods that were
-placed or started within the last metrics interval are not in the measurements yet: they count with
-an estimate, which is raised where load is high already. Samples older than five minutes are
-ignored.
+Load is measured outside and put into the cluster state (`policy.states.usage`). Measurements do not
+include pods that were placed or started within the last metrics interval: these count with an
+estimate, which is higher on loaded nodes. Samples older than five minutes are ignored.
 """
 
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ from shared.model.quantity import BadQuantity, milli, units
 
 
 class Estimator(NamedTuple):
-    """The estimate of how much of its request a pod will use."""
+    """Estimates how much of its request a pod will use."""
 
     request_ratio: float = 0.7
     burst_ratio: float = 0.0
@@ -46,7 +45,7 @@ class Estimator(NamedTuple):
     ) -> FloatArray:
         """Return milli-CPU and bytes (rows) that a pod will use on each node.
 
-        A pod's limit is taken to be its request, so that nothing beyond it is estimated.
+        The limit is assumed to equal the request, so the estimate does not exceed it.
         """
         if best_effort:
             return np.stack([amount * factor for amount in self.best_effort])
@@ -78,7 +77,7 @@ def composite(percent: FloatArray, estimate: FloatArray, capacity: IntArray) -> 
 
 
 def risk(load: FloatArray, estimator: Estimator) -> FloatArray:
-    """Return by how much estimates are raised on nodes of this load."""
+    """Return the factor of estimates on nodes of this load."""
     factor = max(1.0, estimator.risk_factor)
     return np.where(load >= estimator.risk_threshold, factor, 1.0)
 
@@ -160,7 +159,7 @@ class Usage:
     def _estimated(
         self, task_class: TaskClass, columns: IntArray, estimate: FloatArray
     ) -> FloatArray:
-        """Return what one more task of a class will use on these nodes."""
+        """Return the estimated usage of one more task of a class on these nodes."""
         factor = risk(self._weights.mean(*self._loads(columns, estimate)), self._estimator)
         request = (float(task_class.request[CPU_DIM]), float(task_class.request[MEMORY_DIM]))
         return self._estimator.of_pod(request, factor, best_effort=task_class.best_effort)
