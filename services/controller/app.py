@@ -48,7 +48,7 @@ async def build(
     settings: ControllerSettings, context: Context, dial: Dial = TlsClient
 ) -> Sequence[Part]:
     """Return the parts of a controller; connections come up, and back, while they run."""
-    selected(settings.controllers)  # a wrong name is refused before anything is opened
+    selected(settings.controllers)  # an unknown name is rejected before any connection is opened
     load_job_plugins()
     connections = settings.requests_most + _EVENT_CONNECTIONS
     kube = await kube_of(settings, context, max_connections=connections)
@@ -149,7 +149,7 @@ class _ControllerBuilder:
             controller.enqueue_all()
 
     def _in_charge(self) -> None:
-        """Have everything reconciled that waited until this installation may act."""
+        """Reconcile all keys that waited until this installation may act."""
         if self._may_act():
             self._synced()
 

@@ -1,4 +1,4 @@
-"""Configurations that stand as YAML in a ConfigMap: the error and the decoding that all share."""
+"""Shared decoding, and its error, of configurations as YAML in a ConfigMap."""
 
 import re
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""The table of controllers: which there are, what each reconciles, watches and may do (M03, M04).
+"""The table of controllers: what each reconciles, watches and is permitted to do (M03, M04).
 
 A new controller is one folder with a `reconciler.py` and one row here. `app` makes the controllers
 of the table that `--controllers` selects, under Volcano's names; a test holds the verbs of
@@ -27,7 +27,7 @@ from shared.runtime.errors import Rejected
 
 
 class ControllerRight(msgspec.Struct, frozen=True):
-    """Verbs that a controller needs on the objects of a kind, or on a subresource of theirs."""
+    """Verbs that a controller needs on a kind, or on a subresource of it."""
 
     kind: Kind
     verbs: tuple[str, ...]
@@ -45,7 +45,7 @@ class Controller(msgspec.Struct, frozen=True, kw_only=True):
     quarantined_as: tuple[str, str]
     """Kind and stage under which a key that fails is quarantined (ADR 14)."""
     workers: Callable[[ControllerSettings], int] = lambda _: 1
-    """Keys that are reconciled at once."""
+    """Number of keys that are reconciled concurrently."""
     watches: tuple[Kind, ...]
     """Kinds of which it reads what the cache publishes."""
     rights: tuple[ControllerRight, ...]
@@ -192,16 +192,16 @@ SHARED_RIGHTS: Final = _rights(kinds.EVENT, "create")
 
 BUILT: Final = tuple(row.name for row in CONTROLLERS)
 ABSENT: Final = ("colocation-config-controller",)
-"""A controller that only Volcano has: named here so that command lines move over unedited."""
+"""Controllers that only Volcano has, accepted so that Volcano's command lines work unchanged."""
 _ALL: Final = "*"
 _FIELD: Final = "controllers"
 
 
 def selected(patterns: Sequence[str]) -> frozenset[str]:
-    """Return the names that `--controllers` asks for, absent ones among them when they are named.
+    """Return the names that `--controllers` selects, including absent ones that are named.
 
-    `*` stands for all that are there; `name` or `+name` adds one, `-name` takes one away, whatever
-    the order. Raises Rejected for a name that Volcano does not know, or one both added and taken.
+    `*` selects all that exist; `name` or `+name` adds one, `-name` removes one, in any order.
+    Raises Rejected for a name that Volcano does not know, or one both added and removed.
     """
     added: dict[str, None] = {}
     taken: dict[str, None] = {}

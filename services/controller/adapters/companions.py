@@ -1,13 +1,12 @@
-"""Keeps the objects beside the pods of a job: what changed is written, by one request each.
+"""Creates and updates the companion objects of a job: one request per changed object.
 
-The record of a job remembers which of them this process has made or seen, and with what content. So
-the first ones of a new job are created without a question, a change is one patch of the object that
-changed, and what has not changed is not sent. Only where nothing is remembered, because another
-process made them, is an object read first. A sealed object is never read: it is created. If there
-is an object of its name already, that one is taken for the job's own. A new job waits before it
-does so, because the garbage collector may still have to remove what a deleted job of that name has
-left. The requests of one job run side by side. SSH keys are made here, which job plugin ssh may not
-do itself: it is pure (JP3).
+The record of a job has the companions that this process created or read, and their content. So the
+first ones of a new job are created without a read, a change is one patch, and unchanged objects are
+not sent. An object is read first only if another process created it. A sealed object is never read:
+it is created. If an object of its name exists already, it is adopted. A new job waits before that,
+because the garbage collector may still have to delete objects of a deleted job of the same name.
+The requests of one job run concurrently. SSH keys are generated here, because job plugin ssh is
+pure (JP3).
 """
 
 import zlib
@@ -36,27 +35,28 @@ from shared.kube.errors import AlreadyExists
 from shared.runtime.errors import Gone, Rejected, Retryable
 
 LEFTOVER_RETRIES: Final = 5
-"""Passes over a new job, some seconds in all by the back-off of the work queue, in which a sealed
-object of its name may still be that of a deleted job."""
+"""Number of passes over a new job (some seconds with back-off) in which a sealed object of its name
+may belong to a deleted job.
+"""
 _WIDTH: Final = 8
 """Objects of one job that are written at once."""
 
 
 class Companions:
-    """Makes and drops the objects; methods raise what the writer's do."""
+    """Creates and deletes companions; methods raise the errors of `Writer`."""
 
     def __init__(self, writer: Writer, *, recorder: ControllerRecorder) -> None:
         self._writer = writer
         self._recorder = recorder
 
     async def ensure(self, record: JobRecord, effect: effects.EnsureCompanions) -> None:
-        """Make what is missing, and bring what is there to what it should be."""
+        """Create missing companions and patch those that differ."""
         steps = self._steps(record, effect)
         await apply([partial(self._carry_out, record, step) for step in steps], width=_WIDTH)
         record.applied = effect.digest
 
     async def drop(self, record: JobRecord, effect: effects.DropCompanions) -> None:
-        """Delete the job's objects; sealed ones stay, and those of others under such a name."""
+        """Delete the job's companions, except sealed ones and objects of other owners."""
         open_ones = [companion for companion in effect.companions if not companion.sealed]
         steps = [partial(self._drop, record, companion) for companion in open_ones]
         await apply(steps, width=_WIDTH)
@@ -84,7 +84,7 @@ class Companions:
     def _restore(
         self, record: JobRecord, companion: Companion, uid: str
     ) -> Callable[[], Awaitable[None]]:
-        """Return the write that makes an object again if it was deleted."""
+        """Return the write that creates an object again if it was deleted."""
         if companion.sealed:
             return partial(self._create, record, companion)
         return partial(self._patch, record, companion, uid)
@@ -133,7 +133,7 @@ class Companions:
             self._remember(record, companion, _read_meta(answer).uid)
 
     def _adopt_unread(self, record: JobRecord, companion: Companion) -> None:
-        """Adopt a sealed object that is there, or wait until it can only be the job's own.
+        """Adopt an existing sealed object, or wait until it can only be the job's own.
 
         Raises Retryable while it may belong to a deleted job of the same name.
         """
@@ -143,7 +143,7 @@ class Companions:
         self._remember(record, companion, "")
 
     async def _ensure_unknown(self, record: JobRecord, companion: Companion) -> None:
-        """Create an object of which this process remembers nothing, or adopt the one there is."""
+        """Create an object that is not in the record, or adopt the existing one."""
         try:
             found = await self._read(record, companion)
         except Gone:
@@ -161,7 +161,7 @@ class Companions:
             await self._patch(record, companion, meta.uid)
 
     async def _patch(self, record: JobRecord, companion: Companion, uid: str) -> None:
-        """Patch the content; of one that stays as it is the patch shows whether it is there."""
+        """Patch the content; an unchanged object is patched to find out whether it exists."""
         body: dict[str, Any] = {} if _is_left_as_is(companion) else companion.body
         try:
             await self._writer.patch(companion.kind, _meta(record, companion, uid), body)
@@ -192,7 +192,7 @@ class Companions:
 
 
 def digest(companion: Companion) -> int:
-    """Return a number that changes with what an object should be."""
+    """Return a digest of the desired content of an object."""
     return zlib.crc32(msgspec.json.encode(companion.body))
 
 
@@ -204,7 +204,7 @@ def is_ours(record: JobRecord, meta: ObjectMeta) -> bool:
 def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
     """Raise Rejected when an object of a name that a job needs does not belong to the job.
 
-    Raises Retryable while that of an earlier job of the same name is on its way out.
+    Raises Retryable while that of an earlier job of the same name is being deleted.
     """
     if is_ours(record, meta):
         return
@@ -219,9 +219,9 @@ def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
 
 
 def is_leaving(record: JobRecord, meta: ObjectMeta) -> bool:
-    """Tell whether an object that has a name which a job needs goes by itself.
+    """Tell whether an object with a name that a job needs will be deleted without our action.
 
-    It is being deleted, or belonged to an earlier job of the same name, with which it goes.
+    It is being deleted, or is garbage of an earlier job of the same name.
     """
     owner = meta.controller
     earlier = (
@@ -247,7 +247,7 @@ def _described(companion: Companion) -> str:
 
 
 def _is_left_as_is(companion: Companion) -> bool:
-    """Tell whether an object that is there is left as it is: keys and claims are."""
+    """Tell whether an existing object is never patched, like keys and claims."""
     return companion.keep or companion.once or companion.needs_key_pair
 
 

@@ -1,7 +1,6 @@
-"""A configuration under a key of a ConfigMap, parsed whenever its text is another.
+"""A configuration in a key of a ConfigMap, parsed whenever its text changes.
 
-One that cannot be read or used leaves the one before in force; the ConfigMap gets an Event with the
-reason.
+If it is invalid, the former one stays in force and the ConfigMap gets an Event with the reason.
 """
 
 from collections.abc import Callable
@@ -49,7 +48,7 @@ class ConfigMapReader(Generic[_C]):
         """Whether the ConfigMap was there when it was last asked for."""
 
     async def changed(self) -> _C | None:
-        """Return the configuration if it is another one than before and can be used."""
+        """Return the configuration if it has changed and is valid, else None."""
         try:
             body = await self._kube.get(kinds.CONFIGMAP, *self._place)
         except Gone:

@@ -156,7 +156,7 @@ class EffectExecutor:
         )
 
     async def refuse_oversized(self, key: str, uid: str) -> None:
-        """Say on a job that is too large for the bus that it cannot run."""
+        """Record on a job that is too large for the bus that it cannot run."""
         namespace, name = split_key(key)
         meta = ObjectMeta(name=name, namespace=namespace, uid=uid)
         state = {"phase": "Pending", "reason": INVALID_SPEC, "message": TOO_LARGE}
@@ -184,7 +184,7 @@ class EffectExecutor:
         namespace, task = record.job.metadata.namespace, effect.builder.task.name
         name = f"{record.job.metadata.name}-{task}-{index}"
         if (quota := record.held.stopped_tasks.get(task)) is not None:
-            record.held.over_quota(name, quota)  # its pods are alike
+            record.held.over_quota(name, quota)  # its pods are equal
             return
         try:
             body = _body(effect, index)
@@ -203,7 +203,7 @@ class EffectExecutor:
             self._faults.point("controller.mid-create")
 
     async def _adopt(self, record: JobRecord, name: str) -> None:
-        """Take a pod of that name when it is ours, say so when it is not (J24)."""
+        """Adopt a pod of that name if the job owns it; else report it (J24)."""
         body = await self._writer.get(kinds.POD, record.job.metadata.namespace, name)
         pod: Pod = kinds.decode(kinds.POD, body)
         found = pod_view(pod)

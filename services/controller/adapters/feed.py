@@ -2,10 +2,10 @@
 
 First step of the flow "Job event → pods created".
 
-`Feed` folds facts, and says when the stores are complete. `AdmissionFeed` hears which PodGroups
-scheduling has admitted before their status shows it (ADR 35). This makes pods sooner and spares the
-API server a write, and nothing depends on it: an event that is missed, or is about a version of the
-PodGroup that is not held here, is followed by the status itself a little later.
+`Feed` folds facts, and says when the stores are complete. `AdmissionFeed` receives the PodGroups
+that scheduling has admitted before their status shows it (ADR 35). So pods are created earlier, and
+the API server saves a write. Nothing depends on it: if an event is lost, or is about another
+version of the PodGroup, the status follows soon.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ class InformerFeed:
 class AdmissionFeed:
     """Follows admissions on EVENTS; a part of the service that does not count for readiness.
 
-    It needs no consumer of EVENTS: subscribers may have used up all of them.
+    It needs no consumer of EVENTS, because subscribers may use up the limit of consumers.
     """
 
     name: Final = "admissions"

@@ -1,13 +1,11 @@
-"""The controller's copy of the cluster: STATE and the answers to own writes, folded by these rules.
+"""The controller's copy of the cluster, folded from STATE and from responses to its own writes.
 
-For one uid the higher resourceVersion wins; another uid under a name is a deletion and an addition;
-a uid whose deletion was confirmed to this process exists no more, whatever STATE still says, and
-one whose end STATE has told, whatever the answer to an earlier request says. A reconciliation that
-follows a write therefore sees the write, although its fact comes later, and never acts on what it
-has changed itself.
+Rules: for one uid the higher resourceVersion wins; another uid under a name is a deletion and an
+addition; a uid that was deleted, by a response or by STATE, never comes back. So a reconciliation
+after a write sees that write before its fact arrives.
 
-Each kind has an `IndexedStore`. A kind on which others depend has a handler, which says what a
-change of it has to reconcile (`Touched`); an object of any other kind is to be reconciled itself.
+Each kind has an `IndexedStore`. A kind on which others depend has a handler that returns the
+objects to reconcile after a change (`Touched`); for any other kind the object itself is reconciled.
 """
 
 from collections import defaultdict
@@ -103,9 +101,9 @@ class Informers(Stores):
         self._on_change.append(call)
 
     def request(self) -> AbstractContextManager[None]:
-        """Surround a request, with `written` or `deleted` for its answer.
+        """Use around a request; pass its response to `written` or `deleted`.
 
-        What STATE has told meanwhile of the end of an object counts, however late the answer.
+        A deletion that STATE reports meanwhile counts, however late the response is.
         """
         return self._deletions.request()
 
@@ -134,7 +132,7 @@ class Informers(Stores):
         return self._notify(touched)
 
     def written(self, kind: Kind, body: bytes) -> Touched:
-        """Take an object as the API server has answered it, mostly to an own write.
+        """Fold an object from a response of the API server, usually to our own write.
 
         A job that is too large for STATE stays unknown, as it is to any other process.
         """
@@ -149,7 +147,7 @@ class Informers(Stores):
         return self._notify(touched)
 
     def deleted(self, kind: Kind, key: str, uid: str) -> Touched:
-        """Take the confirmation that an own delete has removed an object."""
+        """Fold the confirmation that our own delete has removed an object."""
         touched = Touched()
         if uid not in self._deletions:
             self._gone[uid] = StoreKey(kind.token, key)
@@ -157,7 +155,7 @@ class Informers(Stores):
         return self._notify(touched)
 
     def passed(self, covered: Mapping[str, str]) -> Touched:
-        """Drop own objects that STATE has passed without showing them: they are gone already.
+        """Drop own objects that STATE should show by now and does not: they were deleted.
 
         `covered` maps the token of a kind to the resourceVersion up to which STATE has its changes.
         """
@@ -171,7 +169,7 @@ class Informers(Stores):
     def admitted(self, group: Identity) -> Touched:
         """Record that scheduling has admitted a Job's PodGroup, which its status does not show yet.
 
-        This holds for the version that was decided on: any other one shows what became of it.
+        This holds for the version that was decided on; any other version shows its own phase.
         """
         touched = Touched()
         record = self._record_of(self.groups[group.key]) if self.groups.is_at(group) else None
@@ -190,7 +188,7 @@ class Informers(Stores):
         }
 
     def complete(self) -> Touched:
-        """STATE is whole again: drop what it no longer holds."""
+        """Record that STATE was read completely; drop objects that it no longer holds."""
         touched = Touched()
         for (token, key), uid in (self._unseen or {}).items():
             self._drop(token, key, uid, touched)
@@ -221,7 +219,7 @@ class Informers(Stores):
     # How objects are folded
 
     def _put_fact(self, fact: Fact, touched: Touched) -> None:
-        """Take a fact; the echo of an own write, as most facts about jobs are, is not decoded."""
+        """Fold a fact; a fact of our own write, like most facts about jobs, is not decoded."""
         identity = Identity(fact.key, fact.uid, int(fact.rv))
         if fact.key in self.oversized or not self.by_kind[fact.kind].has(identity):
             found = kinds.decode(kinds.KINDS[fact.kind], fact.body)
@@ -247,8 +245,8 @@ class Informers(Stores):
     ) -> None:
         """Drop an object of `uid`, or any that is older than the version `as_of`.
 
-        Facts may be skipped, so that the last one tells of the end of a later object of that name;
-        what this process has written since is newer, and stays.
+        Facts may be skipped, so the last one may be about a later object of that name. An object
+        that this process has written since is newer, and stays.
         """
         store = self.by_kind[token]
         stored_uid, change = store.uid_of(key), store.drop(key, uid, as_of=as_of)
@@ -277,7 +275,7 @@ class Informers(Stores):
         return touched
 
     def _held(self, found: Any, known: Identity) -> Any:  # noqa: ANN401 - the kind's view
-        """Return what is held of an object, the whole of most; None for a pod of no concern."""
+        """Return the part of an object to store; None for a pod that does not matter."""
         match found:
             case Pod():
                 before = self.pods.of_uid(known.key, known.uid)
@@ -350,7 +348,7 @@ class Informers(Stores):
         touched.add(kinds.JOB, record.key, urgent=urgent)
 
     def _pod_ended(self, fact: Fact, touched: Touched) -> None:
-        """Take over from a tombstone that a job's pod had succeeded, if that is new (ADR 10)."""
+        """Record from a tombstone that a job's pod had succeeded, if that is new (ADR 10)."""
         pod = kinds.decode(kinds.POD, fact.body)
         found, stored = pod_view(pod), self.pods.get(fact.key)
         other = stored is not None and stored.home and not self.pods.of_uid(fact.key, fact.uid)
@@ -370,7 +368,7 @@ class Informers(Stores):
             record.note_tombstone(view)
 
     def _owner_changed(self, change: ObjectChange[Workload], touched: Touched) -> None:
-        """Touch the groups of an owner's bare pods; they go with the owner, by its reference."""
+        """Touch the groups of an owner's bare pods, which are deleted with the owner."""
         if change.after is not None:
             for group in self.groups_of_owner(change.after):
                 touched.add(kinds.PODGROUP, group)
@@ -434,7 +432,7 @@ class Informers(Stores):
                 touched.add(kinds.JOB, key)
 
     def _command_changed(self, change: ObjectChange[Command], touched: Touched) -> None:
-        """Touch the job of a new Command, or the queues, which tell of one that is for neither."""
+        """Touch the job of a new Command; else the queues, which report misdirected Commands."""
         if change.after is not None:
             token, key = target_of(change.after)
             is_job = token == kinds.JOB.token

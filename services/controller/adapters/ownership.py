@@ -1,8 +1,8 @@
-"""Which jobs this replica may act on: those of the partitions that it holds.
+"""Ownership of jobs: a replica acts on the jobs of the partitions that it holds.
 
-`owns` is asked before each reconciliation. A partition that is to be given up waits for those under
-way, so that the next owner never acts beside us. One that is taken away waits for nothing: no write
-of a reconciliation under way goes out any more (`check`, asked before each).
+`owns` is checked before each reconciliation. A partition is given up only after the reconciliations
+in progress have ended, so the next owner never acts at the same time. When a partition is lost,
+reconciliations in progress must not write any more (`check`, called before each write).
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class PartitionOwnership:
             await self._drain(partition)
 
     async def _drain(self, partition: int) -> None:
-        """Return when no reconciling is under way; a write that hangs ends by its own time-out."""
+        """Return when no reconciliation is in progress; a hanging write ends by its timeout."""
         deadline = self._clock.monotonic() + _DRAIN_S
         while self._under_way[partition] and self._clock.monotonic() < deadline:
             await self._clock.sleep(_DRAIN_POLL_S)

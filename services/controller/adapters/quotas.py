@@ -1,4 +1,4 @@
-"""Which changes of a ResourceQuota wake the jobs whose pods it holds back."""
+"""Selects the changes of a ResourceQuota after which jobs over quota are reconciled."""
 
 from services.controller.adapters.store import ObjectChange, Touched
 from shared.api import kinds
@@ -7,9 +7,9 @@ from shared.model.quantity import milli
 
 
 def quota_changed(change: ObjectChange[ResourceQuota], touched: Touched) -> None:
-    """Touch a quota that has more room than before: what takes room is nobody's turn.
+    """Touch a quota that has more room than before; less room concerns nobody.
 
-    The API server judges by the status, which its controller brings up to date.
+    The API server checks the status, which the quota controller updates.
     """
     if change.before is not None and (
         change.after is None or _has_more_room(change.before.status, change.after.status)
@@ -18,7 +18,7 @@ def quota_changed(change: ObjectChange[ResourceQuota], touched: Touched) -> None
 
 
 def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> bool:
-    """Tell whether a bound of a quota is gone, or further away."""
+    """Tell whether a limit of a quota was removed, or leaves more room."""
     if not before.hard.keys() <= after.hard.keys():
         return True
     return any(_room(after, name) > _room(before, name) for name in before.hard)

@@ -86,7 +86,7 @@ class Reconciler(ABC):
         """Queue the keys that a change concerns."""
 
     def partition_key(self, key: str) -> str:
-        """Return the text whose hash gives the partition of a key; for jobs the key itself."""
+        """Return the text whose hash selects the partition of a key; for jobs the key itself."""
         return key
 
     async def run(self) -> None:

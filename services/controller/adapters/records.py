@@ -42,7 +42,7 @@ class JobRecord:
         self.rv = 0
         self.pods = pods
         self.group: PodGroup | None = None
-        self.admitted = False  # whether scheduling said that it admitted this version of `group`
+        self.admitted = False  # whether scheduling has admitted this version of `group`
         self.requests: dict[tuple[str, str, int], JobRequest] = {}
         self.delayed: tuple[Delayed, ...] = ()
         self.owned = False
@@ -58,7 +58,7 @@ class JobRecord:
         remember is not there."""
         self.held_counts: HeldStatus | None = None
         """Monotonic time since which a mere change of counts waits to be written."""
-        self.reported_pending = ""  # reason for which its PodGroup waits, as the last event has it
+        self.reported_pending = ""  # reason of its PodGroup's wait, as in the last event
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
@@ -81,10 +81,10 @@ class JobRecord:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is wrong with the spec; judged when the job is reconciled.
+        """Return the problems of the spec, computed when the job is reconciled.
 
-        There an error of ours about an odd spec stays with its job; in the fold of facts it would
-        end the process, again and again.
+        There an unexpected error quarantines only this job; in the fold of facts it would end the
+        process again and again.
         """
         if self._problems is None:
             self._problems = problems(self.job)
@@ -104,7 +104,7 @@ class JobRecord:
         return known[2]
 
     def take(self, job: Job) -> bool:
-        """Take a newer version of the job; returns whether it is newer."""
+        """Store a newer version of the job; return whether it is newer."""
         rv = int(job.metadata.resource_version or 0)
         if rv <= self.rv:
             return False
@@ -124,7 +124,7 @@ class JobRecord:
         return True
 
     def _know_completed(self) -> None:
-        """Put together what the status records and what has happened since it was written."""
+        """Combine the completed indexes in the status with those completed since it was written."""
         self.completed = recorded(self.job)
         for name, pod in list(self._unrecorded.items()):
             if pod.index in self.completed.setdefault(pod.task, set()):
@@ -133,7 +133,7 @@ class JobRecord:
                 self.completed[pod.task].add(pod.index)
 
     def acquire(self) -> None:
-        """Begin to own the job: add a request for everything that may be unanswered."""
+        """Start to own the job: add a request for every event that may be unhandled."""
         if not self.owned:
             self.owned = True
             self._sums = PodSums(self.pods.values())
@@ -154,7 +154,7 @@ class JobRecord:
                 self.add(of_group(self.job, None, self.group))
 
     def release(self) -> None:
-        """Cease to own the job: its next owner derives its requests from the facts."""
+        """Stop owning the job: its next owner derives the requests from facts."""
         self.owned = False
         self._sums = PodSums(())
         self.requests = {}
@@ -167,7 +167,7 @@ class JobRecord:
     def changed(
         self, before: PodView | None, after: PodView | None, *, ours: bool = False
     ) -> tuple[JobRequest, ...]:
-        """Make the change of a pod in `pods`; returns the requests it led to."""
+        """Apply the change of a pod to `pods`; return the resulting requests."""
         known = self._replace(before, after)
         if after is None or after.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
             self.held.quota_may_be_free()
@@ -178,7 +178,7 @@ class JobRecord:
         return self._add_requests(before, after, ours=ours)
 
     def _replace(self, before: PodView | None, after: PodView | None) -> PodView | None:
-        """Put or remove a pod; return the one that was held under its name."""
+        """Put or remove a pod; return the former one of that name."""
         if after is not None:
             known = self.pods.get(after.name)
             self.pods[after.name] = after
@@ -196,7 +196,7 @@ class JobRecord:
         return found
 
     def note_tombstone(self, pod: PodView) -> None:
-        """Note a pod that is gone, whose tombstone says that it had succeeded.
+        """Record a deleted pod whose tombstone says that it had succeeded.
 
         The owner of the job knows every restart so far; the next owner judges by the status.
         """
@@ -221,7 +221,7 @@ class JobRecord:
                 self._sums.restarted(pod.task)
 
     def group_changed(self, group: PodGroup | None) -> None:
-        """Take the present PodGroup, or that there is none."""
+        """Store the current PodGroup; None if it does not exist."""
         before, self.group, self.admitted = self.group, group, False
         if self.owned:
             self.add(of_group(self.job, before, group))
@@ -232,6 +232,6 @@ class JobRecord:
             self.requests.setdefault(request.key, request)
 
     def forget(self, answered: Iterable[tuple[str, str, int]]) -> None:
-        """Drop requests whose answers have been carried out."""
+        """Drop requests whose actions have been carried out."""
         for key in answered:
             self.requests.pop(key, None)

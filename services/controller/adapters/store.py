@@ -26,9 +26,9 @@ class Touched(msgspec.Struct):
     """Objects to reconcile after some facts, or after the answer to an own write."""
 
     refs: dict[StoreKey, bool] = msgspec.field(default_factory=dict)
-    """Object → whether a policy may have an answer to it (else a short wait does no harm).
+    """Object → whether a policy may react to the change (else a short delay does no harm).
 
-    A PodGroup stands for the bare pods whose group it is, or is to be.
+    A PodGroup stands for the bare pods of its group, existing or not.
     """
 
     def __bool__(self) -> bool:
@@ -60,10 +60,9 @@ def identity_of(found: Any) -> Identity:  # noqa: ANN401 - any view with metadat
 
 
 class RecentDeletions:
-    """Uids of objects that are gone, for as long as an answer may show them as they were.
+    """Uids of deleted objects, kept while a response may still show them.
 
-    The answer to a request and the fact that its object is gone come by two connections, in either
-    order.
+    The response to a request and the fact of a deletion come by two connections, in either order.
     """
 
     def __init__(self) -> None:
@@ -74,17 +73,17 @@ class RecentDeletions:
         """Uid → number of the last request that had begun when it went, the first to go first."""
 
     def __contains__(self, uid: str) -> bool:
-        """Tell whether an object of this uid went during a request that is still under way."""
+        """Tell whether an object of this uid was deleted during a request in progress."""
         return uid in self._gone_at
 
     def add(self, uid: str) -> None:
-        """Remember that an object is gone, if any request is under way."""
+        """Record a deletion, if any request is in progress."""
         if self._requests:
             self._gone_at.setdefault(uid, self._begun)
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Keep what goes until this request, and every one that began before it, has its answer."""
+        """Keep deletions until this request, and every earlier one, has its response."""
         self._begun += 1
         number = self._begun
         self._requests[number] = None
@@ -111,7 +110,7 @@ class ObjectChange(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     @property
     def present(self) -> T:
-        """Return the object as it is, or as it was when it went."""
+        """Return the current object, or the last one before its deletion."""
         found = self.after if self.after is not None else self.before
         assert found is not None, "a change has one side at least"
         return found
@@ -127,7 +126,7 @@ class _Index(Generic[T]):
         self.keys: dict[Hashable, dict[str, None]] = {}
 
     def move(self, key: str, before: T | None, after: T | None) -> None:
-        """Follow the change of an object; most changes leave the values of an index alone."""
+        """Update the index for the change of an object; most changes do not alter it."""
         was = self.indexer(before) if before is not None else ()
         now = self.indexer(after) if after is not None else ()
         if was == now:
@@ -166,21 +165,21 @@ class IndexedStore(Mapping[str, T]):
         return len(self._objects)
 
     def has(self, identity: Identity) -> bool:
-        """Tell whether this version of an object is held, or a newer one."""
+        """Tell whether the store has this version of an object, or a newer one."""
         known = self._identities.get(identity.key)
         return known is not None and known.uid == identity.uid and known.rv >= identity.rv
 
     def is_at(self, identity: Identity) -> bool:
-        """Tell whether just this version of an object is held."""
+        """Tell whether the store has exactly this version of an object."""
         return self._identities.get(identity.key) == identity
 
     def of_uid(self, key: str, uid: str) -> T | None:
-        """Return the object that is held under a key if it has that uid."""
+        """Return the object of a key if it has that uid."""
         known = self._identities.get(key)
         return self._objects[key] if known is not None and known.uid == uid else None
 
     def uid_of(self, key: str) -> str:
-        """Return the uid of the object that is held under a key, "" for none."""
+        """Return the uid of the object of a key, "" for none."""
         known = self._identities.get(key)
         return known.uid if known is not None else ""
 
@@ -194,7 +193,7 @@ class IndexedStore(Mapping[str, T]):
         return [key for key, known in self._identities.items() if known.rv > rv]
 
     def put(self, identity: Identity, found: T) -> ObjectChange[T] | None:
-        """Take an object; returns None for a version that is not newer."""
+        """Store an object; return None for a version that is not newer."""
         key, known, replaced = identity.key, self._identities.get(identity.key), ""
         if known is not None and known.uid != identity.uid:
             replaced = known.uid
@@ -210,10 +209,9 @@ class IndexedStore(Mapping[str, T]):
     def drop(
         self, key: str, uid: str | None = None, *, as_of: int | None = None
     ) -> ObjectChange[T] | None:
-        """Drop an object, of `uid` if that is given; returns None where it is not held.
+        """Drop an object, of `uid` if that is given; return None if it is not in the store.
 
-        Nothing of that name was there `as_of` a version, so one that is older goes, whatever its
-        uid.
+        Nothing of that name existed `as_of` a version, so an older object is dropped, of any uid.
         """
         known = self._identities.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""The stores of the controller by kind, how their objects are found, and what is asked of them."""
+"""The stores of the controller by kind, their indexes, and queries over them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -30,7 +30,7 @@ NO_TARGET: Final = StoreKey("", "")
 
 
 class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod: the view of one that a job controls, the whole of one that is bare."""
+    """A stored pod: a small view of a job's pod, the whole object of a bare pod."""
 
     home: str = ""
     """Home of its job, see `home`."""
@@ -62,10 +62,10 @@ def home(namespace: str, uid: str) -> str:
 def held_pod(
     pod: Pod, scheduler_names: Collection[str], known: HeldPod | None, *, loads: bool = False
 ) -> HeldPod | None:
-    """Return what is held of a pod, None of one that is neither bare nor a job's.
+    """Return the part of a pod to store, None if it is neither bare nor a job's.
 
-    `known` is what was held of it. A job's pod stays one, whatever becomes of its annotations. With
-    `loads` a pod that requests CPU of a node is held, too, of any scheduler.
+    `known` is its stored part. A job's pod stays one even if its annotations change. With `loads`
+    pods of any scheduler that request CPU on a node are stored too.
     """
     meta = pod.metadata
     found = pod_view(pod)
@@ -112,7 +112,7 @@ def other_owners(stored: HeldPod) -> tuple[str, ...]:
 
 
 def owners_of(job: Job) -> Iterator[StoreKey]:
-    """Yield what a job says that it belongs to: a CronJob or a JobFlow, and a JobTemplate."""
+    """Yield the objects that a job comes from: a CronJob or JobFlow, and a JobTemplate."""
     meta = job.metadata
     owner = meta.controller
     kind = _OWNERS.get((owner.api_version, owner.kind)) if owner is not None else None
@@ -153,12 +153,12 @@ def _is_for(command: Command, kind: Kind) -> bool:
 
 
 def _given(command: Command) -> tuple[int, str]:
-    """Sort Commands as they were given; their times have whole seconds only."""
+    """Sort Commands by creation; their times have whole seconds only."""
     return int(command.metadata.resource_version or 0), command.metadata.key
 
 
 def held_metadata(meta: ObjectMeta) -> PartialObject:
-    """Return what is held of an object of which nothing but names and labels is read."""
+    """Return the part to store of an object of which only names and labels are read."""
     return PartialObject(
         metadata=ObjectMeta(
             name=meta.name,
@@ -171,7 +171,7 @@ def held_metadata(meta: ObjectMeta) -> PartialObject:
 
 
 def held_node(node: Node) -> HeldNode:
-    """Return what is held of a node."""
+    """Return the part of a node to store."""
     cpu = node.status.capacity.get("cpu", 0)
     return HeldNode(held_metadata(node.metadata).metadata, milli(cpu))
 
@@ -242,7 +242,7 @@ class Stores:
         """Bare pods and their owners."""
 
     def held_uids(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the uid of each object by kind and key; of what is in no store as well."""
+        """Return the uid of each object by kind and key, also of objects that are in no store."""
         found = {token: dict(store.uids()) for token, store in self.by_kind.items()}
         for ref, uid in self.quarantined.items():
             found[ref.token][ref.key] = uid
@@ -286,11 +286,11 @@ class Stores:
         return self.job_objects.by_index("owner", home(owner.namespace, owner.uid))
 
     def jobs_from(self, template_key: str) -> list[Job]:
-        """Return the jobs that say that they were made from a template, by name."""
+        """Return the jobs that name a template as their origin, by name."""
         return self.job_objects.by_index("template", template_key)
 
     def owner_of(self, job: Job) -> CronJob | JobFlow | None:
-        """Return the CronJob or the JobFlow that controls a job, if it is there."""
+        """Return the CronJob or the JobFlow that controls a job, if it exists."""
         ref = job.metadata.controller
         if ref is None:
             return None
@@ -312,11 +312,11 @@ class Stores:
         return iter(dict.fromkeys(k for s in self._grouped for k in s.index_values("group")))
 
     def is_bare_group(self, key: str) -> bool:
-        """Tell whether anything is known of a group of bare pods."""
+        """Tell whether a group of bare pods has pods or a known owner."""
         return any(key in store.index_values("group") for store in self._grouped)
 
     def group_facts(self, key: str) -> GroupFacts:
-        """Return what is known of one group of bare pods."""
+        """Return the facts of one group of bare pods."""
         pods = self.pods.by_index("group", key)
         bare = tuple(stored.pod for stored in pods if stored.pod is not None)
         if bare:
@@ -341,7 +341,7 @@ class Stores:
 
 
 def node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:
-    """Touch a node whose labels or CPU changed: nothing depends on more of it."""
+    """Touch a node whose labels or CPU changed; nothing depends on its other fields."""
     before, after = change.before, change.after
     if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):
         touched.add(kinds.NODE, change.key)
@@ -352,11 +352,11 @@ def _sharding_facts(node: HeldNode) -> tuple[Mapping[str, str], int]:
 
 
 def is_same_queue(before: Queue, after: Queue) -> bool:
-    """Tell whether two versions of a queue are one for jobs: of one spec and state."""
+    """Tell whether two versions of a queue are equal for jobs: same spec and state."""
     same = before.status.state == after.status.state
     return same and before.metadata.generation == after.metadata.generation
 
 
 def load_held(pod: HeldPod | None) -> tuple[str, int]:
-    """Return the node of a pod that is held and its CPU there; "" for none."""
+    """Return the node of a stored pod and its CPU there; "" for none."""
     return (pod.node, pod.cpu_milli) if pod is not None else ("", 0)

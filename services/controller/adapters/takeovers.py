@@ -1,9 +1,10 @@
-"""Takes the nodes of schedulers that have died: their Leases are no longer renewed (CA12).
+"""Releases the nodes of dead schedulers, whose Leases are no longer renewed (CA12).
 
 A NodeShard bears the name of the Lease under which its scheduler claims nodes. When that Lease was
 not renewed for its whole duration, the claims are taken back. The Lease is held meanwhile, so that
-no other process holds it. A scheduler that comes back finds another term, and ignores its former
-claims. A NodeShard without such a name is left alone, as its scheduler may act without a Lease.
+no other process holds it. A scheduler that comes back finds another leadership term, and ignores
+its former claims. A NodeShard without such a name is skipped, because its scheduler may act without
+a Lease.
 """
 
 import asyncio
@@ -38,14 +39,14 @@ class LeaseRef(msgspec.Struct, frozen=True):
 
 
 def lease_ref_of(shard: NodeShard) -> LeaseRef | None:
-    """Return the Lease under which the scheduler of a NodeShard acts, as far as it says so."""
+    """Return the Lease under which the scheduler of a NodeShard acts, None if it names none."""
     namespace, _, rest = shard.metadata.annotations.get(keys.LEADERSHIP_TERM, "").partition("/")
     name, _, term = rest.partition("/")
     return LeaseRef(namespace, name) if term else None
 
 
 class ShardTakeovers:
-    """Looks at the Leases of schedulers, and takes back what those that died have claimed."""
+    """Checks the Leases of schedulers, and removes the claims of dead ones."""
 
     def __init__(self, manager: ControllerContext) -> None:
         self._kube = manager.kube
@@ -69,7 +70,7 @@ class ShardTakeovers:
     async def _is_absent(self, ref: LeaseRef, shard: NodeShard) -> bool:
         lease = await leases.find(self._kube, ref.namespace, ref.name)
         if lease is None:
-            return False  # nothing to hold while claims are taken back
+            return False  # nothing to hold while claims are removed
         observed = self._observed.setdefault(ref, ObservedLease())
         now = self._clock.monotonic()
         observed.observe(lease.spec, now=now)

@@ -1,11 +1,11 @@
-"""The queue in which all writes of a controller wait for a slot among its requests under way.
+"""The queue of all writes of a controller, with a limit on concurrent requests.
 
-Pods of a gang are of no use before the gang is whole. So their creations are served gang after
-gang, in the order in which the gangs came to be made, which is the order in which the scheduler
-admitted them; scheduling and binding of the first run beside the creation of the next. Everything
-else goes first: it is little, and often what frees room. Each round takes `ROUND` pods of a
-namespace: its other pods, of a large gang or of many small ones, are queued again behind those of
-other namespaces. A large gang likewise does not hold up the small ones behind it, nor they it.
+Pods of a gang are useless before the gang is complete. So pods are created gang after gang, in the
+order in which the scheduler admitted the gangs; the first gang is scheduled and bound while the
+next one is created. All other writes go first: they are few, and often free resources. Each round
+takes `ROUND` pods of a namespace: its other pods, of a large gang or of many small ones, are queued
+again behind those of other namespaces. A large gang likewise does not hold up the small ones behind
+it, nor they it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ROUND: Final = 256
 
 
 class WriteRank(NamedTuple):
-    """Place in the queue; the least is served first."""
+    """Rank in the queue; the smallest is served first."""
 
     round: int
     gang: int
@@ -30,7 +30,7 @@ FIRST: Final = WriteRank(-1, 0)
 
 
 class WriteQueue:
-    """Bounds how many requests are under way, and says which is next."""
+    """Limits concurrent requests, and selects the next one."""
 
     def __init__(self, width: int) -> None:
         self._free = width
@@ -43,7 +43,7 @@ class WriteQueue:
         """Per namespace the round in which its next gang begins; none that is past."""
 
     def ranks(self, namespace: str) -> "Ranks":
-        """Return the places in the queue of the pods of a gang, from now on."""
+        """Return the source of ranks for the pods of a gang."""
         share = self._shares.get(namespace)
         if share is None or share.round < self._round:
             self._shares = {n: s for n, s in self._shares.items() if s.round >= self._round}
@@ -54,7 +54,7 @@ class WriteQueue:
 
     @asynccontextmanager
     async def slot(self, rank: WriteRank = FIRST) -> AsyncIterator[None]:
-        """Wait for a place among the requests under way, and leave it at the end."""
+        """Hold one of the request slots for the length of the block."""
         await self._enter(rank)
         try:
             yield
@@ -71,7 +71,7 @@ class WriteQueue:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # the place was given just now
+                self._leave()  # the slot was assigned just now
             raise
 
     def _leave(self) -> None:
@@ -85,7 +85,7 @@ class WriteQueue:
 
 
 class NamespaceShare:
-    """How many pods of a namespace one round has, those of later rounds of a gang aside."""
+    """Number of pods of a namespace in one round."""
 
     def __init__(self, number: int) -> None:
         self.round = number
@@ -93,7 +93,7 @@ class NamespaceShare:
 
 
 class Ranks:
-    """Gives the pods of one gang their ranks, in the order in which they are asked for."""
+    """Ranks for the pods of one gang, in the order of the calls."""
 
     def __init__(self, share: NamespaceShare, gang: int) -> None:
         self._share = share

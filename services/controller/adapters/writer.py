@@ -80,9 +80,9 @@ class Writer:
         version: str = "",
         subresource: str = "",
     ) -> None:
-        """Patch an object; with `version` only the one of that resourceVersion.
+        """Patch an object; with `version` only if it has that resourceVersion.
 
-        Raises Conflict when others wrote meanwhile; what they wrote is in the stores then.
+        Raises Conflict if others wrote meanwhile; their version is in the stores then.
         """
         namespace, name = meta.namespace, meta.name
         request = self._kube.patch(
@@ -122,9 +122,9 @@ class Writer:
         propagation: Propagation | None = None,
         lingers: bool = False,
     ) -> None:
-        """Delete an object; one that is gone is deleted.
+        """Delete an object; a deleted one is no error.
 
-        With `lingers` an object with grace or finalizers, which lives on, stays in the stores.
+        With `lingers` an object with a grace period or finalizers stays in the stores.
         """
         request = self._kube.delete(
             kind, meta.namespace, meta.name, uid=meta.uid, propagation=propagation
@@ -164,8 +164,8 @@ class Writer:
 async def apply(writes: Sequence[Callable[[], Awaitable[None]]], *, width: int) -> None:
     """Carry out `writes`, `width` at a time; then raise the worst failure, if there was any.
 
-    A failure does not keep the others from being tried, but a server that is away is not asked any
-    further. A single write is carried out at once, so that those beside it do not overtake it.
+    All writes are tried in spite of failures, except that an unreachable server ends them. A single
+    write is carried out at once, so that concurrent ones do not overtake it.
     """
     if len(writes) == 1:
         await writes[0]()

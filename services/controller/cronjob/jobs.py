@@ -1,4 +1,4 @@
-"""The jobs of a CronJob: how one is named and made, and what an existing one says (X01, X03)."""
+"""The jobs of a CronJob: their names and content, and due times of existing ones (X01, X03)."""
 
 from datetime import datetime
 from typing import Final
@@ -14,12 +14,12 @@ FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMI
 
 
 def name_at(cron: CronJob, due: int) -> str:
-    """Return the name of the job that is due then: the same in every process (X01)."""
+    """Return the name of the job due at that time: the same in every process (X01)."""
     return f"{cron.metadata.name}-{due // 60}"
 
 
 def job_at(cron: CronJob, due: int) -> Job:
-    """Return the job that is due then."""
+    """Return the job due at that time."""
     meta, template = cron.metadata, cron.spec.job_template
     stamp = _local_time(due, cron.spec.time_zone or "")
     owner = OwnerReference(
@@ -48,7 +48,7 @@ def _local_time(due: int, zone: str) -> str:
 
 
 def due_of(job: Job) -> float | None:
-    """Return the time that a job was due, None for one that does not say it."""
+    """Return the due time of a job, None if it has none."""
     stamp = job.metadata.annotations.get(keys.CRON_SCHEDULED, "")
     try:
         return time.parse(stamp)
@@ -68,7 +68,7 @@ def is_ours(job: Job, cron: CronJob) -> bool:
 
 
 def reference(job: Job) -> ObjectReference:
-    """Return what the list of active jobs says of one."""
+    """Return the entry of a job in the list of active jobs."""
     meta = job.metadata
     return ObjectReference(
         api_version=kinds.JOB.api_version,
@@ -81,5 +81,5 @@ def reference(job: Job) -> ObjectReference:
 
 
 def age_order(job: Job) -> tuple[str, str]:
-    """Return what sorts jobs by age, the oldest first."""
+    """Return the sort key of jobs by age, the oldest first."""
     return (job.metadata.creation_timestamp or "", job.metadata.name)

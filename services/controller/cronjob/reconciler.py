@@ -22,7 +22,7 @@ from shared.runtime.errors import Rejected
 from shared.runtime.workqueue import WorkQueue
 
 _CHECK_S: Final = 300.0
-"""A pass at least so often: the work queue counts seconds, and the wall clock may be set."""
+"""Maximum interval of passes, because the wall clock may be set while the work queue waits."""
 _REQUEUE_AFTER_S: Final = 30.0
 """Delay before a refused request is sent again: thousands may be due in one minute."""
 UNPARSEABLE: Final = "UnParseableCronJobSchedule"
@@ -40,7 +40,7 @@ class CronJobReconciler(KindReconciler):
 
     @override
     async def reconcile(self, key: str) -> None:
-        """Do what one CronJob needs. Raises any of the errors of a seam to be called again."""
+        """Reconcile one CronJob. Raises an error of `shared.runtime.errors` to be called again."""
         cron = self._informers.crons.get(key)
         if cron is None:
             return

@@ -68,9 +68,9 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
     """Why the sync has to be repeated; empty when all went well."""
     invalid: str = ""
-    """Why nothing can be done before the spec changes; empty when it is sound."""
+    """Why nothing can be done before the spec changes; empty if it is valid."""
     unreported: bool = False
-    """Whether an event has to say what is invalid: Volcano says it when a spec changes (X04)."""
+    """Whether an Event must report the invalid spec: Volcano does so when a spec changes (X04)."""
 
 
 Step = RecordCronJobEvent | ReadJob | CreateJob | DeleteJob | WriteCronJobStatus

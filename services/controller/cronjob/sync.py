@@ -1,9 +1,9 @@
 """The sync of one CronJob: account for its jobs, start the one that is due, delete old ones.
 
-The order makes it safe to die anywhere. A job's name follows from the time it is due, so no job is
-made twice. A process may die between making a job and writing the status: the next one finds the
+The order makes a crash harmless at any point. A job's name follows from its due time, so no job is
+created twice. A process may die between making a job and writing the status: the next one finds the
 job by its due time and adds it to the list of active jobs. Old jobs are deleted only after the
-status has noted what they tell.
+status has recorded their due times and ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,9 +29,9 @@ from shared.model import schedules
 from shared.model.schedules import Schedule
 
 LATE_S: Final = 0.1
-"""A sync comes that much after a due time, so that no clock finds it early (X02)."""
+"""Delay of a sync after a due time, so that no clock finds it early (X02)."""
 MISSED_MAX: Final = 100
-"""More missed times than that are a sign of a clock or of a spec that is wrong (X02)."""
+"""More missed times than this indicate a wrong clock or spec (X02)."""
 
 
 class _StatusDraft:
@@ -45,17 +45,17 @@ class _StatusDraft:
         self.succeeded = _seconds(status.last_successful_time)
 
     def ended(self, moment: float | None) -> None:
-        """Note when a job completed."""
+        """Record when a job completed."""
         if moment is not None and (self.succeeded is None or moment > self.succeeded):
             self.succeeded = moment
 
     def started(self, job: Job, due: float) -> None:
-        """Note a job that runs, and the time that it was due."""
+        """Record a running job and its due time."""
         self.active.setdefault(job.metadata.uid, made.reference(job))
         self.scheduled = max(due, self.scheduled or due)
 
     def remember(self, jobs: Iterable[Job]) -> None:
-        """Note the due times of jobs that will be deleted, so that they are not made again."""
+        """Record the due times of jobs that will be deleted, so that they are not created again."""
         for job in jobs:
             if (due := made.due_of(job)) is not None:
                 self.scheduled = max(due, self.scheduled or due)
@@ -122,7 +122,7 @@ def _old(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
 
 
 def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> StepGenerator[None]:
-    """Bring the list of active jobs up to the jobs that there are (X03)."""
+    """Update the list of active jobs from the existing jobs (X03)."""
     for job in jobs:
         uid, name = job.metadata.uid, job.metadata.name
         if made.is_finished(job):
@@ -148,7 +148,7 @@ def _account(draft: _StatusDraft, jobs: Sequence[Job]) -> StepGenerator[None]:
 
 
 def _find_missing(draft: _StatusDraft, jobs: Sequence[Job]) -> StepGenerator[SyncResult | None]:
-    """Drop active jobs that are gone; STATE may lag, so the API server is asked."""
+    """Drop active jobs that were deleted; STATE may lag, so they are read from the API server."""
     known = {job.metadata.uid for job in jobs}
     for uid, ref in list(draft.active.items()):
         if uid in known:
@@ -232,7 +232,7 @@ def _begin(cron: CronJob, now: float) -> float:
 
 
 def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> StepGenerator[int | None]:
-    """Return the latest due time that was missed and may still be made up for (X02)."""
+    """Return the latest missed due time that may still be started (X02)."""
     deadline_s = cron.spec.starting_deadline_seconds
     after = since if deadline_s is None else max(since, at - deadline_s)
     due = schedule.latest(since, at)
@@ -251,7 +251,7 @@ def _due(cron: CronJob, schedule: Schedule, *, since: int, at: int) -> StepGener
 
 
 def _replace(draft: _StatusDraft, *, occasion: str) -> StepGenerator[Failed | None]:
-    """Delete the jobs that run; each is read first, since it may have ended meanwhile."""
+    """Delete the running jobs; each is read first, because it may have ended meanwhile."""
     if draft.active:
         yield RecordCronJobEvent(
             reason="ReplaceConcurrent",
@@ -286,7 +286,7 @@ def _remove(job: Job) -> StepGenerator[Failed | None]:
 
 
 def _make(cron: CronJob, draft: _StatusDraft, due: int) -> StepGenerator[Failed | None]:
-    """Create the job that is due, or see that it is there."""
+    """Create the job that is due, or find that it exists."""
     job = made.job_at(cron, due)
     name = job.metadata.name
     result = yield CreateJob(job=job)

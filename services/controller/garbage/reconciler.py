@@ -1,11 +1,11 @@
-"""Deletes finished jobs when their time is up (J38, G01).
+"""Deletes finished jobs after their time to live (J38, G01).
 
-A job waits in the work queue until it is due. Then the API server's own copy is asked, because ours
-may be late: a job that was resumed, or given more time, is left alone. What hangs on a job goes
-first (foreground propagation), so that no pod outlives the name of its job.
+A job waits in the work queue until it is due. Then it is read from the API server, because our copy
+may be late: a job that was resumed, or got more time, is kept. Dependents are deleted first
+(foreground propagation), so that no pod outlives its job.
 
-A job of a CronJob or a JobFlow waits until its owner's status tells of its end: the owner's
-controller may be late or dead, and would take a job that is gone for one that was never made.
+A job of a CronJob or a JobFlow waits until its owner's status records its end: the owner's
+controller may be late, and would create a missing job again.
 """
 
 from collections.abc import Iterable
@@ -46,14 +46,14 @@ class GarbageReconciler(Reconciler):
 
     @override
     def add(self, key: str, after_s: float = 0.0) -> None:
-        """Have a job reconciled that may be deleted some day, if this replica owns it."""
+        """Queue a job with a time to live, if this replica owns it."""
         record = self._informers.jobs.get(key)
         if record is not None and record.job.spec.ttl_seconds_after_finished is not None:
             super().add(key, after_s)
 
     @override
     async def reconcile(self, key: str) -> None:
-        """Delete one job if it is due. Raises any of the errors of a seam to be called again."""
+        """Delete one job if it is due. Raises an error of `shared.runtime.errors` to retry."""
         record = self._informers.jobs.get(key)
         if record is None or not self._is_due(key, record.job) or not self._is_recorded(record.job):
             return
@@ -90,8 +90,8 @@ def due_at(job: Job) -> float | None:
     """Return the Unix time at which a job is to be deleted, None for never or not yet known.
 
     `ttlSecondsAfterFinished` runs from the job's entry into Completed, Failed or Terminated. An
-    Aborted job is not finished, since it can be resumed (G01 ⚠). All of it follows from the object,
-    so a new process deletes at the same moment. A time that cannot be read is none.
+    Aborted job is not finished, since it can be resumed (G01 ⚠). The time follows from the object
+    alone, so a new process deletes at the same time. An unreadable time counts as none.
     """
     ttl_s, state = job.spec.ttl_seconds_after_finished, job.status.state
     since = time.read(state.last_transition_time)

@@ -98,7 +98,7 @@ class UfmSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiscoveryBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a configuration may reach."""
+    """Limits of what a configuration may access."""
 
     namespace: str = ""
     """Of the ConfigMap, and so of the Secrets that it may name."""
@@ -124,7 +124,7 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str, bounds: DiscoveryBounds) -> Discovery:
-    """Return what a configuration asks for; BadConfigError names what is wrong with it."""
+    """Return the discovery of a configuration; BadConfigError names the invalid field."""
     file = decoded(text, KEY, _File)
     enabled = [
         (n, one) for n, one in enumerate(file.network_topology_discovery) if _checked(n, one)

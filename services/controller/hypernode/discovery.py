@@ -14,8 +14,8 @@ and which switch is at its other end (`peer_node_name`). Computers that share a 
 through others that do, are one leaf of tier 1: with several rails a computer is at several
 switches, which then count as one. Above all leaves is one spine of tier 2.
 
-⚠ Computers that are no nodes of the cluster are left out: storage that is at every switch would
-make one leaf of all. Leaves are numbered in the order of their switches, as in Volcano.
+⚠ Computers that are not nodes of the cluster are ignored: storage that is connected to every switch
+would merge all leaves. Leaves are numbered in the order of their switches, as in Volcano.
 """
 
 import hashlib
@@ -67,10 +67,10 @@ def from_labels(
 def changes(
     desired: Mapping[str, HyperNode], there: Iterable[HyperNode], *, source: str = LABEL_SOURCE
 ) -> tuple[list[HyperNode], list[tuple[HyperNode, HyperNode]], list[HyperNode]]:
-    """Return what to create, what to change into what, and what to delete.
+    """Return the HyperNodes to create, to change and to delete.
 
-    From the bottom up, deletions from the top down, so that no HyperNode names one that is not
-    there. Only HyperNodes of `source` are touched.
+    Sorted bottom up, deletions top down, so that no HyperNode names a missing one. Only HyperNodes
+    of `source` are touched.
     """
     ours = {
         one.metadata.name: one
@@ -92,7 +92,7 @@ def changes(
 
 
 def _is_as(there: HyperNode, desired: HyperNode) -> bool:
-    """Whether a HyperNode is what it should be; labels of others are theirs."""
+    """Whether a HyperNode is as desired, ignoring labels of other writers."""
     return (
         there.spec == desired.spec
         and desired.metadata.labels.items() <= there.metadata.labels.items()
@@ -124,7 +124,7 @@ def _hypernode(
     source: str,
     label: tuple[str, str] | None = None,
 ) -> HyperNode:
-    """Return a HyperNode of nodes (tier 1) or of HyperNodes; `label` is what it stands for."""
+    """Return a HyperNode of nodes (tier 1) or of HyperNodes; `label` is its label."""
     kind = MemberType.NODE if tier == 1 else MemberType.HYPERNODE
     return HyperNode(
         metadata=ObjectMeta(

@@ -32,7 +32,7 @@ from shared.runtime.workqueue import WorkQueue
 
 _STAGE: Final = "reconcile"
 _REQUEUE_AFTER_S: Final = 60.0
-"""A fabric manager that did not answer is asked again so much later, or when it is due."""
+"""Delay before a fabric manager is called again after a failure."""
 _WRITERS: Final = 8
 
 
@@ -104,7 +104,7 @@ class HyperNodeReconciler(SingletonReconciler):
     async def _ask_fabric_manager(
         self, source: config.UfmSource, nodes: Mapping[str, object]
     ) -> None:
-        """Follow the fabric; one that does not answer leaves what was found, and is asked later."""
+        """Update HyperNodes from the fabric manager; on a failure keep them and retry later."""
         now = self._clock.monotonic()
         if now >= self._ask_at:
             try:
@@ -142,7 +142,7 @@ class HyperNodeReconciler(SingletonReconciler):
 def statuses(
     hypernodes: Mapping[str, HyperNode], nodes: Mapping[str, Labels]
 ) -> Iterator[tuple[HyperNode, HyperNodeStatus]]:
-    """Yield the HyperNodes whose status is not what it should be, and what it should be.
+    """Yield the HyperNodes whose status differs, with the desired status.
 
     A node that is named but does not exist is not counted.
     """
@@ -169,7 +169,7 @@ class FabricManager:
     """Asks a fabric manager for its ports (H03). User and password come from a Secret."""
 
     def __init__(self, kube: Kube, source: UfmSource, *, time_s: float = _TIME_S) -> None:
-        """Ask as `source` says; a complete answer has to come within `time_s` seconds."""
+        """Limit a complete response to `time_s` seconds."""
         self._kube = kube
         self._source = source
         self._time_s = time_s
@@ -219,7 +219,7 @@ class FabricManager:
 
 
 async def _whole(response: aiohttp.ClientResponse, url: str) -> bytes:
-    """Return the body of an answer, unless it is without measure."""
+    """Return the body of a response, unless it is too large."""
     body = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         body += chunk

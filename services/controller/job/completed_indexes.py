@@ -1,14 +1,13 @@
-"""Which pods of a job have succeeded, kept after they are gone: a finished index never runs again.
+"""Records which pods of a job have succeeded: a completed index never runs again.
 
-A node that goes, or a clean-up of old pods, takes pods that have succeeded with it. Without a
-record they would be missing, and be made and run once more. So the status names the indexes that
-have succeeded, per task, in the same write as the counts (`status.controlledResources`, the one map
-of a job's status that is free: `succeeded-worker: "0-3,7"`). Only a restart of an index, its task,
-its partition or the job strikes it out, in the write that says so. A pod that failed is not
-recorded: what became of it is for the policies to say, and when a node is lost its pods are
-declared failed before they go.
+Succeeded pods are deleted with their node, or by a clean-up of old pods. Without a record they
+would be missing, and be created and run again. So the status names the indexes that have succeeded,
+per task, in the same write as the counts (`status.controlledResources`, the one map of a job's
+status that is free: `succeeded-worker: "0-3,7"`). Only a restart of an index, its task, its
+partition or the job strikes it out, in the write that says so. A failed pod is not recorded:
+policies decide about it, and pods of a lost node are set to Failed before they are deleted.
 
-A pod counts as succeeded if it was so before its deletion was asked for.
+A pod counts as succeeded if it was so before its deletion was requested.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from shared.model.numbers import whole
 
 
 def recorded(job: Job) -> dict[str, set[int]]:
-    """Return what a job's status records; text that says nothing of the kind counts as nothing."""
+    """Return the completed indexes in a job's status; unreadable text counts as empty."""
     marks = job.status.controlled_resources
     return {
         task.name: set(_indexes(marks[mark], below=task.replicas))
@@ -40,8 +39,8 @@ def with_marks(
 ) -> dict[str, str]:
     """Return `resources` with the marks of `completed` added, in order of names.
 
-    With `missing_in` only of the indexes that have no pod among these: when a job ends, its pods
-    speak for themselves.
+    With `missing_in` only indexes without a pod among these are added: when a job ends, its
+    existing pods need no record.
     """
     marks = {k: v for k, v in resources.items() if not k.startswith(SUCCEEDED_MARK)}
     existing = _by_task(missing_in or {})
@@ -53,23 +52,23 @@ def with_marks(
 
 
 def has_succeeded(job: Job, pod: PodView) -> bool:
-    """Whether a pod that is there is one to record."""
+    """Whether an existing pod is to be recorded."""
     of_now = pod.version >= job.status.version and not (pod.out_of_sync or pod.deleting)
     return pod.phase == PodPhase.SUCCEEDED and of_now
 
 
 def succeeded_and_gone(job: Job, rv: int, pod: PodView) -> bool:
-    """Whether a pod that a tombstone names is one to record; its `rv` is that of its deletion.
+    """Whether the pod of a tombstone is to be recorded; its `rv` is that of its deletion.
 
-    Its success may have been struck out by the restart of a task, a partition or a pod, which makes
-    no new version of the job. So after any restart only a pod counts that went after the job's
-    last write, whose version is `rv`.
+    The restart of a task, a partition or a pod may have removed its record, without a new version
+    of the job. So after any restart only a pod counts that went after the job's last write, whose
+    version is `rv`.
     """
     return has_succeeded(job, pod) and (job.status.retry_count == 0 or pod.rv > rv)
 
 
 def gone(job: Job, completed: CompletedIndexes, pods: Mapping[str, PodView]) -> dict[str, int]:
-    """Return per task how many pods have succeeded and are there no more."""
+    """Return per task the number of succeeded pods that no longer exist."""
     if not any(completed.values()):
         return {}
     found = {}
@@ -138,7 +137,7 @@ def _within(task: TaskSpec, completed: CompletedIndexes) -> set[int]:
 
 
 def _by_task(pods: Mapping[str, PodView]) -> dict[str, set[int]]:
-    """Return the indexes of the pods that are there, by task."""
+    """Return the indexes of the existing pods, by task."""
     found: dict[str, set[int]] = {}
     for pod in pods.values():
         found.setdefault(pod.task, set()).add(pod.index)

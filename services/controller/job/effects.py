@@ -1,6 +1,6 @@
 """Effects of a pass over a job, as values; `adapters` carry them out.
 
-A pass is a list of stages: the effects of one stage may run side by side, the next stage starts
+A pass is a list of stages: the effects of one stage may run concurrently, the next stage starts
 when all of them are done. Each effect can be repeated without harm, because a pass that fails
 half-way is repeated whole.
 """
@@ -33,12 +33,12 @@ class AmendJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnsureCompanions(msgspec.Struct, frozen=True, kw_only=True):
-    """Create the objects beside the pods, or bring those there to what they should be."""
+    """Create the job's companion objects, or patch those that differ."""
 
     companions: tuple[Companion, ...]
     digest: int
     anew: bool = False
-    """Whether those that are known to be there may have been deleted since."""
+    """Whether known companions may have been deleted since."""
 
 
 class DropCompanions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class CreateGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Bring the job's PodGroup to what the job says now."""
+    """Update the job's PodGroup from the job."""
 
     name: str
     uid: str

@@ -1,8 +1,8 @@
-"""The job controller's knowledge of one job when it decides: values only, made by the informers.
+"""Facts about one job for one pass, as values made by the informers.
 
-Counts of pods are made afresh, never by deltas (J26). `PodView` is the small part of a pod that a
-job's life depends on, taken once per fact, so that a pass over a job of thousands of pods touches
-no nested object. `JobFacts` is everything that one pass reads.
+Pods are counted again for each pass, never by deltas (J26). `PodView` is the small part of a pod
+that a job's life depends on, taken once per fact, so that a pass over a job of thousands of pods
+touches no nested object. `JobFacts` is everything that one pass reads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: str = ""
     """creationTimestamp, for timeouts that are counted from it (J12)."""
     ended: str = ""
-    """When the first container ended, likewise."""
+    """When the first container ended, for the same timeouts."""
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """By name; only pods whose controller is this job (by uid)."""
     group: PodGroup | None = None
     admitted: bool = False
-    """Whether scheduling has said that it admitted `group`, whose status need not show it yet."""
+    """Whether scheduling has admitted `group`; its status may not show it yet."""
     queue: Queue | None = None
     """The job's queue, None when no queue of that name is known."""
     queue_is_leaf: bool = True
@@ -72,17 +72,17 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     desired_group: DesiredGroupSpec | None = None
     """Spec that its PodGroup should have; None for a job with problems."""
     completed: CompletedIndexes = NONE_COMPLETED
-    """Their pods are there or gone."""
+    """Completed indexes; their pods may exist or not."""
     claims_missing: tuple[str, ...] = ()
-    """Claims that its volumes name and that are not there (J30)."""
+    """Claims that its volumes name and that do not exist (J30)."""
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
     not_due: AbstractSet[str] = frozenset()
-    """Names of pods that are not to be tried again yet (`held_pods`)."""
+    """Names of pods whose creation is not retried yet (`held_pods`)."""
     held_back: tuple[str, str] = ("", "")
-    """Reason and message of what pods wait for that are not made; empty: none waits."""
+    """Reason and message of why pods are not created; empty if none waits."""
     interrupted: bool = False
-    """Whether the last reconciliation of the job began and did not come to its end."""
+    """Whether the last reconciliation of the job was interrupted."""
 
 
 def pod_view(pod: Pod) -> tuple[str, PodView] | None:
@@ -158,7 +158,7 @@ def count(
 ) -> Counts:
     """Count `pods`; those named in `to_delete` count as terminating.
 
-    `gone` says per task how many have succeeded and are there no more (`completed_indexes`).
+    `gone` has per task the number of succeeded pods that no longer exist (`completed_indexes`).
     """
     totals = dict.fromkeys((*_FIELDS.values(), "unknown"), 0)
     terminating = 0

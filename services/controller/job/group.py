@@ -22,7 +22,7 @@ from shared.api.scheduling import (
 from shared.jobs.templates import read_template
 
 _INTERNAL: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation that describes the job's own manifest and would be a lie on any other object."""
+"""An annotation with the job's own manifest, which must not be copied to other objects."""
 
 Json = dict[str, Any]
 
@@ -71,7 +71,7 @@ def _subgroup(task: TaskSpec) -> Json:
 
 
 def _topology(desired: NetworkTopology) -> Json:
-    """Return a topology with its mode spelt out, which a view leaves out when it is the default."""
+    """Return a topology with an explicit mode, which a view omits when it is the default."""
     return {"mode": desired.mode.value, **msgspec.to_builtins(desired)}
 
 
@@ -83,7 +83,7 @@ class DesiredGroupSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def desired_group(job: Job, priorities: Mapping[str, int]) -> DesiredGroupSpec:
-    """Return what the PodGroup of a job should say; some 0.2 ms per task."""
+    """Return the desired spec of a job's PodGroup; takes about 0.2 ms per task."""
     plain = group_spec(job, priorities)
     return DesiredGroupSpec(plain=plain, typed=msgspec.convert(plain, PodGroupSpec))
 
@@ -106,7 +106,7 @@ def group_body(job: Job, desired: DesiredGroupSpec) -> Json:
 
 
 def group_patch(group: PodGroup, desired: DesiredGroupSpec) -> Json:
-    """Return the merge patch that the job's PodGroup needs, empty when it is as it should be.
+    """Return the merge patch for the job's PodGroup, empty if it is as desired.
 
     Fields are compared as typed values, so that a default that the API server filled in is no
     difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very
@@ -129,7 +129,7 @@ def group_patch(group: PodGroup, desired: DesiredGroupSpec) -> Json:
 
 
 def why_pending(group: PodGroup | None) -> PodGroupCondition | None:
-    """Return what the scheduler last said against a group that does not run yet (J34)."""
+    """Return the scheduler's last reason and message about a group that does not run yet (J34)."""
     if group is None or group.status.phase == PodGroupPhase.RUNNING:
         return None
     hold = [condition for condition in group.status.conditions if condition.status == "True"]

@@ -1,13 +1,13 @@
-"""Pods that the API server does not take at present: names in use, and quotas that are used up.
+"""Pods that the API server rejects for now: names in use, and exceeded quotas.
 
-Both pass without the owner's doing, so that they count as no refusal (J13): the job goes on with
-the pods that it has, says what the rest waits for, and tries it again with back-off. A pod of the
-job that ends may free quota, and has the rest tried at once, as does a ResourceQuota of the
-namespace with more room than before, but not sooner than `FIRST_S` after the last try.
+Both pass without action of the owner, so they do not count as refusals (J13): the job goes on with
+its existing pods, reports why the rest waits, and retries with back-off. When a pod of the job
+ends, or a ResourceQuota gets more room, the rest is retried at once, but not within `FIRST_S` of
+the last try.
 
-Part of a job's memory (`records`); the executor notes what was refused, `plan` leaves out what is
-not due, and `job_events` says it in the status. The PodGroup and the companions of a job wait in
-the same way, noted as `<kind> <name>`; no pod is made while one of them waits.
+Part of a job's record (`records`); the executor records rejections, `plan` skips pods that are not
+due, and `job_events` puts the reason into the status. The PodGroup and the companions of a job wait
+in the same way, noted as `<kind> <name>`; no pod is made while one of them waits.
 """
 
 import re
@@ -23,13 +23,13 @@ _QUOTA: Final = re.compile(r"exceeded quota: (.*)", re.DOTALL)
 
 
 def quota_of(refusal: str) -> str:
-    """Return what a refusal says of the ResourceQuota that forbids a create; "" if none does."""
+    """Return the message about the ResourceQuota that forbids a create; "" if none does."""
     found = _QUOTA.search(refusal)
     return found[1] if found else ""
 
 
 def is_beside_pods(name: str) -> bool:
-    """Tell whether a noted name is that of the PodGroup or a companion: `<kind> <name>`."""
+    """Tell whether a recorded name is that of the PodGroup or a companion: `<kind> <name>`."""
     return " " in name
 
 
@@ -80,12 +80,12 @@ class HeldPods:
                 del delays[name]
 
     def quota_may_be_free(self) -> None:
-        """Have pods over quota tried at once: one of the job has ended."""
+        """Retry pods over quota at once, because a pod of the job has ended."""
         if self._quotas:
             self.until, self._wait_s = 0.0, FIRST_S
 
     def quota_has_more_room(self) -> None:
-        """Have pods over quota tried soon: a quota of the namespace has room, or is gone.
+        """Retry pods over quota soon, because a quota of the namespace has room or was deleted.
 
         Other jobs of the namespace are told, too, and each pod that ends there makes room: a job
         that gets nothing of it asks once in `FIRST_S`.
@@ -103,11 +103,11 @@ class HeldPods:
         self._wait_s = min(2 * self._wait_s, LONGEST_S)
 
     def not_due(self, now: float) -> frozenset[str]:
-        """Return the names that are not to be tried now."""
+        """Return the names that are not due."""
         return frozenset((*self._names, *self._quotas)) if now < self.until else frozenset()
 
     def why(self) -> tuple[str, str]:
-        """Return reason and message for the owner; two empty texts when nothing waits."""
+        """Return reason and message for the owner; two empty strings if nothing waits."""
         parts, reason = [], ""
         if self.refusal:
             reason = REFUSED

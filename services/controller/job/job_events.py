@@ -36,7 +36,7 @@ TOO_FEW_SUCCEEDED: Final = "TooFewSucceeded"
 
 
 def ordered(command: Command) -> RecordEvent:
-    """Return the event of a Command that is carried out now, or that cannot be carried out."""
+    """Return the Event of a Command that is carried out now, or that cannot be carried out."""
     known = command.action in frozenset(Action)
     if known:
         message = f"Start to execute command {command.action} and delete it once it is recorded"
@@ -53,7 +53,7 @@ def ordered(command: Command) -> RecordEvent:
 def executed(
     request: JobRequest, action: Action, before: JobStatus, after: JobStatus
 ) -> RecordEvent:
-    """Return the event of an action: what it was, where it led, and why."""
+    """Return the Event of an action: action, new phase and reason."""
     was, now = before.state.phase, after.state.phase
     led = f"stays {was}" if was == now else f"{was} → {now}"
     _, why = cause(request)
@@ -76,7 +76,7 @@ def postponed(delayed: Delayed, before: JobStatus) -> RecordEvent:
 
 
 def cause(request: JobRequest | None) -> tuple[str, str]:
-    """Return reason and message of a phase that a request brought about."""
+    """Return reason and message of a phase that follows from a request."""
     if request is None:
         return "", ""
     if request.why:
@@ -113,12 +113,12 @@ def why_failed(job: Job, after: JobStatus) -> tuple[str, str]:
 
 
 def _occasion(request: JobRequest, before: JobStatus) -> str:
-    """Return a text that is another for each occasion, and the same when a pass is repeated."""
+    """Return a text that is unique per occurrence, and the same when a pass is repeated."""
     return "/".join(map(str, (*request.key, before.version, before.retry_count)))
 
 
 def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
-    """Return `after` with why the job waits, or without it when it waits no more."""
+    """Return `after` with the reason why the job waits, or without it if it no longer does."""
     reason, message = facts.held_back
     if reason:
         return status.explained(after, reason=reason, message=message)
@@ -136,7 +136,7 @@ def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
 
 
 def reconcile_at(facts: JobFacts, *, now: float) -> float | None:
-    """Return when a job that waits is to say why; None if it does not wait, or says so already."""
+    """Return when a waiting job reports its reason; None if it does not wait or has reported it."""
     if facts.job.status.state.phase != JobPhase.PENDING or why_pending(facts.group) is None:
         return None
     due = _due(facts.job.status)
@@ -144,7 +144,7 @@ def reconcile_at(facts: JobFacts, *, now: float) -> float | None:
 
 
 def only_explains(before: JobStatus, after: JobStatus) -> bool:
-    """Tell whether two states differ in why the job waits and in nothing else."""
+    """Tell whether two states differ only in the reason why the job waits."""
     one, other = before.state, after.state
     return UNSCHEDULABLE in {one.reason, other.reason} and one.phase == other.phase
 

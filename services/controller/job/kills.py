@@ -52,7 +52,7 @@ def partitions(pods: Iterable[PodView]) -> Partitions:
 
 
 def meets_no_pod(present: Partitions, transition: Transition, request: JobRequest) -> bool:
-    """Whether a transition kills a partition that has no pods: it does nothing."""
+    """Whether a transition kills a partition without pods, so that it does nothing."""
     kills_partition = transition.do is Do.KILL and transition.scope is KillScope.PARTITION
     return kills_partition and (request.task, request.partition) not in present
 
@@ -90,7 +90,7 @@ def to_delete_by_status(job: Job, pods: Mapping[str, PodView]) -> tuple[PodView,
 
 
 def specified_names(job: Job) -> Callable[[str], bool]:
-    """Return what tells whether a pod has the name of a replica that a job asks for."""
+    """Return a predicate: whether a pod has the name of a replica that the job specifies."""
     return partial(_is_specified, replicas=_replicas(job))
 
 
@@ -99,7 +99,7 @@ def _replicas(job: Job) -> dict[str, int]:
 
 
 def _is_specified(name: str, replicas: Mapping[str, int]) -> bool:
-    """Whether a pod has the name of a replica that the spec asks for: job, task and index."""
+    """Whether a pod has the name of a replica in the spec: job, task and index."""
     prefix, _, index = name.rpartition("-")
     number = int(index) if index.isdecimal() and index.isascii() and len(index) <= _DIGITS else -1
     return 0 <= number < replicas.get(prefix, 0) and index == str(number)

@@ -1,4 +1,4 @@
-"""How much a gang needs before it may enter its queue: PodGroup.spec.minResources (J28).
+"""Computes PodGroup.spec.minResources: what a gang needs to enter its queue (J28).
 
 Counted the way quotas count a pod: `cpu`, `requests.cpu`, `limits.cpu`, `pods`, `count/pods`. A
 queue's capability can name any of these, so the scheduler is given all of them. Sums are exact
@@ -20,7 +20,7 @@ Milli = dict[str, int]
 
 
 def least_started(spec: JobSpec) -> int:
-    """Return how many pods run or have ended in a job that is Running: minAvailable, or 1 of any.
+    """Return the minimum of running or ended pods in a Running job: minAvailable, but at least 1.
 
     Volcano takes a minAvailable of 0 as it is: such a job is Running while all its pods wait, and
     its PodGroup is Completed (volcano#5401).
@@ -72,12 +72,12 @@ def _shares(ranked: Iterable[TaskSpec], min_available: int) -> list[tuple[TaskSp
 
 
 def as_texts(amounts: Milli) -> dict[str, str]:
-    """Return amounts as Kubernetes writes them, without what is nothing."""
+    """Return amounts as Kubernetes quantities, without zero amounts."""
     return {name: _text(name, amount) for name, amount in sorted(amounts.items()) if amount}
 
 
 def pod_usage(spec: PodSpec) -> Milli:
-    """Return what one pod takes in the terms of a quota; BadQuantity names what is none."""
+    """Return the usage of one pod as quotas count it; BadQuantity names an unreadable amount."""
     usage: Milli = {"pods": 1000, "count/pods": 1000}
     for name, amount in _total(spec, limits=False).items():
         usage[name] = usage[f"requests.{name}"] = amount

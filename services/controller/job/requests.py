@@ -116,7 +116,7 @@ class PodSums:
 
 
 class _Shortage(NamedTuple):
-    """How many indexes of a task had not succeeded when they were last counted."""
+    """Lower bound of the indexes of a task that have not succeeded."""
 
     completed: AbstractSet[int]
     size: int
@@ -200,7 +200,7 @@ def at_start(
 def _missing(
     job: Job, pods: Mapping[str, PodView], completed: CompletedIndexes
 ) -> tuple[JobRequest, ...]:
-    """Return evictions that were not seen: the status counts more pods of a task than there are."""
+    """Return unobserved evictions: the status counts more pods of a task than exist."""
     if job.status.state.phase == JobPhase.RESTARTING:
         return ()
     found = []
@@ -263,7 +263,7 @@ def _request(job: Job, pod: PodView, event: JobEvent, *, exit_code: int = 0) -> 
 
 
 def _since(pod: PodView, event: JobEvent) -> str:
-    """Return when it happened, as the pod says it; an eviction is of now, whenever it ended."""
+    """Return the time of the event from the pod; for an eviction it is now."""
     if event == JobEvent.POD_EVICTED:
         return ""
     return pod.created if event == JobEvent.POD_PENDING else pod.ended
@@ -282,7 +282,7 @@ def _new_phase(
 ) -> tuple[JobRequest, ...]:
     match pod.phase:
         case PodPhase.FAILED if pod.deleting:
-            # It was deleted or evicted, and fails of that: its end is an eviction (`_ended`).
+            # It failed because it was deleted or evicted: its end is an eviction (`_ended`).
             return (_request(job, pod, JobEvent.OUT_OF_SYNC),)
         case PodPhase.FAILED:
             return (_request(job, pod, JobEvent.POD_FAILED, exit_code=pod.exit_code),)

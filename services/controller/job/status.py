@@ -24,12 +24,12 @@ INVALID_SPEC = "InvalidSpec"
 QUEUE_NOT_OPEN = "QueueNotOpen"
 CLAIM_MISSING = "PVCError"
 HELD = frozenset({INVALID_SPEC, QUEUE_NOT_OPEN, CLAIM_MISSING})
-"""Reasons for which a new job is not begun; they go when it is."""
+"""Reasons why a new job is not started; removed when it is."""
 NAMES_IN_USE = "NamesInUse"
 QUOTA_EXCEEDED = "QuotaExceeded"
 REFUSED = "Refused"
 WAITS_FOR_ROOM = frozenset({NAMES_IN_USE, QUOTA_EXCEEDED, REFUSED})
-"""Reasons for which some of a job's objects are not made yet; they go when all are."""
+"""Reasons why some objects of a job are not created yet; removed when all are."""
 
 
 def with_counts(status: JobStatus, counts: Counts) -> JobStatus:
@@ -88,7 +88,7 @@ def entered(
 
 
 def explained(status: JobStatus, *, reason: str, message: str) -> JobStatus:
-    """Return `status` with why the job does not get on, its phase unchanged."""
+    """Return `status` with the reason why the job makes no progress, in the same phase."""
     state = msgspec.structs.replace(status.state, reason=reason, message=message)
     return msgspec.structs.replace(status, state=state)
 

@@ -105,7 +105,7 @@ def digest(desired: tuple[Companion, ...]) -> int:
 
 
 def marks(job: Job) -> dict[str, str]:
-    """Return status.controlledResources of a job in a phase with pods (§2.2, J30)."""
+    """Return `status.controlledResources` of a job in a phase with pods (§2.2, J30)."""
     made = {f"{PLUGIN_MARK}{name}": name for name, plugin, _ in plugins_of(job) if plugin.marked}
     names = [claim_name(job, index) for index in range(len(job.spec.volumes))]
     made.update({f"{VOLUME_MARK}{name}": name for name in names})
@@ -155,7 +155,7 @@ def _is_forwarded(facts: JobFacts) -> bool:
 
 
 class _Readiness:
-    """Which tasks are ready, so that those that wait for them may start (J25)."""
+    """The ready tasks, on which other tasks may depend (J25)."""
 
     def __init__(self, facts: JobFacts) -> None:
         tasks = facts.job.spec.tasks

@@ -36,7 +36,7 @@ def _as_submitted(job: Job) -> Job:
 
 
 def queue_problem(name: str, queue: Queue | None, *, is_leaf: bool) -> str:
-    """Return why a new job cannot enter its queue, or "" (W24, J22)."""
+    """Return why a new job cannot enter its queue, "" if it can (W24, J22)."""
     found = queue_problems(
         name,
         queue.status.state if queue is not None else None,

@@ -1,4 +1,4 @@
-"""The needs of a flow: jobs to make, jobs to delete, its status, and its events.
+"""Plans a flow: jobs to create, jobs to delete, its status and its Events.
 
 A job is made once: when all its targets have Completed, and not again after it has ended. A job
 that was deleted before its end is made again. A flow that failed starts no more jobs; those that
@@ -21,7 +21,7 @@ NOTES_MAX: Final = 20
 
 
 class FlowEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to tell about a flow; all of them are warnings."""
+    """An Event about a flow; all of them are warnings."""
 
     reason: str
     message: str
@@ -37,7 +37,7 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(flow: JobFlow, jobs: Sequence[Job], templates: Mapping[str, JobTemplate]) -> FlowPlan:
-    """Return what a flow needs; `jobs` are those that it controls, `templates` its namespace's."""
+    """Return the plan of a flow from the jobs it controls and its namespace's templates."""
     status = status_of(flow, jobs)
     if status.state.phase in {FlowPhase.SUCCEED, FlowPhase.FAILED, FlowPhase.TERMINATING}:
         return FlowPlan(status=status, delete=_jobs_to_delete(flow, status, jobs))
@@ -58,7 +58,7 @@ def entries(flow: JobFlow) -> dict[str, Flow]:
 
 
 def _jobs_to_delete(flow: JobFlow, status: JobFlowStatus, jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Return the jobs to delete: those of a success, if the flow wants that (F04)."""
+    """Return the jobs to delete: all of a succeeded flow, if its policy says so (F04)."""
     desired = flow.spec.job_retain_policy is RetainPolicy.DELETE
     over = status.state.phase is FlowPhase.SUCCEED
     return tuple(jobs) if desired and over else ()

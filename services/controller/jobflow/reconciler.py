@@ -20,9 +20,9 @@ from shared.runtime.workqueue import WorkQueue
 
 _FAILED: Final = "FailedCreate"
 _REQUEUE_AFTER_S: Final = 30.0
-"""A job that was refused is asked for again so much later: hundreds may wait for one queue."""
+"""Delay before a rejected job is created again: hundreds may wait for one queue."""
 _FIRST_STATUS_S: Final = 1.0
-"""How long the first status of a flow waits while none of its jobs has begun."""
+"""Delay of the first status of a flow while none of its jobs has started."""
 
 
 class JobFlowReconciler(KindReconciler):
@@ -53,7 +53,7 @@ class JobFlowReconciler(KindReconciler):
 
     @override
     async def reconcile(self, key: str) -> None:
-        """Do what one flow needs. Raises any of the errors of a seam to be called again."""
+        """Reconcile one flow. Raises an error of `shared.runtime.errors` to be called again."""
         flow = self._informers.flows.get(key)
         if flow is None:
             self._last_notes.pop(key, None)
@@ -75,10 +75,10 @@ class JobFlowReconciler(KindReconciler):
             await self._create(flow, job)
 
     def _may_wait(self, flow: JobFlow, status: JobFlowStatus) -> bool:
-        """Whether to write nothing yet: the first status of a flow of which no job has begun.
+        """Whether to delay the first status of a flow while none of its jobs has started.
 
-        It says no more than that the flow is Pending, and makes a Conflict of the next update by
-        the client that created the flow. The flow is reconciled again when the moment is over.
+        It only says that the flow is Pending, and causes a Conflict in the next update by the
+        client that created the flow. The flow is reconciled again after the delay.
         """
         key = flow.metadata.key
         if flow.status.state.phase is not None or status.state.phase is not FlowPhase.PENDING:
@@ -108,7 +108,7 @@ class JobFlowReconciler(KindReconciler):
         return set(self._waiting_for)
 
     def _await_templates(self, flow: str, missing: set[str]) -> None:
-        """Have a flow reconciled when one of these templates comes, and for no other any more."""
+        """Reconcile a flow when one of these templates is created; replaces earlier ones."""
         for template in self._missing.pop(flow, set()) - missing:
             waiting = self._waiting_for.get(template, {})
             waiting.pop(flow, None)
@@ -152,13 +152,13 @@ class JobFlowReconciler(KindReconciler):
             raise Retryable(f"job {meta.name} was there and is gone")
         owner = found.metadata.controller
         if owner is not None and owner.uid == flow.metadata.uid:
-            return  # it has been folded, and brings on a reconciliation
+            return  # it has been folded, and causes a reconciliation
         message = f"Job {meta.name} is there and does not belong to this JobFlow"
         self._record_event(flow, "ForeignJob", message, warning=True)
         self._refused(flow, meta.name, message)
 
     def _refused(self, flow: JobFlow, job: str, why: str) -> None:
-        """Come back when the flow or one of its jobs changes, or a job's name may be free again."""
+        """Retry when the flow or one of its jobs changes, or a job's name may be free again."""
         self._log.warning("jobflow_not_started", jobflow=flow.metadata.key, job=job, reason=why)
         self.add(flow.metadata.key, _REQUEUE_AFTER_S)
 

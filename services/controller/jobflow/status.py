@@ -60,7 +60,7 @@ NEXT: Final[Mapping[FlowPhase, Mapping[FlowProgress, FlowPhase]]] = {
     _F: {FlowProgress.DELETED: _T},
     _T: {},
 }
-"""Phase → what leads out of it. What is not named leaves the phase as it is."""
+"""Phase → transitions out of it. Anything else leaves the phase unchanged."""
 
 
 def next_phase(was: FlowPhase | None, progress: FlowProgress) -> FlowPhase:
@@ -83,7 +83,7 @@ _LISTS: Final = {
     JobPhase.COMPLETING: None,
     JobPhase.TERMINATING: None,
 }
-"""Phase → its list in the status; a job on its way to an end is in none, as in Volcano."""
+"""Phase → its list in the status; a job that is about to end is in none, as in Volcano."""
 _OTHER: Final = "un_know_jobs"
 
 
@@ -151,7 +151,7 @@ def _entry(job: Job, before: FlowJobStatus | None) -> FlowJobStatus:
 
 
 def _histories(job: Job, before: tuple[RunningHistory, ...]) -> tuple[RunningHistory, ...]:
-    """Return the phases that a job was seen in, the present one last and open."""
+    """Return the observed phases of a job, the current one last and open."""
     state = job.status.state
     if not state.phase or (before and before[-1].state == state.phase):
         return before

@@ -12,7 +12,8 @@ from shared.api.batch import Job
 from shared.api.flow import JobTemplateStatus
 
 _DEBOUNCE_S: Final = 1.0
-"""From a change of a job to the pass: each write lists all jobs, and many may come at once."""
+"""Delay from a change of a job to the pass: each write lists all jobs, and many may change at once.
+"""
 
 
 class JobTemplateReconciler(KindReconciler):
@@ -37,6 +38,6 @@ class JobTemplateReconciler(KindReconciler):
 
 
 def status_of(jobs: Iterable[Job]) -> JobTemplateStatus:
-    """Return the status of a template that these jobs say they were made from."""
+    """Return the status of a template with these jobs."""
     names = sorted(f"{job.metadata.namespace}.{job.metadata.name}" for job in jobs)
     return JobTemplateStatus(job_depends_on_list=tuple(names))

@@ -1,9 +1,9 @@
-"""PodGroups for bare pods: pods of our schedulers that are in no group (P01 to P05).
+"""PodGroups for bare pods: pods of our schedulers without a PodGroup (P01 to P05).
 
 Pods of one controlling owner share a group, a pod without one has its own. `change_for` compares
-what a group's pods and their owner say with the group that is there; the shell carries it out and
-comes back on the next change. The group is made before its name is written into the pods'
-annotations, so that a crash between the two leaves a group that the next reconciliation finds.
+the existing group with its pods and their owner; the reconciler writes the difference, and calls it
+again on the next change. The group is made before its name is written into the pods' annotations,
+so that a crash between the two leaves a group that the next reconciliation finds.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ from shared.model.quantity import BadQuantity
 
 _COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE)
 _BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
-"""A pod's budget is one of the two: the first one counts."""
+"""Annotations of a pod's disruption budget; the first one present counts."""
 _COPIED_LABELS: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
 _MODES: Final = ("hard", "soft")
 
@@ -48,7 +48,7 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
     create: Json | None = None
     patch: Json = {}
     annotate: tuple[tuple[Pod, Mapping[str, str]], ...] = ()
-    """Pods that do not name their group yet, with the annotations that they lack."""
+    """Pods that do not name their group yet, with the missing annotations."""
     delete: bool = False
 
 
@@ -78,7 +78,7 @@ def owner_uid(pod: Pod) -> str:
 
 
 def change_for(facts: GroupFacts, *, inherit: bool = True) -> GroupChange:
-    """Return what has to be done about one group of bare pods.
+    """Return the writes that one group of bare pods needs.
 
     With `inherit` the annotations of all owners are merged; that of a later reference wins.
     Those of Volcano's prefix go on to the group (P02, P03).
@@ -109,7 +109,7 @@ def model(pods: tuple[Pod, ...]) -> Pod:
 
 
 def usage(pod: Pod) -> Milli:
-    """Return what one pod takes; nothing when an amount of it cannot be read."""
+    """Return the resources of one pod; nothing if an amount cannot be read."""
     try:
         return pod_usage(pod.spec)
     except BadQuantity:
@@ -119,7 +119,7 @@ def usage(pod: Pod) -> Milli:
 def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
     """Return the group of a bare pod, whose owners have the annotations `of_owners` (P02, P03).
 
-    An owner of a kind that is not watched says the same by its pods' annotations.
+    For an owner of a kind that is not watched, its pods' annotations are used.
     """
     meta = pod.metadata
     inherited = {k: v for k, v in of_owners.items() if k.startswith(keys.INHERITED_PREFIX)}
@@ -159,7 +159,7 @@ def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
 def patch_of(group: PodGroup, body: Json) -> Json:
     """Return the merge patch by which a group follows its newest pod and its owner (P05).
 
-    What neither says stays as it is: the queue, too, into which a webhook or a user put it.
+    Fields that neither sets stay, such as a queue set by a webhook or a user.
     """
     patch: Json = {}
     annotations = body["metadata"]["annotations"]

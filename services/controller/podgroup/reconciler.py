@@ -1,4 +1,4 @@
-"""Gives bare pods of our schedulers a PodGroup and names it on them; keeps it up (P01 to P05).
+"""Creates and updates PodGroups of bare pods, and writes their names into the pods (P01 to P05).
 
 One key per group, so that the pods of one owner wait for one create, and the thousand pods of a
 Deployment are one pass. A group that the API server refuses (its queue is closed, or not there) is
@@ -111,7 +111,7 @@ class PodGroupReconciler(Reconciler):
     async def _carry_out(self, key: str, change: GroupChange) -> None:
         group = self._informers.groups.get(key)
         if change.create is not None:
-            with suppress(AlreadyExists):  # its fact is on the way
+            with suppress(AlreadyExists):  # its fact has not arrived yet
                 await self._writer.create(kinds.PODGROUP, split_key(key)[0], change.create)
         elif group is not None and change.patch:
             await self._writer.patch(kinds.PODGROUP, group.metadata, change.patch)

@@ -28,7 +28,7 @@ _NO_ROLE: Final = ""
 
 
 class GroupedWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload of a kind that the table has, and what it says."""
+    """A workload of a kind in the table, with its row."""
 
     row: WorkloadRow
     api_version: str
@@ -75,7 +75,7 @@ def role_of(workload: GroupedWorkload, pod: Pod) -> str:
 
 
 def minima(workload: GroupedWorkload) -> dict[str, int]:
-    """Return how many pods each role needs at least."""
+    """Return the minimum number of pods of each role."""
     found: dict[str, int] = {}
     for role in workload.row.roles:
         for key, item in _elements(role, workload.content):
@@ -117,13 +117,13 @@ def _holds(condition: str, scope: Mapping[str, Any]) -> bool:
 
 
 def _number(stated: str | int, scope: Mapping[str, Any]) -> int:
-    """Return a count as it stands in a row, or at its path; 1 where there is none."""
+    """Return a count, given in a row or by a path; 1 if there is none."""
     found = _count(value_at(stated, scope)) if isinstance(stated, str) else stated
     return 1 if found is None else found
 
 
 def _count(value: Any) -> int | None:  # noqa: ANN401 - a value of JSON
-    """Return a number of pods, None for what is none; annotations hold text."""
+    """Return a number of pods, None for any other value; annotations hold text."""
     found = whole(value) if isinstance(value, str) else value
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         return None
@@ -136,7 +136,7 @@ def _first(paths: Sequence[str], content: Mapping[str, Any]) -> Any:  # noqa: AN
 
 
 def body_of(workload: GroupedWorkload, group: WorkloadGroup) -> Json:
-    """Return the PodGroup that pods of a workload should have."""
+    """Return the desired PodGroup of pods of a workload."""
     body = group_for(model(group.pods), workload.metadata.annotations)
     metadata, spec = body["metadata"], body["spec"]
     metadata["name"] = group.name
@@ -160,7 +160,7 @@ def body_of(workload: GroupedWorkload, group: WorkloadGroup) -> Json:
 def _resources(
     workload: GroupedWorkload, pods: Sequence[Pod], roles: Mapping[str, int], least: int
 ) -> dict[str, str]:
-    """Return what the minimum takes, as far as pods of each role are there to tell."""
+    """Return the resources of the minimum, as far as a pod of each role exists."""
     by_role: dict[str, list[Pod]] = {}
     for pod in pods:
         by_role.setdefault(role_of(workload, pod), []).append(pod)
@@ -173,7 +173,7 @@ def _resources(
 
 
 def belongs_to(group: PodGroup, workload: GroupedWorkload) -> bool:
-    """Tell whether a PodGroup belongs to a workload: another of its name is left alone."""
+    """Tell whether a PodGroup belongs to a workload; a foreign one of that name is not changed."""
     controller = group.metadata.controller
     return controller is not None and controller.uid == workload.metadata.uid
 
@@ -181,7 +181,7 @@ def belongs_to(group: PodGroup, workload: GroupedWorkload) -> bool:
 def change_for_workload(
     workload: GroupedWorkload, group: WorkloadGroup, present: PodGroup | None, *, is_whole: bool
 ) -> GroupChange:
-    """Return what one PodGroup of a workload needs.
+    """Return the writes that one PodGroup of a workload needs.
 
     `is_whole`: the pods are all that are in the group. Those that have just come do not tell what
     a PodGroup that is there should be.

@@ -1,6 +1,6 @@
-"""States of a queue, and what a Command changes in it and in those below it (Q02, Q04, Q05).
+"""States of a queue, and the changes that a Command makes in it and its children (Q02, Q04, Q05).
 
-`TABLE` says what each action makes of each state. `OpenQueue` opens from any state. `CloseQueue`
+`TABLE` has the next state for each action and state. `OpenQueue` opens from any state. `CloseQueue`
 closes, and is not done before the queue's last PodGroup is gone. `SyncQueue` only follows the
 PodGroups: a queue that closes is closed once it is empty, one that was closed closes again while it
 holds any, a queue without a state is opened, and an unknown state stays until a Command sets
@@ -12,8 +12,8 @@ between any two of them, because the Command is deleted after the last one and c
 until then: a mark is set before its queue closes and taken away after it opened, and a parent
 changes before its children.
 
-A queue that comes below a closed one, made there or moved there, closes as if it had been there; a
-marked one that comes below an open one opens (`follow_parent`).
+A queue that is created or moved below a closed one closes too; a marked one that comes below an
+open one opens (`follow_parent`).
 
 Two queues always exist and each has a parent (CA02). The state is the controller's own field of a
 Queue's status.
@@ -46,12 +46,12 @@ class NextState(msgspec.Struct, frozen=True, kw_only=True):
     """The state that an action leads to."""
 
     empty: QueueState
-    """Of a queue without PodGroups."""
+    """Next state of a queue without PodGroups."""
     held: QueueState
-    """Of a queue that has some."""
+    """Next state of a queue with PodGroups."""
 
     def of(self, groups: int) -> QueueState:
-        """Return the state of a queue with so many PodGroups."""
+        """Return the next state of a queue with that number of PodGroups."""
         return self.held if groups else self.empty
 
 
@@ -82,7 +82,7 @@ SHUT: Final = frozenset({QueueState.CLOSED, QueueState.CLOSING})
 
 
 def next_state(state: QueueState | None, action: QueueAction, *, groups: int) -> QueueState:
-    """Return the state after `action` of a queue that holds `groups` PodGroups (Q02)."""
+    """Return the state after `action` of a queue with `groups` PodGroups (Q02)."""
     return TABLE[state, action].of(groups)
 
 
@@ -102,7 +102,7 @@ DEFAULTS: Final[tuple[Json, ...]] = (
         "spec": {"weight": 1, "reclaimable": True, "parent": ROOT_QUEUE},
     },
 )
-"""The queues that are made at start and made again after a deletion (CA02)."""
+"""The queues that are created at start, and again after a deletion (CA02)."""
 
 _MARKED = "true"
 
@@ -115,7 +115,7 @@ class SetState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Say on a queue that its parent closed it, or take that back."""
+    """Mark a queue as closed by its parent, or remove the mark."""
 
     queue: str
     closed_by_parent: bool
@@ -137,7 +137,7 @@ def targets(command: Command, queue: Queue) -> bool:
 
 
 def action_of(command: Command) -> QueueAction:
-    """Return the action of a Command; one that no queue knows only syncs, which is done anyway."""
+    """Return the action of a Command; an unknown one only syncs, which happens anyway."""
     known = command.action in frozenset(QueueAction)
     return QueueAction(command.action) if known else QueueAction.SYNC
 
@@ -145,7 +145,7 @@ def action_of(command: Command) -> QueueAction:
 def carry_out(
     action: QueueAction, name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]
 ) -> tuple[Change, ...] | RejectedCommand:
-    """Return the changes that a Command to queue `name` asks for, one after the other (Q04).
+    """Return the changes of a Command to queue `name`, in order (Q04).
 
     `groups` has the number of PodGroups by queue.
     """
@@ -169,7 +169,7 @@ def carry_out(
 def follow_parent(
     name: str, queues: Mapping[str, Queue], groups: Mapping[str, int]
 ) -> tuple[Change, ...]:
-    """Return the changes by which a queue does as its parent did before it came there (Q04)."""
+    """Return the changes by which a moved or new queue follows its parent's state (Q04)."""
     queue = queues[name]
     parent = queues.get(queue.spec.parent)
     if parent is None or name == ROOT_QUEUE:
@@ -243,7 +243,7 @@ def mark_patch(change: SetMark) -> dict[str, object]:
 
 
 def missing(present: Collection[str]) -> tuple[Json, ...]:
-    """Return the default queues that are not there, root first."""
+    """Return the missing default queues, root first."""
     return tuple(queue for queue in DEFAULTS if queue["metadata"]["name"] not in present)
 
 

@@ -1,10 +1,10 @@
 """Reconciles the queues: the default ones, parents, states, and Commands to them (CA02, Q02, Q04).
 
 One key for all: there are few, they depend on each other, and Commands must be carried out in turn.
-A pass repeats until the facts ask for nothing more; whatever a crash interrupts is asked for again.
-What the API server refuses for one queue (for example by a webhook) is recorded on it, and keeps
-neither the others nor Commands to them waiting. Commands that are for no job and no queue get an
-Event here and are left alone: another program may know their kind.
+A pass repeats until nothing is left to do, also after a crash. What the API server refuses for one
+queue (for example by a webhook) is recorded on it, and keeps neither the others nor Commands to
+them waiting. Commands with another kind of target get an Event here and are not deleted, because
+another program may handle them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -52,10 +52,10 @@ from shared.runtime.workqueue import WorkQueue
 
 
 class CommandAuthorizer:
-    """Says which Commands to queues are carried out (`services.controller.queue.trust`).
+    """Decides which Commands to queues are carried out (`services.controller.queue.trust`).
 
-    The API server is asked again for each Command from a namespace that is not trusted: such
-    Commands are rare, and a policy that was taken away must count at once.
+    The policy is read again for each Command from an untrusted namespace: such Commands are rare,
+    and a removed policy must count at once.
     """
 
     def __init__(self, kube: Kube, *, namespaces: Collection[str]) -> None:
@@ -125,7 +125,7 @@ class QueueReconciler(SingletonReconciler):
 
     @override
     async def reconcile_all(self) -> None:
-        """Do everything in its order; what fails for one object keeps none of the others waiting.
+        """Reconcile all queues in order; a failure for one object does not stop the others.
 
         Raises the worst failure of a request.
         """
@@ -207,7 +207,7 @@ class QueueReconciler(SingletonReconciler):
         await self._writer.delete(kinds.COMMAND, command.metadata)
 
     async def _make(self, changes: Iterable[Change], *, occasion: str) -> None:
-        """Make changes in their order, each with its event on its queue (Q05)."""
+        """Make changes in order, each with an Event on its queue (Q05)."""
         for change in changes:
             await self._change(change)
             self._faults.point("controller.after-queue-change")

@@ -1,10 +1,10 @@
-"""Which Commands to queues are obeyed, since a queue belongs to no namespace (ADR 13).
+"""Decides which Commands to queues are carried out, because queues have no namespace (ADR 13).
 
-A Command of any namespace may name any queue, and Kubernetes does not say who made it. So a Command
-is obeyed when it comes from a trusted namespace, where administrators alone may write, or when the
-API server has checked at admission that the user who created it may update that queue. That check
-is the ValidatingAdmissionPolicy of k8s/base; it must have been in force, unchanged, when the
-Command was created.
+A Command of any namespace may name any queue, and the object does not contain its creator. So a
+Command is carried out if it comes from a trusted namespace, where only administrators may write, or
+if the API server has checked at admission that its creator may update that queue. That check is the
+ValidatingAdmissionPolicy of k8s/base; it must have been in force, unchanged, when the Command was
+created.
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ _RULE: Final[Json] = {
     "resources": ["commands"],
 }
 _SETTLING_S: Final = 10.0
-"""How long after a policy was written an API server may still let objects pass without it."""
+"""Seconds after the write of a policy during which an API server may still not apply it."""
 
 
 class _Managed(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def in_trusted_namespace(command: Command, namespaces: Collection[str]) -> bool:
 
 
 def guarded_since(policy: bytes, binding: bytes) -> float:
-    """Return the time from which the policy checks each Command; infinity when it does not."""
+    """Return the time since which the policy checks each Command; infinity if it does not."""
     try:
         written = [msgspec.json.decode(data, type=_Written) for data in (policy, binding)]
         asks = _asks(written[0].spec) and _denies(written[1].spec)
@@ -69,7 +69,7 @@ def guarded_since(policy: bytes, binding: bytes) -> float:
 
 
 def made_at(command: Command) -> float:
-    """Return when a Command was created; minus infinity when it does not say."""
+    """Return when a Command was created; minus infinity if unknown."""
     created = command.metadata.creation_timestamp
     return time.parse(created) if created else float("-inf")
 
@@ -81,7 +81,7 @@ def _changed_at(meta: _Meta) -> float:
 
 
 def _asks(spec: Json) -> bool:
-    """Tell whether a policy's spec is ours; the words of its refusal may be any."""
+    """Tell whether a policy's spec is ours, apart from the message of its refusal."""
     expressions = [validation.get("expression", "") for validation in spec.get("validations", ())]
     match = spec.get("matchConstraints") or {}
     rules = [_plain(rule, scope="*") for rule in match.get("resourceRules", ())]

@@ -68,7 +68,7 @@ class _File(Wire, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards, and when nodes are dealt out again."""
+    """The shards, and when nodes are assigned again."""
 
     shards: tuple[ShardSpec, ...] = ()
     """In the order in which they choose their nodes."""
@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str, base: Config) -> Config:
-    """Return the configuration of a ConfigMap; `base` has what it leaves open."""
+    """Return the configuration of a ConfigMap; `base` has the defaults."""
     file = decoded(text, KEY, _File)
     if not file.scheduler_configs:
         raise BadConfigError("schedulerConfigs is empty")

@@ -1,4 +1,4 @@
-"""Deals nodes out to shards, and says in which order NodeShards are to be written (S01, S03).
+"""Assigns nodes to shards, and orders the writes of NodeShards (S01, S03).
 
 Each shard takes its nodes from those that no shard before it took. A node is in one shard at most,
 also between two writes: it is taken out of one NodeShard in a first wave of writes, and put into
@@ -18,7 +18,7 @@ _TENTH: Final = 10
 
 
 class ShardSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One scheduler's shard, and how it chooses its nodes."""
+    """One scheduler's shard, and the policies that choose its nodes."""
 
     name: str
     policies: tuple[Weighted, ...]
@@ -29,8 +29,9 @@ def assign(
 ) -> dict[str, tuple[str, ...]]:
     """Return the nodes of each shard, by name.
 
-    Of nodes with the same score a shard prefers those that it has at `present`. All shards are left
-    as they are while none differs by enough: a change of some would leave a node in two shards.
+    Of nodes with the same score a shard prefers those that it has at `present`. All shards stay
+    unchanged while none differs enough, because changing only some would put a node into two
+    shards.
     """
     free = {node.name: node for node in nodes}
     found: dict[str, tuple[str, ...]] = {}
@@ -49,9 +50,9 @@ def assign(
 def waves(
     present: Desired, desired: Desired
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return the nodes of the NodeShards to be written first, and of those to be written then.
+    """Return the nodes of the NodeShards of the first wave of writes, and of the second.
 
-    A NodeShard that is not wanted is left without nodes. One that gains nodes loses others before.
+    A NodeShard of no scheduler gets no nodes. One that gains nodes loses others first.
     """
     first = {
         name: tuple(sorted(set(desired.get(name, ())) & set(nodes)))
@@ -84,7 +85,7 @@ def _score(shard: ShardSpec, node: NodeLoad) -> float:
 
 
 def _differs(present: Desired, name: str, nodes: Sequence[str]) -> bool:
-    """Return whether a shard is to be written: another number of nodes, or a tenth of them."""
+    """Return whether a shard differs enough: in the number of nodes, or in a tenth of them."""
     if name not in present or len(present[name]) != len(nodes):
         return True
     return len(set(nodes) - set(present[name])) >= max(1, len(nodes) // _TENTH)

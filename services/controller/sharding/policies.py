@@ -47,7 +47,7 @@ class ShardPolicy(
 
 
 class AllocationRate(ShardPolicy, frozen=True, kw_only=True):
-    """Takes nodes of which a share of the CPU is requested; fuller ones come first.
+    """Selects nodes by the requested share of their CPU; fuller ones come first.
 
     Shares and bounds are rounded to hundredths, as Volcano rounds them.
     """
@@ -89,7 +89,7 @@ class Warmup(ShardPolicy, frozen=True, kw_only=True):
 
 
 class NodeLimit(ShardPolicy, frozen=True, kw_only=True):
-    """Ends a shard at a number of nodes; `minNodes` is for people, as in Volcano."""
+    """Limits the number of nodes of a shard; `minNodes` has no effect, as in Volcano."""
 
     min_nodes: int = 0
     max_nodes: int = 0

@@ -1,11 +1,11 @@
-"""Reconciles the NodeShards: which nodes each of several schedulers is to have (S01 to S03).
+"""Reconciles the NodeShards, which assign nodes to several schedulers (S01 to S03).
 
-One key for all, since a node that one shard gives away is another's. A pass follows each change of
-a NodeShard, of a node or of the CPU that pods on it request, at most once a second; without the
-event trigger it comes once in a period. The configuration is read again every ten seconds; one that
-cannot be used leaves the one before in force. As often it is looked whether schedulers have died,
-whose nodes others get. The schedulers write the status of NodeShards; of those that have died it is
-written here (`adapters.takeovers`).
+There is one key for all, because a node that leaves one shard joins another. A pass follows each
+change of a NodeShard, of a node or of the CPU that pods on it request, at most once a second;
+without the event trigger it comes once in a period. The configuration is read again every ten
+seconds; one that cannot be used leaves the one before in force. At the same interval dead
+schedulers are detected, whose nodes others get. Schedulers write the status of their NodeShards;
+for dead ones it is written here (`adapters.takeovers`).
 """
 
 from collections import defaultdict

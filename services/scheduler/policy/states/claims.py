@@ -46,7 +46,7 @@ class Devices(PolicyState):
     name: ClassVar[str] = "devices"
 
     def __init__(self, evaluator: Evaluator | None = None) -> None:
-        """Take what evaluates the conditions on devices; without it none is."""
+        """Evaluate the conditions on devices by `evaluator`; none without it."""
         self.claims: dict[str, ResourceClaim] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.inventory = Inventory()
@@ -169,7 +169,7 @@ class Devices(PolicyState):
         self._review(*claims)
 
     def _withdraw(self, key: str, uid: str) -> None:
-        """Take a task off what was decided for a claim; without tasks nothing is decided."""
+        """Remove a task from the decision about a claim; without tasks the decision is dropped."""
         tasks = self._decided_for.get(key)
         if tasks is None:
             return
@@ -180,11 +180,11 @@ class Devices(PolicyState):
 
     @override
     def assume(self, bind: PublishedBind) -> None:
-        """Keep what a published bind allocates, until the claims show it."""
+        """Keep the allocations of a published bind until the claims show them."""
         self._promises.add(engine_record(bind, Bind), self.claims)
 
     def _recall(self, key: str) -> None:
-        """Use what a published bind allocates while its pod is on the node for which it was."""
+        """Use the allocation of a published bind while its pod is on the chosen node."""
         claim = self.claims.get(key)
         if claim is None or self.allocation(key) is not None:
             return
@@ -259,7 +259,7 @@ class Devices(PolicyState):
                 self._decide(key, PromisedAllocation(task.node, own), {task.uid})
 
     def asks(self, keys: Iterable[str]) -> list[ClaimRequest] | DeviceRefusal:
-        """Return what claims ask for, or what is wrong with one of them."""
+        """Return the requests of claims, or the fault of one."""
         found = []
         for key in keys:
             claim = self.claims.get(key)
@@ -276,24 +276,24 @@ class Devices(PolicyState):
         return found
 
     def shape(self, keys: Iterable[str]) -> tuple[bytes, ...]:
-        """Return what tells claims from others that ask for something else."""
+        """Return the shape of claims: a key that is equal for equal requests."""
         return tuple(self._shapes[key] for key in keys)
 
     def allocation(self, key: str) -> AllocationResult | None:
-        """Return what a claim has, or is to get."""
+        """Return the current or decided allocation of a claim."""
         claim = self.claims.get(key)
         if claim is not None and claim.status.allocation is not None:
             return claim.status.allocation
         return self._decided[key].allocation if key in self._decided else None
 
     def reserved(self, key: str) -> set[str]:
-        """Return the uids of the pods that may use a claim, or are placed to."""
+        """Return the uids of the pods that may use a claim, or were placed to use it."""
         reserved_uids = {one.uid for one in self.claims[key].status.reserved_for}
         return reserved_uids | self._on_nodes.nodes(key).keys()
 
     @override
     def lacking(self, task: Task) -> str:
-        """Return which claim has no devices, or such as pods that terminate still have."""
+        """Return the first claim that is unallocated or still held by a terminating pod."""
         for key in task.task_class.device_claims if self._attributes is not None else ():
             allocation = self.allocation(key)
             if allocation is None:
@@ -305,7 +305,7 @@ class Devices(PolicyState):
 
     @override
     def awaited(self, task: Task) -> str:
-        """Return which devices that are reserved for a task their drivers have not prepared."""
+        """Return the devices reserved for a task that their drivers have not prepared yet."""
         for key in task.task_class.device_claims:
             status = self.claims[key].status if key in self.claims else ResourceClaimStatus()
             if status.allocation is None or task.uid not in {u.uid for u in status.reserved_for}:
@@ -314,14 +314,14 @@ class Devices(PolicyState):
                 return f"devices of resource claim {key} have to be prepared ({', '.join(unmet)})"
         return ""
 
-    # --- devices that are taken --------------------------------------------------------------
+    # --- allocated devices --------------------------------------------------------------
 
     def taken(self) -> AllocatedDevices:
-        """Return what claims have of devices."""
+        """Return the devices and shares that claims have."""
         return self._taken
 
     def kept(self) -> AllocatedDevices:
-        """Return what tasks which wait cannot have either."""
+        """Return the devices that waiting tasks cannot get either."""
         if not self._given_up:
             return self._taken
         if self._in_future is None:
@@ -338,7 +338,7 @@ class Devices(PolicyState):
         return self._in_future
 
     def _is_overdrawn(self, device: DeviceId, key: str) -> bool:
-        """Tell whether a device of a claim is more than it can have beside the others'."""
+        """Tell whether a claim's share exceeds what other claims leave of a device."""
         if not self._holders.get(device, set()) - {key}:
             return False
         offered = self.inventory.device(device)
@@ -361,7 +361,7 @@ class Devices(PolicyState):
         self._in_future = None
 
     def _share(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
-        """Count what a claim has of devices that are shared."""
+        """Add a claim's shares of shared devices."""
         for device, part in shared_parts(allocation).items():
             shares = self._shares.setdefault(device, {})
             if held:
@@ -375,7 +375,7 @@ class Devices(PolicyState):
                 self._sums.pop(device, None)
 
     def _review(self, *keys: str) -> None:
-        """Find out whether claims are given up: all that use them leave, or are gone."""
+        """Check whether claims are released: all their users terminate or are gone."""
         for key in keys:
             given_up = key in self.claims and self._is_given_up(key)
             if given_up is (key in self._given_up):
@@ -425,10 +425,10 @@ class Devices(PolicyState):
     # --- quotas ------------------------------------------------------------------------------
 
     def asked(self, claims: tuple[str, ...], *, capacities: bool = False) -> Mapping[str, int]:
-        """Return what claims ask for by the names of quotas, in thousandths.
+        """Return the requests of claims by names of quotas, in thousandths.
 
-        A claim that is not known yet asks for nothing. With `capacities` what is asked of those of
-        devices is named, too.
+        An unknown claim requests nothing. With `capacities` requested capacities of devices are
+        included.
         """
         counts: Counter[str] = Counter()
         for key in claims:
@@ -439,7 +439,7 @@ class Devices(PolicyState):
 
 
 def _ids(allocation: AllocationResult) -> Iterable[DeviceId]:
-    """Return the devices that nothing else may have; not what administrators look at."""
+    """Return the exclusively allocated devices, without those of admin access."""
     return [
         DeviceId(result.driver, result.pool, result.device)
         for result in allocation.devices.results

@@ -1,7 +1,7 @@
 """Allocations that the statuses of their claims do not show yet, of binds that were published.
 
-A promise is of one claim, by its uid, and of the pods with whose binds it went out: a claim that is
-rebuilt under the name has none, and what came to nothing binds no later session.
+A promise belongs to one claim, by its uid, and to the pods of the published binds. A recreated
+claim has none, and a failed bind does not affect later sessions.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Promises:
         self.by_claim: dict[str, PromisedAllocation] = {}
 
     def add(self, bind: Bind, claims: Mapping[str, ResourceClaim]) -> None:
-        """Keep what a bind allocates, but for claims that are others now, or show theirs."""
+        """Keep the allocations of a bind, except of recreated claims and shown ones."""
         for use in bind.devices:
             claim = claims.get(use.claim)
             outdated = claim is not None and (
@@ -51,7 +51,7 @@ class Promises:
             self.by_claim[use.claim] = promised._replace(pods=pods)
 
     def kept(self, key: str, claim: ResourceClaim) -> tuple[PromisedAllocation, set[str]] | None:
-        """Return what a claim is to get, and the pods on its node that it is for, if any are."""
+        """Return the promised allocation of a claim and its pods on the node, or None."""
         promised = self.by_claim.get(key)
         if promised is None or promised.claim_uid not in {"", claim.metadata.uid}:
             return None
@@ -59,12 +59,12 @@ class Promises:
         return (promised, pods) if pods else None
 
     def _pods_with(self, key: str, promised: PromisedAllocation) -> set[str]:
-        """Return the tasks that are on the node to which their bind is to bring them."""
+        """Return the tasks that are on the node of their bind."""
         nodes = self._users.nodes(key)
         return {uid for uid in promised.pods or nodes if nodes.get(uid) == promised.node}
 
     def drop(self, key: str, failed: AbstractSet[str]) -> None:
-        """Forget what binds of these pods were to allocate, unless others of it are on the way."""
+        """Drop the promises of these pods' binds, unless other pods share them."""
         promised = self.by_claim.get(key)
         if promised is None or not failed & set(promised.pods):
             return
@@ -75,7 +75,7 @@ class Promises:
             del self.by_claim[key]
 
     def review(self, tasks: Mapping[str, Task]) -> None:
-        """Forget what came to nothing: its pods are known, and are not on their node."""
+        """Drop promises of failed binds: their pods are known and not on the node."""
         for key, promised in list(self.by_claim.items()):
             known = tasks.keys() & set(promised.pods)
             self.drop(key, known - self._pods_with(key, promised))

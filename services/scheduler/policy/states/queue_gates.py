@@ -1,8 +1,8 @@
-"""Pods that wait behind a gate until their queue has admitted them (CA14, PL06).
+"""Pods that are scheduling-gated until their queue has admitted them (CA14, PL06).
 
-A pod asks for it by an annotation, admission adds the gate (W31), and allocate has it lifted when
-the queue's share leaves room for the pod. From then on the pod reserves that room, until it holds
-it: only who may have the room calls for nodes. All of it is off without the feature gate
+A pod requests it by an annotation, admission adds the gate (W31), and allocate removes it when the
+queue's share has room for the pod. From then on the pod reserves that room until it is allocated,
+so an autoscaler only sees pods that fit their queue. All of it is off without the feature gate
 `SchedulingGatesQueueAdmission`.
 """
 
@@ -25,7 +25,7 @@ _GATED: Final = "gated"
 
 
 class QueueGates(PolicyState):
-    """The pods that ask for such a gate."""
+    """The pods that request such a gate."""
 
     def __init__(self, *, on: bool = False) -> None:
         self._on = on
@@ -37,19 +37,19 @@ class QueueGates(PolicyState):
 
     @override
     def demand(self, pod: Pod) -> str | None:
-        """Return whether a pod that asks for a gate has any."""
+        """Return whether a pod that requests the gate has a scheduling gate."""
         if not self._on or pod.metadata.annotations.get(keys.QUEUE_GATE) != _ASKS:
             return None
         return _GATED if pod.spec.scheduling_gates else _OPEN
 
     @override
     def join(self, task: plugins.Task, pod: Pod) -> None:
-        """Take up a task."""
+        """Add a task."""
         self._tasks[task.uid] = engine_record(task, Task)
 
     @override
     def leave(self, task: plugins.Task, *, gone: bool) -> None:
-        """Let go of a task."""
+        """Remove a task."""
         self._tasks.pop(task.uid, None)
 
     @override
@@ -62,11 +62,11 @@ class QueueGates(PolicyState):
     # --- gates -------------------------------------------------------------------------------
 
     def may_lift(self, task: Task) -> bool:
-        """Tell whether a task waits for its queue alone, and its gate is not being lifted."""
+        """Tell whether a task waits only for its queue, and its gate is not being removed yet."""
         return task.queue_gated and not task.lifting and self in task.task_class.demands
 
     def lift(self, queue: str, tasks: Sequence[Task]) -> None:
-        """Have the gates of tasks of one class lifted; they reserve their queue's room."""
+        """Remove the gates of tasks of one class; they reserve room of their queue."""
         self.lifted.update((task.uid, task) for task in tasks)
         if tasks:
             self.reserve(queue, len(tasks) * tasks[0].task_class.request)
@@ -91,8 +91,8 @@ class QueueGates(PolicyState):
     def reserved(self, queue: str, task_class: plugins.TaskClass) -> IntArray | int:
         """Return what a queue has reserved that tasks of a class must leave.
 
-        Tasks that were admitted leave each other nothing. They all have room, unless the queue has
-        less than when it admitted them, or some came past admission: then none would start.
+        Admitted tasks do not reserve against each other: they all have room, unless the queue
+        shrank or some bypassed admission, and then none would start.
         """
         return 0 if self.reserves(task_class) else self.total(queue)
 

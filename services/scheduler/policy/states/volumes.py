@@ -1,4 +1,4 @@
-"""Claims, volumes, storage classes and drivers of nodes, as the volume checks read them.
+"""Claims, volumes, storage classes and drivers of nodes, for the volume checks.
 
 Facts fold into them; a session adds on which nodes it placed tasks with claims. Few pods have
 claims, so plain dictionaries serve; what is derived from them is rebuilt when one changes.
@@ -163,7 +163,7 @@ class Volumes(PolicyState):
         return annotation or next(iter(self.users.nodes(key).values()), None)
 
     def attachment(self, key: str) -> Attachment | None:
-        """Return what attaching a claim means; None when no CSI driver does it."""
+        """Return the attachment of a claim; None if no CSI driver attaches it."""
         claim = self.claims.get(key)
         if claim is None:
             return None
@@ -177,8 +177,8 @@ class Volumes(PolicyState):
     def attached(self, drivers: Iterable[str], *, later: bool) -> Attached:
         """Return the volumes at nodes; `later`: once all that terminates has gone.
 
-        Until then those of tasks that are there count, terminating ones too; of none that waits.
-        Until it is detached a volume counts as well, even if all pods that used it are gone.
+        Otherwise volumes of running and terminating tasks count, and none of waiting ones. A volume
+        also counts until it is detached, even if all its pods are gone.
         """
         desired = set(drivers)
         found: Attached = {}
@@ -195,7 +195,7 @@ class Volumes(PolicyState):
         return found
 
     def offers(self, key: str) -> list[PersistentVolume]:
-        """Return the free volumes that meet a claim, smallest first, wherever they are."""
+        """Return the free volumes that satisfy a claim, smallest first, on any node."""
         claim = self.claims[key]
         desired = size_of(claim.spec.resources.requests)
         fitting = [
@@ -234,7 +234,7 @@ def _selects(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
 
 
 def size_of(amounts: Mapping[str, str | int | float]) -> int:
-    """Return the bytes of storage that are asked for or there; 0 when that cannot be read."""
+    """Return the requested or existing bytes of storage; 0 if unreadable."""
     try:
         return units(amounts.get("storage", 0))
     except BadQuantity:

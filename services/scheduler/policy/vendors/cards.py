@@ -1,7 +1,7 @@
-"""Cards of a node that pods share by slots, memory and cores, whatever their maker; pure.
+"""Cards of a node that pods share by slots, memory and cores, of any vendor; pure.
 
-A kind of card adds how it is registered, how it is asked for and which card comes first
-(`vgpu_cards`, `npu_cards`). Memory is in MiB, cores in the unit of the card's device plugin.
+A kind of card adds registration, requests and the choice of a card (`vgpu_cards`, `npu_cards`).
+Memory is in MiB, cores in the unit of the card's device plugin.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,22 +11,22 @@ from pumice.plugins import POD_MAX
 from shared.model.quantity import BadQuantity, units
 
 SCORE: Final = 100.0
-"""Points of a card that is full, or that no other pod has."""
+"""Score of a card that is full, or that no other pod uses."""
 _DIGITS_MAX: Final = 15
 _FIELDS: Final = 4
 
 
 class Card(NamedTuple):
-    """A card that may be given."""
+    """A card that may be assigned."""
 
     uuid: str
     slots: int
-    """How many containers may share it."""
+    """Number of containers that may share it."""
     memory: int
     type: str
     cores: int = 100
     network: int | None = None
-    """Cards of one number are wired to each other."""
+    """Number of the network; cards of one network are connected."""
     sliced: bool | None = None
     """Whether the node's device plugin slices its cards by software; None: not said."""
 
@@ -45,7 +45,7 @@ Shares = Sequence[Sequence[CardPart]]
 
 
 class CardUsage(NamedTuple):
-    """Used slots, memory and cores of a card, and by which types of shares."""
+    """Used slots, memory and cores of a card, and the types of its shares."""
 
     slots: int = 0
     memory: int = 0
@@ -69,10 +69,10 @@ class CardChoice(NamedTuple):
 
 
 def fits(card: Card, used: CardUsage, *, memory: int, cores: int, most_cores: int) -> bool:
-    """Tell whether one more container finds room on a card with so many cores to give away.
+    """Tell whether one more container fits on a card with a number of cores to assign.
 
-    A card of which every core is asked for in percent is given to a container alone. One whose
-    cores are all given away is full, whatever memory is left.
+    A container that requests all cores in percent gets the card alone. A card without free cores is
+    full, even if it has free memory.
     """
     if used.slots >= card.slots or card.memory - used.memory < memory:
         return False
@@ -121,7 +121,7 @@ def is_number(text: str) -> bool:
 
 
 def amount_of(stated: Mapping[str, str | float], key: str, default: int) -> int:
-    """Return what a container asks for of a resource. Raises `BadQuantity`."""
+    """Return a container's request of a resource. Raises `BadQuantity`."""
     if key not in stated:
         return default
     amount = units(stated[key])

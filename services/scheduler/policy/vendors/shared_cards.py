@@ -1,9 +1,9 @@
-"""Cards of nodes and which pods have parts of them, for every kind of card that pods share.
+"""Cards of nodes and the shares of pods, for every kind of shared card.
 
-A node's device plugin registers its cards in an annotation; a pod has its parts of cards by one.
-One that is placed and does not show them yet has those that were chosen for it. A kind of card
-(`vgpus`, `npus`) says how both are read and which cards a pod gets; how they are chosen is the
-plugin's to say at the start of a session.
+A node's device plugin registers its cards in an annotation; an annotation of a pod has its shares.
+A placed pod without the annotation has the shares that were chosen for it. A kind of card (`vgpus`,
+`npus`) parses both annotations and chooses cards; the plugin sets the policy at the start of a
+session.
 """
 
 from abc import ABC, abstractmethod
@@ -30,15 +30,15 @@ NONE: Final[frozenset[int]] = frozenset()
 _TABLE_LIMIT: Final = 200_000
 
 Given = TypeVar("Given")
-"""The type of what a pod has of cards."""
+"""The type of a pod's assignment."""
 Want = TypeVar("Want")
-"""The type of what a pod asks for."""
+"""The type of a pod's request."""
 State = tuple[tuple[tuple[Any, ...], CardUsage], ...]
-"""Traits and use of each card of a node, their names apart: all that decides for most pods."""
+"""Properties and usage of each card of a node without names: sufficient for most pods."""
 
 
 class CardShares:
-    """Shares of one pod, and the rules that keep others off its cards."""
+    """Shares of one pod, and the rules that exclude others from its cards."""
 
     __slots__ = ("group", "rules", "shares")
 
@@ -66,14 +66,14 @@ class NodeCards:
         self._state: tuple[int, State] = (-1, ())
 
     def state(self) -> State:
-        """Return what tells these cards from others, their names apart."""
+        """Return the properties and usage of the cards, without names."""
         if self._state[0] != self.version:
             used = self.usage()
             self._state = (self.version, tuple((c[1:], used[c.uuid]) for c in self.cards))
         return self._state[1]
 
     def usage(self) -> dict[str, CardUsage]:
-        """Return what is used of each card."""
+        """Return the usage of each card."""
         used = {card.uuid: CardUsage() for card in self.cards}
         for assigned in self.pods.values():
             for share in each(assigned.shares):
@@ -82,7 +82,7 @@ class NodeCards:
         return used
 
     def closed_to(self, rules: frozenset[int], group: str) -> set[str]:
-        """Return the cards that pods of the same rule, or of the same spread group, have."""
+        """Return the cards used by pods of the same rule or the same spread group."""
         return {
             uuid
             for assigned in self.pods.values()
@@ -114,7 +114,7 @@ class CardAssignments(PolicyState, ABC, Generic[Given]):
 
     @override
     def begin(self, journal: Journal) -> None:
-        """Begin a session; what was chosen for a bind that came to nothing is free again."""
+        """Begin a session; cards that were chosen for a failed bind are free again."""
         super().begin(journal)
         self._chosen = {
             uid: (node, cards)
@@ -142,7 +142,7 @@ class CardAssignments(PolicyState, ABC, Generic[Given]):
             self._chosen[bind.uid] = (bind.node, cards)
 
     def assigned(self, task: Task, choose: Callable[[], Given]) -> Given:
-        """Return the cards of a task that begins to count; `choose` says them for a new one."""
+        """Return the cards of a task that is added; `choose` selects them for a new one."""
         shown = self._shown.get(task.uid)
         if shown:
             self._chosen.pop(task.uid, None)
@@ -173,7 +173,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         self._choice_policy = policy
         self._steps = {}
 
-    # --- what kinds of cards differ in -------------------------------------------------------
+    # --- hooks of the kinds of cards -------------------------------------------------------
 
     @abstractmethod
     def register(self, found: NodeCards, node: Node) -> None:
@@ -194,11 +194,11 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         return NONE
 
     def group_of(self, request: Want) -> str:  # noqa: ARG002 - few kinds have any
-        """Return the group whose pods keep off each other's cards; "": none."""
+        """Return the group whose pods do not share cards with each other; "": none."""
         return ""
 
     def key_of(self, task_class: TaskClass) -> Hashable | None:
-        """Return what decides for a class, the cards apart; None when their names matter, too."""
+        """Return the cache key of a class; None if the names of cards matter too."""
         found: Hashable = self.want(task_class)
         return found
 
