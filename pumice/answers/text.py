@@ -23,6 +23,7 @@ from shared.api.visibility import (
     TimelineEntry,
     WhatIfStatus,
 )
+from shared.model.numbers import plural
 from shared.model.quantity import decimal
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -358,7 +359,7 @@ def _delay(delay: Delay) -> str:
 
 
 def _losing(job: LosingJob) -> str:
-    text = f"{_own(job.job)} {job.pods} pod{'' if job.pods == 1 else 's'}"
+    text = f"{_own(job.job)} {plural(job.pods, 'pod')}"
     return f"{text}, fewer are left than it needs" if job.stops else text
 
 

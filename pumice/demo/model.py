@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shared.api import keys
-from shared.api.batch import Job, JobPhase
+from shared.api.batch import ENDED, Job, JobPhase
 from shared.api.core import Node, Pod, PodPhase
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupConditionType, PodGroupPhase
@@ -24,11 +24,6 @@ from shared.model.requests import pod_request
 from shared.model.resources import parse_list
 
 Seen = Job | PodGroup | Pod | Node
-
-ENDED: Final = frozenset(
-    {JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED, JobPhase.ABORTED}
-)
-"""Phases in which a job stays unless a user acts (J15)."""
 
 
 class WatchOp(enum.StrEnum):

@@ -11,8 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from pumice.demo.model import ENDED, OVER, GangRow, Moment, MomentKind, Scene, Stage
-from shared.api.batch import JobPhase
+from pumice.demo.model import OVER, GangRow, Moment, MomentKind, Scene, Stage
+from shared.api.batch import ENDED, JobPhase
+from shared.model.numbers import plural
 from shared.model.quantity import format_milli
 
 _NODES_NAMED: Final = 4
@@ -61,11 +62,6 @@ def _sentence(group: Sequence[Moment], scene: Scene) -> Sentence:
     text, severity = _PHRASES[last.kind](group, gang, scene)
     subject = gang.name or "cluster"
     return Sentence(at_s=last.at_s, subject=subject, text=text, severity=severity, gang=last.gang)
-
-
-def plural(count: int, noun: str) -> str:
-    """Return `1 pod`, `2 pods`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 _Phrase = tuple[str, Severity]

@@ -21,7 +21,7 @@ import yaml
 from pumice.demo import DEADLINE_S
 from pumice.demo.model import Moment, Scene, Seen, WatchChange, WatchOp
 from pumice.demo.output import Output
-from pumice.demo.sentences import Sentence, Severity, plural, tell
+from pumice.demo.sentences import Sentence, Severity, tell
 from pumice.demo.summary import what_is_missing
 from pumice.demo.view import DemoFrame
 from pumice.local.errors import LocalError
@@ -29,6 +29,7 @@ from shared.api.kinds import JOB, NODE, POD, PODGROUP, Kind
 from shared.kube.client import Kube
 from shared.kube.decode import ChangeOp
 from shared.kube.listwatch import Bookmark, Changed, Listed, ListWatch, Malformed, Unavailable
+from shared.model.numbers import plural
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError, leaves
 from shared.runtime.tasks import TaskGroup

@@ -10,9 +10,9 @@ from msgspec.structs import astuple
 from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours
-from pumice.demo.model import ENDED, GangRow, Scene, Stage
-from pumice.demo.sentences import plural
-from shared.api.batch import JobPhase
+from pumice.demo.model import GangRow, Scene, Stage
+from shared.api.batch import ENDED, JobPhase
+from shared.model.numbers import plural
 
 _CREATED: Final = 8
 _ADMITTED: Final = 9

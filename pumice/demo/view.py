@@ -16,9 +16,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from pumice.demo.bars import FAINT, colours, legend, node_bar, strip
-from pumice.demo.model import ENDED, GangRow, Machine, Scene
-from pumice.demo.sentences import Sentence, Severity, plural
-from shared.api.batch import JobPhase
+from pumice.demo.model import GangRow, Machine, Scene
+from pumice.demo.sentences import Sentence, Severity
+from shared.api.batch import ENDED, JobPhase
+from shared.model.numbers import plural
 from shared.model.quantity import format_milli
 
 _NAME_LEAST: Final = 12

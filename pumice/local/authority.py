@@ -12,7 +12,6 @@ stack listens on the loopback alone.
 """
 
 import datetime as dt
-import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK
+from shared.serving.certificates import host_name
 
 _LIFE: Final = dt.timedelta(days=3650)
 _BEGIN: Final = dt.timedelta(hours=1)
@@ -88,7 +88,7 @@ class Authority:
         if hosts:
             usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
             builder = builder.add_extension(
-                x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False
+                x509.SubjectAlternativeName([host_name(host) for host in hosts]), critical=False
             )
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
@@ -123,13 +123,6 @@ def write_signing_key(path: Path) -> None:
 def _subject(name: str, groups: Sequence[str]) -> x509.Name:
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 def _pem(certificate: x509.Certificate) -> str:

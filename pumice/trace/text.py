@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pumice.trace.tree import Span
+from shared.api.time import format_micro
 
 _HEAD: Final = "     at s    for s"
 _WIDTH: Final = 9
@@ -24,17 +25,13 @@ def _fields(span: Span) -> dict[str, Any]:
         "name": span.name,
         "about": span.about,
         "detail": span.detail,
-        "start": _utc(span.start),
-        "end": None if span.end is None else _utc(span.end),
+        "start": format_micro(span.start),
+        "end": None if span.end is None else format_micro(span.end),
         "durationSeconds": None if span.end is None else round(span.end - span.start, _MS),
         "exact": span.exact,
         "spans": [_fields(each) for each in span.spans],
     }
     return {name: value for name, value in fields.items() if value not in ("", [])}
-
-
-def _utc(at_s: float) -> str:
-    return dt.datetime.fromtimestamp(at_s, tz=dt.UTC).isoformat().replace("+00:00", "Z")
 
 
 def as_text(root: Span, now_s: float, *, pods_most: int) -> str:

@@ -20,9 +20,9 @@ from pumice.events import (
     PodBound,
     PodEvicted,
 )
+from shared.api.batch import ENDED
+from shared.model.numbers import plural
 
-OVER: Final = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
-"""Phases in which a job stays unless a user acts (J15)."""
 _ENTRY: Final = "enqueue"
 """The gate before a gang is admitted."""
 _SECOND: Final = 1.0
@@ -207,8 +207,8 @@ def _end(life: Life, objects: Objects) -> float | None:
     """Return when the job came to a phase in which it stays, None while it is in another."""
     if life.phases:
         at, last = life.phases[-1]
-        return at if last.phase in OVER else None
-    return objects.phase_s if objects.phase in OVER else None
+        return at if last.phase in ENDED else None
+    return objects.phase_s if objects.phase in ENDED else None
 
 
 def _queue(life: Life) -> str:
@@ -284,7 +284,7 @@ def _phases(life: Life, objects: Objects) -> Iterator[Span]:
 
 def _placements(life: Life) -> Iterator[Span]:
     for at, data in life.placed:
-        detail = f"{_count(data.pods, 'pod')} on {_count(len(data.nodes), 'node')}"
+        detail = f"{plural(data.pods, 'pod')} on {plural(len(data.nodes), 'node')}"
         yield Span(name="placed", start=at, end=at, detail=detail)
 
 
@@ -376,7 +376,3 @@ def _at_least(whole_s: float, bound: float) -> float:
     One that lies wholly before it stays: clocks differ, or the bound is of another life.
     """
     return bound if whole_s <= bound < whole_s + _SECOND else whole_s
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

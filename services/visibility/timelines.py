@@ -10,12 +10,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.events import CloudEvent, PodEvicted
-from pumice.trace.tree import OVER, Objects, PodLife, Span, trace
+from pumice.trace.tree import Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.answers.cluster_mirror import ClusterMirror
 from services.visibility.answers.live import as_told
 from services.visibility.answers.wording import controller_of
 from shared.api import time as times
+from shared.api.batch import ENDED
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroupConditionType
@@ -170,7 +171,7 @@ def _admission(span: Span, about: ObjectRef) -> Iterator[TimelineEntry]:
 def _phase(span: Span, about: ObjectRef) -> Iterator[TimelineEntry]:
     phase = span.name.removeprefix("phase ")
     message = f"{phase}: {span.detail}" if span.detail else phase
-    yield _entry(span, "Ended" if phase in OVER else "Phase", about, message=message)
+    yield _entry(span, "Ended" if phase in ENDED else "Phase", about, message=message)
 
 
 def _of_pod(pod: Span) -> Iterator[TimelineEntry]:

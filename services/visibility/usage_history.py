@@ -13,9 +13,9 @@ import msgspec
 
 from pumice.events import CloudEvent
 from pumice.events.types import GangAdmitted, GangPlaced, JobPhaseChanged
-from pumice.trace.tree import OVER
 from services.scheduler.engine.resources.dimensions import counted, quantity
 from shared.api import time as times
+from shared.api.batch import ENDED
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import PendingJob, RunningJob, UsageHistory, UsagePoint
 from shared.model.quantity import is_quantity, milli
@@ -59,7 +59,7 @@ class GangRuns:
             run.placed_s = at_s if run.placed_s is None else min(run.placed_s, at_s)
             run.ended_s = None  # A job that restarts keeps its PodGroup and is placed again.
         elif isinstance(data, JobPhaseChanged) and (
-            data.phase in OVER or data.phase == _RESTARTING
+            data.phase in ENDED or data.phase == _RESTARTING
         ):
             run_of_job = self._runs.get(self._of_job.get(data.job, ""))
             if run_of_job is not None and run_of_job.ended_s is None:

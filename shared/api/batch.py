@@ -11,7 +11,7 @@ by admission and by the controller.
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
@@ -69,6 +69,13 @@ class JobPhase(enum.StrEnum):
     TERMINATING = "Terminating"
     TERMINATED = "Terminated"
     FAILED = "Failed"
+
+
+FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
+"""Final phases: no action leaves them (J20)."""
+
+ENDED: Final = FINISHED | {JobPhase.ABORTED}
+"""Phases in which a job stays unless a user acts: an aborted job may be resumed (J15)."""
 
 
 class TopologyPolicy(enum.StrEnum):

@@ -284,11 +284,6 @@ def _headers(raw: bytes) -> dict[str, str]:
     return {name.decode(): value.strip().decode("utf-8", "replace") for name, _, value in pairs}
 
 
-def stamp(unix_s: float) -> str:
-    """Return an RFC 3339 stamp in UTC."""
-    return dt.datetime.fromtimestamp(unix_s, tz=dt.UTC).isoformat().replace("+00:00", "Z")
-
-
 def _unix(time: str) -> float:
     """Return the Unix time of an RFC 3339 stamp with nanoseconds."""
     return msgspec.convert(time, dt.datetime).timestamp()

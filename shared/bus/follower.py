@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 from nats.aio.msg import Msg
 
-from shared.bus.api import Api, stamp
+from shared.api.time import format_micro
+from shared.bus.api import Api
 from shared.bus.connection import BusConnection
 from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
@@ -270,7 +271,7 @@ def _policy(start: Start) -> dict[str, Any]:
         case FromTime(unix_s):
             return {
                 "deliver_policy": "by_start_time",
-                "opt_start_time": stamp(unix_s),
+                "opt_start_time": format_micro(unix_s),
             }
         case OnlyNew():
             return {"deliver_policy": "new"}

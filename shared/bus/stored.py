@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
-from shared.bus.api import Api, stamp
+from shared.api.time import format_micro
+from shared.bus.api import Api
 from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -97,7 +98,7 @@ class StoredMessages:
             case FromSequence(sequence):
                 where = {"seq": max(sequence, 1)}
             case FromTime(unix_s):
-                where = {"start_time": stamp(unix_s)}
+                where = {"start_time": format_micro(unix_s)}
         return await self._retried(
             lambda: self._api.next_messages(
                 self._stream, subject, where, batch=BATCH, max_bytes=BATCH_BYTES

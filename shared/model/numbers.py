@@ -19,6 +19,11 @@ def whole(text: str) -> int | None:
     return int(text)
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 pod`, `2 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def parse_bool(text: str | None) -> bool | None:
     """Return the boolean that Go's `strconv.ParseBool` reads, None where it reads none."""
     if text in _TRUE:

@@ -61,7 +61,9 @@ def issue(
     life = min(life_s, authority.expires_at - now)
     builder = (
         _builder(_name(hosts[0][:64]), issuer.subject, key, now=now, life_s=life)
-        .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([host_name(host) for host in hosts]), critical=False
+        )
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
@@ -147,7 +149,8 @@ def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _host(host: str) -> x509.GeneralName:
+def host_name(host: str) -> x509.GeneralName:
+    """Return an address or a DNS name, as a certificate lists it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -1,16 +1,12 @@
 """The jobs of a CronJob: their names and content, and due times of existing ones (X01, X03)."""
 
 from datetime import datetime
-from typing import Final
 
 from shared.api import keys, kinds, time
-from shared.api.batch import Job, JobPhase
+from shared.api.batch import FINISHED, Job
 from shared.api.cron import CronJob, ObjectReference
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.model import schedules
-
-FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
-"""Phases that a job does not leave; an aborted one may be resumed."""
 
 
 def name_at(cron: CronJob, due: int) -> str:

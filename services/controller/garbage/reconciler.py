@@ -15,10 +15,9 @@ from typing_extensions import override
 from services.controller.adapters.reconciler import Reconciler
 from services.controller.adapters.store import Touched
 from services.controller.cronjob import sync as cronjobs
-from services.controller.job.phases import FINISHED
 from services.controller.jobflow import status as jobflows
 from shared.api import kinds, time
-from shared.api.batch import Job
+from shared.api.batch import FINISHED, Job
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow
 from shared.contracts.subjects import split_key

@@ -207,9 +207,6 @@ TABLE: Final[Mapping[JobPhase, Mapping[Action | None, Transition]]] = {
     JobPhase.FAILED: _STAY_ENDED,
 }
 
-FINISHED: Final = frozenset({JobPhase.COMPLETED, JobPhase.FAILED, JobPhase.TERMINATED})
-"""Final phases: no action leaves them (J20)."""
-
 ALIVE: Final = frozenset({JobPhase.PENDING, JobPhase.RUNNING})
 """Phases in which missing pods are created."""
 

@@ -34,7 +34,6 @@ from services.controller.job.facts import (
 from services.controller.job.phases import (
     ALIVE,
     COMMAND_ISSUED,
-    FINISHED,
     Do,
     KillScope,
     Transition,
@@ -43,7 +42,7 @@ from services.controller.job.phases import (
 from services.controller.job.policies import INTERNAL_ACTIONS, Delayed, after_actions, due_actions
 from services.controller.job.requests import JobRequest
 from services.controller.job.validate import queue_problem
-from shared.api.batch import Action, Command, Job, JobEvent, JobPhase, JobStatus
+from shared.api.batch import FINISHED, Action, Command, Job, JobEvent, JobPhase, JobStatus
 from shared.api.keys import PLUGIN_MARK
 from shared.api.patch import merge_patch
 

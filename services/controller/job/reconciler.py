@@ -24,11 +24,11 @@ from services.controller.job import effects
 from services.controller.job.group import why_pending
 from services.controller.job.held_pods import is_beside_pods, quota_of
 from services.controller.job.kills import specified_names
-from services.controller.job.phases import ALIVE, FINISHED
+from services.controller.job.phases import ALIVE
 from services.controller.job.plan import Pass, advance
 from services.controller.job.requests import JobRequest, pod_name
 from shared.api import kinds, time
-from shared.api.batch import Action, JobEvent, JobPhase
+from shared.api.batch import FINISHED, Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed

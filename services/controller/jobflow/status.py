@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from shared.api import keys, kinds
-from shared.api.batch import Job, JobPhase
+from shared.api.batch import FINISHED, Job, JobPhase
 from shared.api.flow import (
     FlowCondition,
     FlowJobStatus,
@@ -70,8 +70,6 @@ def next_phase(was: FlowPhase | None, progress: FlowProgress) -> FlowPhase:
 
 
 STOPPED: Final = frozenset({JobPhase.FAILED, JobPhase.TERMINATED})
-ENDED: Final = STOPPED | {JobPhase.COMPLETED}
-"""Phases that a job does not leave."""
 
 _LISTS: Final = {
     "": "pending_jobs",
@@ -91,7 +89,7 @@ def status_of(flow: JobFlow, jobs: Sequence[Job]) -> JobFlowStatus:
     """Return the status of a flow over the jobs that it controls."""
     before = {entry.name: entry for entry in flow.status.job_status_list}
     present = {job.metadata.name for job in jobs}
-    remembered = [e for n, e in before.items() if n not in present and e.state in ENDED]
+    remembered = [e for n, e in before.items() if n not in present and e.state in FINISHED]
     entries = sorted(
         [*remembered, *(_entry(job, before.get(job.metadata.name)) for job in jobs)],
         key=lambda entry: entry.name,
@@ -116,7 +114,7 @@ def status_of(flow: JobFlow, jobs: Sequence[Job]) -> JobFlowStatus:
 
 def ended_jobs(status: JobFlowStatus) -> Mapping[str, str]:
     """Return the jobs that have ended, those that were deleted since among them: name → phase."""
-    return {entry.name: entry.state for entry in status.job_status_list if entry.state in ENDED}
+    return {entry.name: entry.state for entry in status.job_status_list if entry.state in FINISHED}
 
 
 def has_recorded(flow: JobFlow, job: Job) -> bool:
@@ -139,7 +137,7 @@ def _progress(flow: JobFlow, entries: Iterable[FlowJobStatus]) -> FlowProgress:
 
 def _entry(job: Job, before: FlowJobStatus | None) -> FlowJobStatus:
     state = job.status.state
-    ended = state.phase in ENDED
+    ended = state.phase in FINISHED
     return FlowJobStatus(
         name=job.metadata.name,
         state=state.phase or "",

@@ -25,6 +25,7 @@ from shared.api.core import Node, NodeSpec, NodeStatus, Pod
 from shared.api.kinds import NODE, POD, QUEUE, Kind
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import Queue, QueueState, QueueStatus
+from shared.model.numbers import plural
 from shared.model.resources import parse_list
 from shared.model.status import VALID, TaskStatus
 
@@ -164,11 +165,11 @@ class Remedies:
             missing[""] = rest
         if missing and self._starts(put_objects(POD, self._copies(missing))):
             yield " and ".join(
-                _count(lacks, "more pod") + (f" of task {role}" if role else "")
+                plural(lacks, "more pod") + (f" of task {role}" if role else "")
                 for role, lacks in missing.items()
             )
         if job.gated and self._starts(lambda rehearsal: rehearsal.lift_gates(job.key)):
-            yield f"no scheduling gate on {_count(job.gated, 'pod')}"
+            yield f"no scheduling gate on {plural(job.gated, 'pod')}"
 
     def _copies(self, missing: Mapping[str, int]) -> list[Pod]:
         """Return pods like the job's own ones, so many of each role."""
@@ -397,10 +398,6 @@ def _both(one: Change, other: Change) -> Change:
         other(rehearsal)
 
     return change
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _nodes(nodes: Sequence[Node]) -> str:

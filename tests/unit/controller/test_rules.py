@@ -7,13 +7,13 @@ import pytest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.records import JobRecord
 from services.controller.job import effects
-from services.controller.job.phases import ALIVE, FINISHED, TABLE, Do, KillScope, transition_for
+from services.controller.job.phases import ALIVE, TABLE, Do, KillScope, transition_for
 from services.controller.job.plan import advance
 from services.controller.job.podtemplate import PodBuilder
 from services.controller.metrics import QueueCounts
 from services.controller.queue.plan import missing
 from shared.api import kinds
-from shared.api.batch import Action, Job, JobPhase
+from shared.api.batch import FINISHED, Action, Job, JobPhase
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus, Queue
 from shared.jobplugins.arguments import BadPluginArgument, parse
