@@ -1,4 +1,4 @@
-"""Makes CustomResourceDefinitions from the typed models: `crds.CRDS` in, manifests out.
+"""Generates CustomResourceDefinitions from the typed models in `crds.CRDS`.
 
 `tools/write_manifests.py` (`make crds`) writes the manifests to `k8s/crds/`, the local stack
 applies them as they come from here. The types are the only place where a field is described; what
@@ -29,7 +29,7 @@ _BOUNDS = {
 
 
 def manifests() -> list[Schema]:
-    """Return all CRDs as objects that the API server takes, in the order of the table."""
+    """Return all CRDs as manifests, in the order of the table."""
     return [manifest(crd) for crd in CRDS]
 
 

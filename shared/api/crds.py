@@ -1,4 +1,4 @@
-"""The table of CRDs: names, short names, columns and subresources of the kinds that Pumice brings.
+"""The table of CRDs: names, short names, columns and subresources of the installed kinds.
 
 `crdgen` adds the schema from the kind's type. A new kind is a `Kind` with a type in `kinds.py` and
 one row here. Printer columns are what `kubectl get` shows: Volcano's (C01 to C09), then ours.

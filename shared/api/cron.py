@@ -1,7 +1,6 @@
-"""CronJob (batch.volcano.sh): jobs that are made again and again by a schedule (C02).
+"""CronJob (batch.volcano.sh): creates jobs by a schedule (C02).
 
-Full API type, from which `make crds` makes the CRD. A schedule is text here;
-`shared.model.schedules` reads it.
+`make crds` generates the CRD from this type. `shared.model.schedules` parses the schedule.
 """
 
 import enum

@@ -1,7 +1,7 @@
-"""How deep each byte of a JSON text lies, counted in columns: megabytes take milliseconds.
+"""Computes the nesting depth of each byte of a JSON text with numpy: megabytes take milliseconds.
 
-For texts of very many brackets, where a step of Python for each of them would hold up everything
-else for seconds. Called by `shared.api.nesting` alone.
+For texts with very many brackets, where a Python loop would block the process for seconds. Only
+`shared.api.nesting` uses it.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Depths = npt.NDArray[np.int32]
 
 
 def depths(json: bytes) -> Depths:
-    """Return the number of objects and lists that are open after each byte; texts count for none.
+    """Return the number of open objects and lists after each byte, strings ignored.
 
-    What is no sound JSON gets some numbers, too.
+    Invalid JSON gives arbitrary numbers.
     """
     signs = np.frombuffer(json, dtype=np.uint8)
     quotes = signs == _QUOTE
@@ -30,7 +30,7 @@ def depths(json: bytes) -> Depths:
 
 
 def _escaped(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Tell of each byte whether an odd number of backslashes stands right before it."""
+    """Return for each byte whether an odd number of backslashes precedes it."""
     places = np.arange(len(signs), dtype=np.int32)
     others = np.where(signs != _BACKSLASH, places, np.int32(-1))
     last = np.maximum.accumulate(others)
@@ -41,20 +41,20 @@ def _escaped(signs: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def is_deeper(json: bytes, levels: int) -> bool:
-    """Tell whether more than so many levels are open anywhere."""
+    """Tell whether more than `level` levels are open anywhere."""
     return bool(json) and int(depths(json).max()) > levels
 
 
 def _edges(inside: Depths, level: int) -> npt.NDArray[np.intp]:
-    """Return where what is deeper begins and ends, by turns."""
+    """Return the begin and end offsets of deeper values, alternating."""
     return np.flatnonzero(np.diff((inside > level).astype(np.int8), prepend=0))
 
 
 def cut_below(json: bytes, levels: Sequence[int], mark: bytes, *, most: int) -> bytes:
-    """Return JSON with `mark` in place of each value deeper than so many levels.
+    """Return JSON with `mark` in place of each value below a number of levels.
 
-    The first of `levels` counts at which at most so many values are cut, else the last: a text
-    may be made so that the marks are longer than all that they stand for.
+    Uses the first of `levels` at which at most `most` values are cut, else the last: marks may be
+    longer than the values that they replace.
     """
     if not json:
         return json

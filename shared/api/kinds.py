@@ -1,4 +1,4 @@
-"""The catalogue of kinds: where objects live on the API server, and how they are read and written.
+"""The catalogue of kinds: their paths on the API server, and the types to decode them.
 
 `KINDS` maps the token that bus subjects and facts use to the kind; a token is the plural, or an
 alias where two kinds that the services know have the same. Adding a kind is one constant; a kind

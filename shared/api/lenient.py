@@ -1,9 +1,9 @@
-"""Views without their bounds, for rules that report every fault of an object.
+"""Views without limits on values, for rules that report every error of an object.
 
-A view refuses at the first value beyond its bounds, with msgspec's words. Admission reads objects
-that are to be judged by rules, so it decodes them with a twin of the view: same fields, same names
-on the wire, but no bounds, no patterns, enumerations as plain text, and absent where the view needs
-a value. The twin's instances are used as if they were the view's.
+Decoding a view fails at the first value outside its limits, with msgspec's message. Admission
+checks objects by rules, so it decodes them with a twin of the view: same fields and names on the
+wire, but no limits and patterns, enumerations as plain text, and no required fields. The twin's
+instances are used as if they were the view's.
 """
 
 import enum

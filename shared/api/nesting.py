@@ -1,10 +1,9 @@
-"""How deeply JSON may be nested: deeper than any object that is meant to be run.
+"""Limits how deeply JSON may be nested: the limit exceeds the depth of any real object.
 
-The API server takes ten thousand levels wherever a schema leaves fields open, such as in a pod
-template. Decoders call themselves for each level and give up (RecursionError) at about a thousand,
-and so does whatever walks through the decoded object, somewhat earlier. So there is a bound far
-below: objects beyond it are refused by admission, held back by the controller and, where they are
-too deep to be read at all, reported by name and otherwise passed over (`shared.kube.decode`).
+The API server accepts ten thousand levels in open fields, such as in a pod template. Recursive
+decoders fail (RecursionError) at about a thousand, and code that walks through decoded objects
+fails earlier. So the limit is far lower: admission rejects deeper objects, the controller does not
+run them, and objects too deep to decode are only reported by name (`shared.kube.decode`).
 """
 
 import importlib
@@ -29,7 +28,7 @@ _SHALLOWER: Final = (20, 8, 3)
 
 
 def is_too_deep(json: bytes, levels: int = NESTING_MAX) -> bool:
-    """Tell whether sound JSON has more than so many levels; costs nothing for usual objects."""
+    """Tell whether valid JSON has more than `level` levels; cheap for usual objects."""
     brackets = json.count(b"{") + json.count(b"[")
     if brackets <= levels:
         return False
@@ -48,10 +47,10 @@ def is_too_deep(json: bytes, levels: int = NESTING_MAX) -> bool:
 
 
 def cut(json: bytes, levels: int = NESTING_MAX) -> bytes:
-    """Return JSON with a remark in place of whatever is deeper than so many levels.
+    """Return JSON with a remark in place of values below a number of levels.
 
-    What breaks off below them does so at the remark, and is as unsound as it was. Of what has more
-    than a thousand such places less is kept.
+    Invalid JSON below them stays invalid. If there are more than a thousand such values, a lower
+    limit is used.
     """
     if json.count(b"{") + json.count(b"[") > _MANY:
         shallower = (level for level in _SHALLOWER if level < levels)
@@ -72,7 +71,7 @@ def cut(json: bytes, levels: int = NESTING_MAX) -> bytes:
 
 
 def _columns() -> ModuleType:
-    """Import what few processes ever need, when they do."""
+    """Import numpy code only when needed: few processes ever do."""
     return importlib.import_module("shared.api.depths")
 
 
@@ -82,9 +81,9 @@ def is_cut(json: bytes) -> bool:
 
 
 def extract(json: bytes, name: bytes) -> tuple[bytes, bytes]:
-    """Return the object or list that a JSON object has under a name, and the rest with null there.
+    """Return a member (object or list) of a JSON object, and the rest with null there.
 
-    Returns b"" and the whole if there is none. It reads brackets and quotes only: all else may be
+    Returns b"" and the whole if there is none. Only brackets and quotes are read; the rest may be
     invalid JSON.
     """
     for start, end in _parts(json):
@@ -95,7 +94,7 @@ def extract(json: bytes, name: bytes) -> tuple[bytes, bytes]:
 
 
 def elements(json: bytes) -> list[bytes]:
-    """Return the objects and lists that a JSON list consists of, likewise."""
+    """Return the objects and lists in a JSON list; only brackets and quotes are read."""
     return [json[start:end] for start, end in _parts(json)]
 
 

@@ -1,7 +1,7 @@
 """Regular expressions of users, as Volcano reads them: RE2, the language of Go.
 
-Python's own patterns can take exponential time, so that one HyperNode would stop a scheduler; these
-take time in proportion to the text, whatever they say.
+Python's patterns can take exponential time, so that one HyperNode could stop a scheduler; RE2 takes
+linear time.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _WORDS: Final = {
     "invalid repetition size": "invalid repeat count",
     "pattern too large - compile failed": "expression too large",
 }
-"""The library's words for a fault → those of Go's own RE2, which Volcano's users know."""
+"""The library's error texts → those of Go's RE2, which Volcano's users know."""
 
 
 class BadPattern(ValueError):  # noqa: N818 - reads as the fact it states
@@ -29,7 +29,7 @@ class BadPattern(ValueError):  # noqa: N818 - reads as the fact it states
 
 
 def finder(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a text contains a match. Raises `BadPattern`."""
+    """Return a predicate: whether a text contains a match. Raises `BadPattern`."""
     if len(pattern) > PATTERN_MAX:
         raise BadPattern("error parsing regexp: expression too large")
     found = compiled(pattern)
@@ -37,7 +37,7 @@ def finder(pattern: str) -> Callable[[str], bool]:
 
 
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
-    """Return a pattern, however long, ready to search texts. Raises `BadPattern`."""
+    """Return a compiled pattern of any length. Raises `BadPattern`."""
     options = re2.Options()
     options.log_errors = False
     try:

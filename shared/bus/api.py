@@ -1,4 +1,4 @@
-"""JetStream's own API: one request and one JSON answer per call.
+"""JetStream's API: one request and one JSON response per call.
 
 Errors of the server become the kinds of `shared.bus.errors` here and nowhere else. `ApiError`
 keeps the server's code for the few callers that must tell one refusal from another.
@@ -29,7 +29,7 @@ BATCH_S: Final = 5.0
 WRONG_LAST_SEQUENCE: Final = 10071
 SEQUENCE_IN_FLIGHT: Final = 10164
 ID_IN_FLIGHT: Final = 10158
-"""The same message is on its way to the copies of a stream: it may be stored yet."""
+"""The same message is still being replicated: it may be stored later."""
 ATOMIC_DISABLED: Final = 10174
 STORE_FAILED: Final = 10077
 STREAM_NOT_FOUND: Final = 10059
@@ -38,8 +38,9 @@ NAME_IN_USE: Final = 10058
 BAD_UPDATE: Final = 10052
 NO_MESSAGE: Final = 10037
 LIMITS: Final = frozenset({10002, 10005, 10023, 10026, 10027, 10028, 10047, 10120})
-"""Refusals for want of room: account, peers for a copy, server, consumers, streams, memory, disk,
-and no limits. Several have the HTTP code of a bad request."""
+"""Errors for lack of resources: account, peers, server, consumers, streams, memory, disk, and no
+limits. Several have the HTTP code of a bad request.
+"""
 SERVER_ERROR: Final = 500
 """Codes from here on are failures of the server, those below of the request."""
 
@@ -72,7 +73,7 @@ class StreamReply(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> int:
-        """Return how many servers are to hold a copy."""
+        """Return the configured number of replicas."""
         return int(self.config.get("num_replicas", 1))
 
     @property
@@ -232,7 +233,7 @@ class Api:
     async def next_messages(
         self, stream: str, subject: str, where: dict[str, Any], *, batch: int, max_bytes: int
     ) -> tuple[list[Message], bool]:
-        """Return the next messages of a subject, and whether there are no more behind them.
+        """Return the next messages of a subject, and whether they are the last ones.
 
         `where` is `seq` or `start_time` of the first one that may come.
         """

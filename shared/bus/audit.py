@@ -1,8 +1,8 @@
-"""The audit compares what a reader of STATE holds with what the stream says.
+"""The audit compares the objects of a reader of STATE with the stream.
 
-There are two comparisons, each by key and uid. What was read is compared with the digests of the
-cache's markers whenever one comes. What the service holds is compared with what was read every few
-minutes, at a moment of the service's choice (`is_due`). Facts may be on their way, so that a
+There are two comparisons, each by key and uid. The objects read are compared with the digests in
+each marker of the cache. The objects in the service's state are compared with those read every few
+minutes, at a time of the service's choice (`is_due`). Facts may be on their way, so that a
 difference counts when a later look finds it again. Then STATE is to be read again, once per
 interval at most.
 """
@@ -17,16 +17,16 @@ from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
 
 CONFIRM_S: Final = 10.0
-"""How long a difference has to stay, or as long as the interval, if that is shorter."""
+"""Seconds for which a difference has to persist, at most the interval."""
 _NAMED: Final = 5
-"""Differences that a line of the log names."""
+"""Most differences that a log line names."""
 
 HeldUids = Mapping[str, Mapping[str, str]]
 """Token of a kind → key → uid, of every object of that kind; an empty uid fits any."""
 
 
 class Difference(NamedTuple):
-    """An object that is held otherwise than STATE says; an empty uid: not at all."""
+    """An object that differs from STATE; an empty uid: it is missing on that side."""
 
     kind: str
     key: str
@@ -83,7 +83,7 @@ class Audit:
         self._due = self._next()
 
     def take(self, fact: Fact) -> None:
-        """Take in a fact that was read."""
+        """Record a fact that was read."""
         index = self._read[fact.kind]
         if fact.op is Op.DELETE:
             index.drop(fact.key)
@@ -96,7 +96,7 @@ class Audit:
             return ""
         now = self._clock.monotonic()
         stays = []
-        # A marker says nothing of a kind of which facts are on their way.
+        # A marker has no digest of a kind with facts in flight.
         for kind in sorted(marker.digests.keys() & self._read.keys()):
             difference = self._read[kind].difference(marker.digests[kind])
             before, since = self._odd.get(kind, (0, now))
@@ -113,15 +113,15 @@ class Audit:
     # --- the service -------------------------------------------------------------------------
 
     def is_due(self) -> bool:
-        """Tell whether it is time to compare what the service holds."""
+        """Tell whether it is time to compare the service's state."""
         return bool(self._interval_s) and self._clock.monotonic() >= self._due
 
     def left_s(self) -> float | None:
-        """Return how long it is until the next comparison; None: there is none."""
+        """Return the seconds until the next comparison; None: there is none."""
         return max(self._due - self._clock.monotonic(), 0.0) if self._interval_s else None
 
     def read_so_far(self, kinds: Collection[str]) -> HeldUids:
-        """Return what was read of some kinds, as a copy."""
+        """Return a copy of the objects read of some kinds."""
         return {kind: dict(self._read[kind].uids) for kind in kinds if kind in self._read}
 
     def compare(
@@ -135,7 +135,7 @@ class Audit:
         skipped = frozenset(unfolded)
         found = frozenset(each for each in _differences(held, read) if each[:2] not in skipped)
         stays = sorted(found & self._suspects)
-        # On a busy cluster each look finds other facts that are on their way: one soon is enough.
+        # On a busy cluster each check finds other facts in flight, so only one is repeated soon.
         is_first = bool(found) and not self._suspects
         self._suspects = found
         self._due = self._clock.monotonic() + self._confirm_s if is_first else self._next()

@@ -1,8 +1,8 @@
-"""Publishes scheduling events on EVENTS in the background, for every service alike.
+"""Publishes scheduling events on EVENTS in the background; used by all services.
 
-A slow stream of events must never slow a decision or a bind: the list is bounded, published in
-batches, again and again until the server has it. An event's id is its message id, so that what is
-published twice is stored once. What does not fit is dropped and counted.
+A slow event stream must not slow a decision or a bind. The queue is bounded and published in
+batches until the server has stored it. The event's id is the message id, so a repeated event is
+stored once. Events that do not fit are dropped and counted.
 """
 
 import asyncio

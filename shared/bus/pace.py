@@ -1,4 +1,4 @@
-"""How soon followers read new messages: at once (live) while questions come, else in batches.
+"""How soon followers read new messages: at once (live) while queries come, else in batches.
 
 Without a pace the server sends each message at once, and the process wakes for it. Followers with a
 pace ask together, once per `lag_s`, for all new messages; of a stream that keeps the last message

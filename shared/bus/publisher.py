@@ -1,4 +1,4 @@
-"""Publishing with a known end for every message: acknowledged, refused, or unanswered."""
+"""Publishing with a known result for every message: acknowledged, rejected or no reply."""
 
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
@@ -21,7 +21,7 @@ def is_fenced(message: Message, subjects: Collection[str]) -> bool:
 
 
 class Publisher:
-    """Publishes to one stream and knows the fate of each message."""
+    """Publishes to one stream and reports the result of each message."""
 
     def __init__(self, sender: StreamSender, *, fenced: FencedStreams) -> None:
         self._sender = sender

@@ -31,7 +31,7 @@ that its inbox is closed, and does not send the same messages to it again."""
 
 
 class Delivery:
-    """A message of a work queue in the hands of this process, until it says what became of it."""
+    """A message of a work queue that this process handles until it acknowledges or returns it."""
 
     def __init__(self, msg: Msg, session: BusSession, *, max_deliver: int) -> None:
         at = position(msg)
@@ -50,15 +50,15 @@ class Delivery:
         """Whether it was delivered more often than declared: do not try it again."""
 
     async def ack(self) -> None:
-        """Done: the message leaves the queue. Raises NoAnswer when it cannot be sent."""
+        """Acknowledge: remove the message from the queue. Raises NoReply when it cannot be sent."""
         await self._answer(b"+ACK")
 
     async def nak(self, delay_s: float = 0.0) -> None:
-        """Not done: deliver it again, after `delay_s`."""
+        """Return the message for redelivery after `delay_s` seconds."""
         await self._answer(_nak(delay_s))
 
     async def in_progress(self) -> None:
-        """Still at it: start the acknowledgement time again."""
+        """Extend the acknowledgement time."""
         await self._answer(b"+WPI")
 
     async def term(self, reason: str) -> None:
@@ -98,7 +98,7 @@ class Puller:
         self._created = ""
 
     async def backlog(self) -> Backlog:
-        """Return what waits, for metrics."""
+        """Return the number of waiting messages, for metrics."""
         state = await self._api.consumer(self._spec.stream, self._spec.durable)
         return Backlog(
             waiting=state.num_pending,

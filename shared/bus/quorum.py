@@ -1,4 +1,4 @@
-"""Leaves a server that is cut off from the majority of its cluster.
+"""Disconnects from a NATS server that is cut off from the majority of its cluster.
 
 A stream with copies on several servers can be written only where the majority of them is. A server
 that is cut off from the others keeps its clients: it answers pings, sends heartbeats, and serves

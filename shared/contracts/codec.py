@@ -21,13 +21,14 @@ COMPRESS_FROM: Final = 16 * 1024
 INFLATED_MAX: Final = 64 * 1024 * 1024
 """Upper bound of an inflated payload: a message that claims more is refused."""
 REASON_MAX: Final = 500
-"""Characters of why a payload cannot be decoded: it may repeat names of the payload."""
+"""Maximum length of a decode error: it may repeat names of the payload."""
 
 LONGEST_DEFERRAL_S: Final = 10
 DEFERRAL: Final = "Pumice-Deferral"
-"""Header of a desire: for how many seconds its first write may wait for a newer desire (ADR 35).
+"""Header of a desired status: seconds for which its first write may wait for a newer one (ADR 35).
 
-A header, since a binder that does not know it writes at once and is right, too."""
+It is a header so that a binder that does not know it may ignore it and write at once.
+"""
 
 _encoder: Final = msgspec.json.Encoder()
 _M = TypeVar("_M")
@@ -82,7 +83,7 @@ def _decode(decoder: "msgspec.json.Decoder[_M]", payload: bytes) -> _M:
         message = decoder.decode(raw)
     except RecursionError as exc:
         raise ContractError("payload is nested too deeply") from exc
-    except ValueError as exc:  # bytes that are no text are none of msgspec's own errors
+    except ValueError as exc:  # msgspec raises no error of its own for invalid UTF-8
         _refuse_unknown_version(raw)
         raise ContractError(str(exc)[:REASON_MAX]) from exc
     version: int = message.v  # type: ignore[attr-defined]
@@ -127,12 +128,12 @@ def decode_desired(payload: bytes) -> m.Desired:
 
 
 def decode_outcome(payload: bytes) -> m.Outcome:
-    """Decode the end of a command."""
+    """Decode the outcome of a command."""
     return _decode(_outcome, payload)
 
 
 def decode_waiting(payload: bytes) -> m.WaitExplained:
-    """Decode why a gang waits."""
+    """Decode the explanation of a gang's wait."""
     return _decode(_waiting, payload)
 
 
@@ -147,11 +148,11 @@ def decode_member(payload: bytes) -> leases.Member:
 
 
 def deferral(seconds: int) -> dict[str, str]:
-    """Return the headers of a desire whose first write may wait that long."""
+    """Return the headers of a desired status whose first write may wait that long."""
     return {DEFERRAL: str(seconds)} if seconds else {}
 
 
 def deferral_s(headers: Mapping[str, str] | None) -> int:
-    """Return for how many seconds a desire may wait; 0 where its headers do not say it."""
+    """Return for how many seconds a desired status may wait; 0 without the header."""
     stated = whole((headers or {}).get(DEFERRAL, ""))
     return min(stated or 0, LONGEST_DEFERRAL_S)

@@ -1,7 +1,7 @@
-"""What tells two sets of objects of one kind apart: a digest over the key and uid of each.
+"""Digest of a set of objects of one kind, over their keys and uids.
 
-The cache keeps one per kind of what it has published, and its markers carry them; a reader keeps
-the same of what it has read. An object costs one hash when it comes and one when it goes.
+The cache has one per kind of published objects, and puts them into its markers; a reader has the
+same for what it has read. Adding or removing an object costs one hash.
 """
 
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ class UidIndex:
         return f"{self._digest:016x}"
 
     def difference(self, digest: str) -> int:
-        """Return a digest of the objects that either this or another index has, 0 for none.
+        """Return a digest of the objects that are in only one of two indexes, 0 for none.
 
-        It stays the same while other objects come and go in both.
+        It does not change while other objects are added or removed in both.
         """
         return self._digest ^ int(digest, 16)
 
     def put(self, key: str, uid: str) -> None:
-        """Take in that an object is there; most facts tell of one that is known."""
+        """Add an object; most facts are about a known one."""
         before = self._uids.get(key)
         if before == uid:
             return
@@ -50,7 +50,7 @@ class UidIndex:
         self._digest ^= _hash(key, uid)
 
     def drop(self, key: str) -> None:
-        """Take in that nothing of that name is there."""
+        """Remove the object of a key."""
         before = self._uids.pop(key, None)
         if before is not None:
             self._digest ^= _hash(key, before)

@@ -31,7 +31,7 @@ class Op(enum.Enum):
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one object as the cache saw it last (stream STATE)."""
+    """The last observed state of one object (stream STATE)."""
 
     v: int = CURRENT
     kind: str
@@ -52,15 +52,15 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterLeaseStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """State of a Lease in the API server, as the cache's leader knows it.
 
-    Three cases: it is ours for `left_s`; another holds it (`holder`); or neither is known for sure,
-    and `reason` says why. In the last one what was said before stands until its time is up.
+    Three cases: it is ours for `left_s`; another holds it (`holder`); or this is unknown, for
+    `reason`. In the last case the former status counts until it expires.
     """
 
     lease: Key
     term: str = ""
     """Name of this leadership term; another one after another holder in between."""
     left_s: float = 0.0
-    """For how long it may be relied on, from when this was written."""
+    """Seconds for which it is valid, from the time of this marker."""
     holder: str = ""
     """The other holder."""
     reason: str = ""
@@ -85,7 +85,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds at the cache when it was written."""
     instance: str
     leases: dict[str, ClusterLeaseStatus] | msgspec.UnsetType = msgspec.UNSET
-    """Leases in the cluster by what they stand for; unset: nothing hangs on any."""
+    """Leases in the cluster by purpose; unset: the installation uses none."""
     digests: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """Digest (`digests`) of what STATE holds of each kind of which no facts are on their way."""
 
@@ -102,28 +102,28 @@ class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimUse(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A claim that waits for its pod's node before it gets a volume (CA11)."""
+    """A claim that gets its volume after the node of its pod is chosen (CA11)."""
 
     claim: Key
     uid: Uid
     volume: str = ""
-    """The volume that it is to be bound to; empty: one is to be made for the node."""
+    """The volume to bind; empty: provision one for the node."""
     volume_uid: Uid = Uid("")
 
 
 class DeviceUse(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A claim for devices that a pod uses; its status is to say so before the pod is bound."""
+    """A ResourceClaim of a pod; its status is updated before the pod is bound."""
 
     claim: Key
     uid: Uid
     allocation: msgspec.Raw
     """The claim's `status.allocation`: as it was decided, or as it was when the bind was."""
     allocated: bool = False
-    """Whether the claim had it already: then only the pod is added to those that use it."""
+    """Whether the claim was allocated already: then only the pod is added to its users."""
     to_prepare: bool = False
-    """Whether devices have binding conditions: the pod is bound once their driver meets them."""
+    """Whether devices have binding conditions: the pod is bound when their driver has met them."""
 
 
 class Bind(
@@ -142,7 +142,7 @@ class Bind(
     annotations: dict[str, str] = {}
     """Merged into the pod by the binding (CA06)."""
     claims: tuple[ClaimUse, ...] = ()
-    """Claims that must have their volumes before the pod is bound."""
+    """Claims whose volumes must be bound before the pod is bound."""
     devices: tuple[DeviceUse, ...] = ()
     """Claims that must have their devices, and be reserved for the pod, before it is bound."""
 
@@ -154,7 +154,7 @@ class BindGang(
     tag="bind",
     forbid_unknown_fields=True,
 ):
-    """Bind these pods; they were decided together and travel together."""
+    """Bind these pods, which were decided together."""
 
     v: int = CURRENT
     id: str
@@ -167,7 +167,7 @@ class BindGang(
     """The PodGroup's queue, for subscribers."""
     binds: tuple[Bind, ...]
     needed: int | msgspec.UnsetType = msgspec.UNSET
-    """Where devices have to be prepared: no pod is bound unless so many can be (ADR 36)."""
+    """Where devices have to be prepared: no pod is bound unless this many can be (ADR 36)."""
 
 
 class Victim(
@@ -230,8 +230,8 @@ class DesiredCondition(
 ):
     """A condition of a pod or PodGroup.
 
-    The binder adds the time and the transition id unless they are given: they are those of a
-    condition that the object shows already.
+    The binder adds time and transition id unless they are given, which they are for a condition
+    that the object shows already.
     """
 
     type: str
@@ -249,7 +249,7 @@ class DesiredPodGroup(
     tag="podgroup",
     forbid_unknown_fields=True,
 ):
-    """Phase, counts and conditions that scheduling wants of a PodGroup (SS04, D01)."""
+    """Desired phase, counts and conditions of a PodGroup (SS04, D01)."""
 
     v: int = CURRENT
     key: Key
@@ -287,7 +287,7 @@ class DesiredUngated(
     tag="ungated",
     forbid_unknown_fields=True,
 ):
-    """A pod that its queue has admitted: the gate of its queue is lifted (CA14)."""
+    """A pod that its queue has admitted: the queue's scheduling gate is removed (CA14)."""
 
     v: int = CURRENT
     key: Key
@@ -303,7 +303,7 @@ class DesiredQueue(
     tag="queue",
     forbid_unknown_fields=True,
 ):
-    """Resources that a queue's jobs hold (SS03), and how many PodGroups wait to enter it."""
+    """Desired status of a queue: allocated resources (SS03) and number of pending PodGroups."""
 
     v: int = CURRENT
     key: Key
@@ -314,7 +314,7 @@ class DesiredQueue(
     cycle: int = 0
     rv: Version = ""
     released: tuple[str, ...] = ()
-    """Resources that the queue shows and that its jobs hold no more."""
+    """Resources in the queue's status that its jobs no longer use."""
 
 
 class DesiredNodeShard(
@@ -324,7 +324,7 @@ class DesiredNodeShard(
     tag="nodeshard",
     forbid_unknown_fields=True,
 ):
-    """Nodes that a scheduler uses, and those that it will use and will leave (CA12)."""
+    """Nodes that a scheduler uses, will use, and will release (CA12)."""
 
     v: int = CURRENT
     key: Key
@@ -399,7 +399,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Short(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource that is short, in its canonical unit."""
+    """A shortage of one resource, in its canonical unit."""
 
     resource: str
     requested: int
@@ -410,7 +410,7 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
 class WaitExplained(msgspec.Struct, frozen=True, kw_only=True):
     """Why a gang waits, as the leading scheduler has decided (stream WAITING).
 
-    The last one per PodGroup counts. One without a gate says that the gang waits no longer.
+    The last one per PodGroup counts. An empty gate means that the gang no longer waits.
     """
 
     v: int = CURRENT
@@ -425,7 +425,7 @@ class WaitExplained(msgspec.Struct, frozen=True, kw_only=True):
     gate: str = ""
     message: str = ""
     details: str = ""
-    """Missing amounts and place in line; goes behind the message."""
+    """Missing amounts and position in the queue; appended to the message."""
     position: int = 0
     nodes: int = 0
     reasons: dict[str, int] = {}

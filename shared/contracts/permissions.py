@@ -1,4 +1,4 @@
-"""Rights to publish and subscribe on NATS: one user per service, least rights.
+"""Permissions on NATS: one user per service with least privilege.
 
 The local stack, compose and k8s make their server configuration from this table
 (`pumice.deploy.nats_config`), and the NATS server of the tests refuses by it. JetStream's own
@@ -48,17 +48,17 @@ def inbox_prefix(service: str) -> str:
 
 
 def _info(*specs: StreamSpec) -> tuple[str, ...]:
-    """Return what asking for the state of streams publishes to."""
+    """Return the subjects for reading the state of streams."""
     return tuple(f"$JS.API.STREAM.INFO.{spec.name}" for spec in specs)
 
 
 def _get(spec: StreamSpec) -> tuple[str, ...]:
-    """Return what reading single messages of a stream publishes to."""
+    """Return the subjects for reading single messages of a stream."""
     return (*_info(spec), f"$JS.API.STREAM.MSG.GET.{spec.name}", f"$JS.API.DIRECT.GET.{spec.name}")
 
 
 def _follow(spec: StreamSpec) -> tuple[str, ...]:
-    """Return what following a stream publishes to."""
+    """Return the subjects for following a stream."""
     return (
         *_get(spec),
         f"$JS.API.CONSUMER.CREATE.{spec.name}.*",
@@ -67,7 +67,7 @@ def _follow(spec: StreamSpec) -> tuple[str, ...]:
 
 
 def _work(cluster: str, spec: StreamSpec) -> tuple[str, ...]:
-    """Return what working on the durable consumers of a stream publishes to."""
+    """Return the subjects for using the durable consumers of a stream."""
     names = [c.durable for c in durable_consumers(cluster) if c.stream == spec.name]
     return tuple(
         subject
@@ -81,7 +81,7 @@ def _work(cluster: str, spec: StreamSpec) -> tuple[str, ...]:
 
 
 def _declare(cluster: str, namespaces: Sequence[str]) -> tuple[str, ...]:
-    """Return what making and changing all streams and durable consumers publishes to."""
+    """Return the subjects for creating and updating all streams and durable consumers."""
     made = [
         f"$JS.API.STREAM.{verb}.{spec.name}"
         for spec in with_copies_of_events(streams(cluster), cluster, namespaces)
@@ -96,7 +96,7 @@ def _declare(cluster: str, namespaces: Sequence[str]) -> tuple[str, ...]:
 
 
 def _subscribe_to_events(spec: StreamSpec) -> tuple[str, ...]:
-    """Return what NATS clients publish to when they read a stream, whatever their language."""
+    """Return the subjects for reading a stream with a NATS client of any language."""
     name = spec.name
     return (
         "$JS.API.STREAM.NAMES",
@@ -218,7 +218,7 @@ def _binder(cluster: str, s: Streams, prefix: str) -> tuple[tuple[str, ...], ...
 
 
 def administrator(cluster: str) -> Permissions:
-    """Return what the person at the terminal, and a test, may do: all that concerns a stream."""
+    """Return the rights of an administrator and of tests: all operations on streams."""
     declared = all_streams(streams(cluster))
     granted = ["$JS.API.INFO", f"{Subjects(cluster=cluster).presence_prefix}>"]
     for spec in declared:

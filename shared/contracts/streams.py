@@ -28,7 +28,7 @@ class Retention(enum.Enum):
 
 
 class Discard(enum.Enum):
-    """Which message a full stream gives up: the new one or the oldest."""
+    """Which message a full stream discards: the new one or the oldest."""
 
     NEW = "new"
     OLD = "old"
@@ -51,9 +51,9 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     allow_msg_ttl: bool = False
     """Whether a message may carry its own time to live (tombstones, leases)."""
     republish: tuple[str, str] | None = None
-    """Subjects whose stored messages are said again under other subjects: from, to."""
+    """Republishing of stored messages: source and destination subjects."""
     acknowledges: bool = True
-    """Whether publishers are told; not where a stream copies what they said to another."""
+    """Whether publishers get an acknowledgement; not for a stream that copies another."""
     allow_rollup: bool = False
     """Whether a message may take the place of all earlier ones of its subject (leaders' marks)."""
     takes_batches: bool = False
@@ -71,8 +71,9 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     durable: str
     filter_subject: str
     ack_wait_s: float = 1.5
-    """How long a delivery stays with a silent reader: a live one reports three times as often, so
-    that the work of one that was killed goes to another within this time."""
+    """Time after which an unacknowledged delivery is redelivered. A live reader extends it three
+    times as often, so another reader takes over from a killed one within this time.
+    """
     max_deliver: int = 10
     max_ack_pending: int = 256
 
@@ -88,14 +89,15 @@ NAMESPACE_CONSUMERS_MAX: Final = 100
 OUTCOME_AGE_S: Final = 3600.0
 """Outcomes are kept for an hour; a restarting scheduler needs a quarter of it."""
 WAITING_TTL_S: Final = 3600
-"""Time to live of the reason why a gang waits: it is published again at half of this time, as long
-as it holds. So the messages of a leader that is gone expire."""
+"""Time to live of an explanation: it is published again after half of this time while it is valid.
+So the messages of a dead leader expire.
+"""
 WAITED_TTL_S: Final = 60
-"""Time to live of the statement that a gang waits no longer."""
+"""Time to live of the message that a gang no longer waits."""
 TOMBSTONE_TTL_S: Final = 600
-"""Time to live of the fact that an object is gone: a reader that was away for half of it replays
-from the start. Each costs the server most of a KiB, so they are not kept for longer than it takes
-to come back."""
+"""Time to live of a tombstone: a reader that was disconnected for half of it replays from the
+start. Each costs the server nearly 1 KiB, so tombstones are kept no longer than a reconnect takes.
+"""
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):

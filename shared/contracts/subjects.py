@@ -11,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 NO_NAMESPACE: Final = "_"
-"""Token in place of a namespace for a cluster-scoped object (no namespace is called so)."""
+"""Token in place of the namespace of a cluster-scoped object; not a valid namespace name."""
 
 SINGLE_PODS: Final = "agent-scheduler"
 """Role of a scheduler of single pods: it has a leader of its own beside that for groups."""
@@ -29,7 +29,7 @@ def escape(name: str) -> str:
 
 
 def unescape(token: str) -> str:
-    """Return the name that `escape` made `token` of."""
+    """Return the name of a token made by `escape`."""
     if token == NO_NAMESPACE:
         return ""
     head, *rest = token.split("%")
@@ -75,7 +75,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
     def leader(self, stream: str, role: str = "") -> str:
         """Return the subject whose last sequence fences `stream` (`state` or `command`).
 
-        Leaders of another `role` publish to the same stream, under a fence of their own.
+        Leaders of another `role` publish to the same stream with their own fencing token.
         """
         return f"{self.prefix}.{stream}.{role}-leader" if role else f"{self.prefix}.{stream}.leader"
 
@@ -84,7 +84,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}.command.p{partition}"
 
     def desired(self, partition: int, kind: str, key: str) -> str:
-        """Return the subject of what scheduling wants of one object."""
+        """Return the subject of the desired status of one object."""
         namespace, name = split_key(key)
         return f"{self.prefix}.desired.p{partition}.{kind}.{escape(namespace)}.{escape(name)}"
 
@@ -93,7 +93,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}.desired.p{partition}.>"
 
     def waiting(self, key: str) -> str:
-        """Return the subject of why the gang of a PodGroup waits."""
+        """Return the subject of the explanation of a PodGroup's wait."""
         namespace, name = split_key(key)
         return f"{self.prefix}.waiting.{escape(namespace)}.{escape(name)}"
 
@@ -116,7 +116,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}.lease.{escape(name)}"
 
     def quarantine(self, role: str = "") -> str:
-        """Return the subject of the jobs that schedulers of a role leave out, on LEASE."""
+        """Return the subject of the jobs that schedulers of a role quarantine, on LEASE."""
         return self.lease(f"{role or 'scheduler'}-quarantine")
 
     def member(self, service: str, instance: str) -> str:
@@ -133,7 +133,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def presence_prefix(self) -> str:
-        """Return how the subjects begin on which lives of processes listen."""
+        """Return the prefix of presence subjects, on which running processes listen."""
         return f"{self.prefix}.presence."
 
     def presences_of(self, service: str) -> str:
@@ -141,7 +141,7 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.presence_prefix}{service}.*"
 
     def presence(self, service: str, holder: str) -> str:
-        """Return the subject on which one life of a process listens while it is connected."""
+        """Return the subject on which one run of a process listens while it is connected."""
         return f"{self.presence_prefix}{service}.{escape(holder)}"
 
     @property
@@ -166,16 +166,16 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.prefix}.events.*.*.{escape(namespace)}"
 
     def republished(self, subject: str) -> str:
-        """Return under which subject the server says an event again, for subscribers, once stored.
+        """Return the subject under which the server republishes a stored event for subscribers.
 
-        What a service publishes reaches the stream's account through an import, and such messages
-        NATS does not export any further; what the server says itself it does.
+        Messages of services reach the stream's account through an import, and NATS does not export
+        imported messages again; republished ones it does.
         """
         return f"told.{subject}"
 
     @property
     def admissions(self) -> str:
-        """Return the wildcard over what the server tells of PodGroups that were admitted."""
+        """Return the wildcard over republished admissions of PodGroups."""
         return self.republished(self.events_about("gang.admitted"))
 
     @property

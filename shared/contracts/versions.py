@@ -1,4 +1,4 @@
-"""Versions of the wire contract: which a reader accepts and which a writer writes.
+"""Versions of the wire contract: those that a reader accepts, and the one that a writer uses.
 
 Every message carries `v`. Each process announces which versions it accepts (`Member.accepts`). A
 process is not ready while a live one does not accept what it would write, so that a rollout stops

@@ -1,4 +1,4 @@
-"""The four kinds of failure that cross a seam, so that callers decide by kind and not by library.
+"""The four kinds of errors of adapters, so that callers decide by kind and not by library.
 
 Adapters (`shared.bus`, `shared.kube`) translate what their library raises once, with
 `raise ... from`; no code above them sees an aiohttp or nats exception. A "no" is never one of

@@ -49,7 +49,7 @@ class Liveness:
         self._checks: list[Callable[[], str]] = []
 
     def add(self, check: Callable[[], str]) -> None:
-        """Have `check` asked: it returns why the process should be restarted, or ""."""
+        """Add a check: it returns why the process should be restarted, or ""."""
         self._checks.append(check)
 
     def failures(self) -> list[str]:
@@ -90,14 +90,14 @@ class Readiness:
         ]
 
     def note(self, name: str, reason: str) -> None:
-        """Note what the service goes on without, and why; "" when it has that again."""
+        """Record a missing optional dependency and why; "" when it is available again."""
         if reason:
             self._notes[name] = reason
         else:
             self._notes.pop(name, None)
 
     def notes(self) -> list[dict[str, str]]:
-        """Return what the service goes on without, in the form of `shut`."""
+        """Return the missing optional dependencies, in the form of `shut`."""
         return [{"gate": name, "reason": reason} for name, reason in sorted(self._notes.items())]
 
     async def wait(self) -> None:

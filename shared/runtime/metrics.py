@@ -32,7 +32,7 @@ def steps(least: float, most: float, count: int) -> tuple[float, ...]:
 
 
 class NamedCounts(Collector):
-    """A counter under the very name that Volcano gives it.
+    """A counter with exactly Volcano's name.
 
     The library's own counters bear `_total` at the end of their names, Volcano's do not. Counts can
     be dropped, so that names of jobs do not pile up.
@@ -48,7 +48,7 @@ class NamedCounts(Collector):
             self._counts[()][()] = 0  # shown before there is anything to count
 
     def add(self, *values: str, count: int = 1) -> None:
-        """Count so many; `values` are those of the labels, in order."""
+        """Add an amount; `values` are those of the labels, in order."""
         self._counts[values[:1]][values] += count
 
     def drop(self, first: str) -> None:

@@ -36,7 +36,7 @@ _QUIET_S: Final = 60.0
 
 
 class _Ids:
-    """Draws ids, except for the root of a trace: there `root` says both."""
+    """Generates random ids, except for the root span of a trace, whose ids are given."""
 
     def __init__(self) -> None:
         self._drawn = RandomIdGenerator()
@@ -53,7 +53,7 @@ class _Ids:
 
 
 class _SdkLog(logging.Handler):
-    """Brings what the SDK has to say into the service's log, as one line."""
+    """Writes messages of the SDK to the service's log, as one line."""
 
     def __init__(self, log: Logger, clock: Clock) -> None:
         super().__init__(logging.WARNING)

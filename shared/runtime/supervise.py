@@ -1,4 +1,4 @@
-"""Runs the parts of a service together: they live and end as one.
+"""Runs the parts of a service together: they start and end together.
 
 The first part that fails stops the service, and so does one that ends early: a service with a
 dead part that goes on is worse than one that restarts. `stop` (a signal) cancels all parts; a

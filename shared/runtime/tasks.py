@@ -1,4 +1,4 @@
-"""Structured helpers that asyncio lacks, or lacks in the older Pythons that Pumice runs on.
+"""Task helpers that asyncio lacks, or lacks in the older Python versions that Pumice supports.
 
 Before Python 3.13 a `asyncio.TaskGroup` whose child fails while the group waits for its children
 cancels the task that it runs in and never takes that back: `cancelling()` of the task stays at 1

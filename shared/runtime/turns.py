@@ -1,4 +1,4 @@
-"""A queue whose namespaces take turns, and in which each is served in the order of its keys.
+"""A queue that serves namespaces in turn, and the keys of each in order of arrival.
 
 So a namespace with many keys holds up another one by a single key at a time, however many it has.
 Keys that are not of the form `namespace/name` share one turn.
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Turns(Generic[K]):
-    """Distinct keys that wait, in the order in which they are served."""
+    """Distinct waiting keys, in the order in which they are served."""
 
     def __init__(self) -> None:
         self._keys: set[K] = set()

@@ -1,4 +1,4 @@
-"""A rate-limited queue of keys, like client-go's: deduplicated, fair, one worker per key at a time.
+"""A rate-limited work queue like client-go's: deduplicated, fair, one worker per key at a time.
 
 A work queue holds keys, not events: the handler reads the present state itself, so a second add of
 a waiting key merges and nothing is lost by merging. Namespaces take turns, and the keys of one are
@@ -6,7 +6,7 @@ served in the order in which they came (`shared.runtime.turns`): a tenant with m
 hold up the others. A key added while its handler runs is served once more after it.
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
-asked), any other exception sets the key aside (`shared.runtime.quarantine`) and is counted and
+asked), any other exception quarantines the key (`shared.runtime.quarantine`) and is counted and
 backed off the same way, so that one broken object neither stops the others nor spins. Success
 resets the ladder.
 
@@ -98,20 +98,21 @@ class WorkQueue(Generic[K]):
 
     @property
     def backlog(self) -> int:
-        """Return how many keys wait for a worker to be free."""
+        """Return how many keys wait for a free worker."""
         return len(self._ready)
 
     def add(self, key: K) -> None:
-        """Have `key` handled soon.
+        """Queue `key` for handling.
 
-        A key that backs off after a failure keeps its delay: the reason to wait has not gone.
+        A key that backs off after a failure keeps its delay, because the reason to wait still
+        exists.
         """
         if key not in self._attempts or key in self._running:
             self._count_overflow(key)
             self._enqueue(key)
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """Have `key` handled after `delay_s`, or earlier if it was due earlier.
+        """Queue `key` for handling after `delay_s` seconds, or earlier if it was due earlier.
 
         Like `add`, it does not shorten the delay of a key that backs off.
         """
