@@ -1,6 +1,6 @@
 """Requests to `visibility.pumice.dev` through the API server, and refusals as one line with a hint.
 
-The commands' only way to the cluster. `AnswerError` carries the exit code that docs/cli.md tells.
+The commands' only way to the cluster. `QueryError` carries the exit code that docs/cli.md tells.
 """
 
 import difflib
@@ -100,7 +100,7 @@ class QueryClient:
 
     @classmethod
     async def open(cls, place: Place, environ: Mapping[str, str] = os.environ) -> "QueryClient":
-        """Find cluster and credentials; sends nothing. Raises AnswerError."""
+        """Find cluster and credentials; sends nothing. Raises QueryError."""
         if place.namespace:
             _segment(place.namespace, "namespace")
         running = _local() if place.local and not place.kubeconfig else ""
@@ -128,7 +128,7 @@ class QueryClient:
         await self._transport.close()
 
     async def of_job(self, plural: str, name: str) -> bytes:
-        """Return the answer about one job. Raises AnswerError, with a hint for a wrong name.
+        """Return the answer about one job. Raises QueryError, with a hint for a wrong name.
 
         What names no job may be the KIND/NAME of a workload that owns one.
         """
@@ -179,14 +179,14 @@ class QueryClient:
             raise QueryError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
     async def get(self, path: str, *, query: Query = ()) -> bytes:
-        """Return what stands at a path of the group. Raises AnswerError."""
+        """Return what stands at a path of the group. Raises QueryError."""
         try:
             return await self._owners.shown(await self._ask("GET", path, query=query))
         except _Unknown as unknown:
             raise QueryError(str(unknown)) from unknown
 
     async def line(self, queue: str) -> bytes:
-        """Return the jobs that wait in a queue. Raises AnswerError, with a hint at a queue."""
+        """Return the jobs that wait in a queue. Raises QueryError, with a hint at a queue."""
         try:
             path = f"/queues/{_segment(queue, 'queue')}/pendingjobs"
             return await self._owners.shown(await self._ask("GET", path))
@@ -204,12 +204,12 @@ class QueryClient:
         return Watched(collection("pendingjobs", self.namespace))
 
     def happening(self, job: str) -> Watched:
-        """Return what tells of what happens to a job and its pods. Raises AnswerError."""
+        """Return what tells of what happens to a job and its pods. Raises QueryError."""
         namespace, name = self._key(job)
         return Watched(collection("changes", namespace), about=name, is_hint=True)
 
     async def pending(self) -> bytes:
-        """Return the jobs that wait in the namespace, or in all. Raises AnswerError."""
+        """Return the jobs that wait in the namespace, or in all. Raises QueryError."""
         raw = await self.get(self.waiting().path)
         if self.namespace and not msgspec.json.decode(raw, type=Items[_Item]).items:
             await self._check_namespace()
@@ -228,7 +228,7 @@ class QueryClient:
     async def watch(self, watched: Watched, version: str) -> Stream | None:
         """Open a watch that goes on from a version; None if the answer has to be asked for first.
 
-        Raises AnswerError where there is no watch, or none for this user.
+        Raises QueryError where there is no watch, or none for this user.
         """
         query = [
             ("watch", "true"),
@@ -248,7 +248,7 @@ class QueryClient:
             raise QueryError(self._words(error)) from error
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
-        """Ask a question that is an object. Raises AnswerError, for an unknown field as well."""
+        """Ask a question that is an object. Raises QueryError, for an unknown field as well."""
         path = collection(plural, self.namespace or "default")
         try:
             return await self._ask("POST", path, query=_STRICT, body=body)
@@ -256,12 +256,12 @@ class QueryClient:
             raise QueryError(str(unknown)) from unknown
 
     async def is_served(self, plural: str) -> bool:
-        """Tell whether the group has a resource: an older service has fewer. Raises AnswerError."""
+        """Tell whether the group has a resource: an older service has fewer. Raises QueryError."""
         found = msgspec.json.decode(await self.get(""), type=_Resources)
         return any(resource.name == plural for resource in found.resources)
 
     def _key(self, job: str) -> tuple[str, str]:
-        """Return namespace and name of a job as a person names it. Raises AnswerError."""
+        """Return namespace and name of a job as a person names it. Raises QueryError."""
         if job in self._keys:
             return self._keys[job]
         namespace, slash, name = job.rpartition("/")
@@ -273,7 +273,7 @@ class QueryClient:
     async def _ask(
         self, method: str, path: str, *, query: Query = (), body: Mapping[str, Any] | None = None
     ) -> bytes:
-        """Send a request. Raises AnswerError, and _Unknown for an object that is not there."""
+        """Send a request. Raises QueryError, and _Unknown for an object that is not there."""
         data = None if body is None else msgspec.json.encode(body)
         request = Request(method=method, path=f"{_ROOT}{path}", query=query, body=data)
         try:
@@ -342,12 +342,12 @@ class QueryClient:
 
 
 def collection(plural: str, namespace: str = "") -> str:
-    """Return the path of a list, of all namespaces without one. Raises AnswerError."""
+    """Return the path of a list, of all namespaces without one. Raises QueryError."""
     return f"/namespaces/{_segment(namespace, 'namespace')}/{plural}" if namespace else f"/{plural}"
 
 
 def _segment(name: str, kind: str) -> str:
-    """Return a name as a part of a path. Raises AnswerError for one that would be other parts."""
+    """Return a name as a part of a path. Raises QueryError for one that would be other parts."""
     if not _is_name(name):
         raise QueryError(f"{name!r} is no name of a {kind}", code=WRONG_USAGE)
     return quote(name)

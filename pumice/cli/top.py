@@ -51,7 +51,7 @@ async def run(args: argparse.Namespace) -> int:
 
 
 async def _list(args: argparse.Namespace, client: QueryClient) -> int:
-    """Print the objects of one picture. Raises AnswerError if none can be had."""
+    """Print the objects of one picture. Raises QueryError if none can be had."""
     raws, errors = await _first(args, client, await _served(client))
     for error in errors:
         sys.stderr.write(f"note: {error}\n")
@@ -66,7 +66,7 @@ async def _list(args: argparse.Namespace, client: QueryClient) -> int:
 
 
 async def _show(args: argparse.Namespace, client: QueryClient) -> int:
-    """Print pictures. Raises AnswerError if the first one cannot be had."""
+    """Print pictures. Raises QueryError if the first one cannot be had."""
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
 
@@ -100,7 +100,7 @@ async def _show(args: argparse.Namespace, client: QueryClient) -> int:
 
 
 async def _served(client: QueryClient) -> list[Part]:
-    """Return the parts that the cluster serves. Raises AnswerError."""
+    """Return the parts that the cluster serves. Raises QueryError."""
     return [part for part in _PARTS if await _is_served(client, part[1])]
 
 
@@ -117,7 +117,7 @@ def _decoded(raws: dict[str, bytes]) -> dict[str, Any]:
 async def _first(
     args: argparse.Namespace, client: QueryClient, served: list[Part]
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Return the first parts as `_parts` does. Raises AnswerError if there is none."""
+    """Return the first parts as `_parts` does. Raises QueryError if there is none."""
     raws, errors = await _parts(args, client, served)
     if not raws:
         raise QueryError("; ".join(errors))

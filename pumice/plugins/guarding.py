@@ -89,7 +89,7 @@ class Guard:
         """Return a function that answers as `fn` does, or `instead`.
 
         `checked` gets the answer and what was asked, and returns the answer made exact. Raises
-        `BadAnswer` when `fn` is no function.
+        `BadResult` when `fn` is no function.
         """
         if not callable(fn):
             raise BadResult(f"{point}: expected a function, got {fn!r}")

@@ -61,35 +61,35 @@ class ClusterClient:
         await self._kube.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return an object. Raises Failure."""
+        """Return an object. Raises CommandFailure."""
         path = _address(kind, namespace, name)
         return msgspec.json.decode(await self._send("GET", path), type=Object)
 
     async def items(
         self, kind: Kind, namespace: str = "", query: Sequence[tuple[str, str]] = ()
     ) -> list[Object]:
-        """Return the objects of a kind, of all namespaces without one. Raises Failure."""
+        """Return the objects of a kind, of all namespaces without one. Raises CommandFailure."""
         body = await self._send("GET", collection(kind, namespace), query=query)
         return msgspec.json.decode(body, type=Object).get("items") or []
 
     async def create(self, kind: Kind, namespace: str, body: Object) -> Object:
-        """Create an object and return it. Raises Failure."""
+        """Create an object and return it. Raises CommandFailure."""
         whole = {**body, "apiVersion": kind.api_version, "kind": kind.kind}
         made = await self._send("POST", collection(kind, namespace), body=whole)
         return msgspec.json.decode(made, type=Object)
 
     async def merge(self, kind: Kind, namespace: str, name: str, body: Object) -> None:
-        """Merge fields into an object. Raises Failure."""
+        """Merge fields into an object. Raises CommandFailure."""
         await self._send("PATCH", _address(kind, namespace, name), body=body)
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """Delete whatever has the name. Raises Failure."""
+        """Delete whatever has the name. Raises CommandFailure."""
         await self._send("DELETE", _address(kind, namespace, name))
 
     async def command(
         self, kind: Kind, namespace: str, name: str, action: str, *, into: str
     ) -> None:
-        """Create a Command for the object that has the name now. Raises Failure, also without one.
+        """Create a Command for the present object of a name. Raises CommandFailure.
 
         The controller carries it out; `into` is the namespace of the Command.
         """
@@ -121,7 +121,7 @@ class ClusterClient:
         query: Sequence[tuple[str, str]] = (),
         body: Object | None = None,
     ) -> bytes:
-        """Send a request. Raises Failure with the words that Go's client has for a refusal."""
+        """Send a request. Raises CommandFailure with the error text of Go's client."""
         request = Request(
             method=method,
             path=path,
@@ -139,7 +139,7 @@ class ClusterClient:
 
 
 async def connect(values: Mapping[str, Value]) -> ClusterClient:
-    """Return the cluster that a command's flags, or the environment, name. Raises Failure."""
+    """Return the cluster that flags or the environment name. Raises CommandFailure."""
     source = _Named(text(values, "kubeconfig"), text(values, "master"), os.environ)
     try:
         transport = await open_transport(
@@ -159,7 +159,7 @@ class _Named:
         self._environ = environ
 
     async def load(self) -> Access:
-        """Return address and credential. Raises Failure for a file that cannot be read."""
+        """Return address and credential. Raises CommandFailure for a file that cannot be read."""
         files = self._files()
         source = self._source(files)
         access = Access(host=_NOWHERE)
@@ -193,7 +193,7 @@ class _Named:
 
 
 def _document(file: str) -> Object:
-    """Return a kubeconfig. Raises Failure, in its words, for one that Go's client cannot read.
+    """Return a kubeconfig. Raises CommandFailure with the error text of Go's client.
 
     Both parsers come from libyaml and name the same problems; go-yaml counts lines from 0, and
     leaves out the first.
@@ -229,7 +229,7 @@ def _problem(error: yaml.YAMLError, content: bytes) -> str:
 def _host_without_user(documents: Sequence[Object]) -> str:
     """Return the server of the current context, whose user is missing; "" without a context.
 
-    Raises Failure when the current context is missing.
+    Raises CommandFailure when the current context is missing.
     """
     current = next(filter(None, (each.get("current-context") for each in documents)), "")
     if not current:

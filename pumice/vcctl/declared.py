@@ -45,7 +45,7 @@ class Declared:
         return self._table(await cluster.items(self._kind, namespace), cluster.now_s)
 
     async def get(self, cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-        """Show the object that a flag names. Raises Failure without a name."""
+        """Show the object that a flag names. Raises CommandFailure without a name."""
         name = text(values, "name")
         if not name:
             raise CommandFailure(f"name is mandatory to get the particular {self._spoken} details")
@@ -95,7 +95,7 @@ async def _delete(cluster: ClusterClient, kind: Kind, namespace: str, name: str)
 
 
 def _of_file(file: str) -> Iterator[Object]:
-    """Yield the objects of a file. Raises Failure."""
+    """Yield the objects of a file. Raises CommandFailure."""
     try:
         content = Path(file).read_text(encoding="utf-8") if file else None
     except OSError as error:

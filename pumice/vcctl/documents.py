@@ -29,14 +29,14 @@ _OTHER_THAN_TEXT: Final = re.compile(
 
 
 def first(content: str) -> Object:
-    """Return the first document of a file. Raises Failure."""
+    """Return the first document of a file. Raises CommandFailure."""
     return _read(content, lambda: next(yaml.safe_load_all(content), None))
 
 
 def each(content: str) -> Iterator[Object]:
     """Yield the objects of a file; ⚠ it is cut at each `---`, wherever that stands.
 
-    Raises Failure at the first that cannot be read; those before it have been yielded.
+    Raises CommandFailure at the first that cannot be read; those before it have been yielded.
     """
     for part in content.split("---"):
         if part.strip():

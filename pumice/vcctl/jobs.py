@@ -186,7 +186,7 @@ def _made(values: Mapping[str, Value], command: Sequence[str]) -> documents.Obje
 
 
 def _amounts(words: str) -> dict[str, str]:
-    """Return the amounts of `cpu=1,memory=2Gi`. Raises Failure."""
+    """Return the amounts of `cpu=1,memory=2Gi`. Raises CommandFailure."""
     found = {}
     for pair in words.split(",") if words else ():
         name, equals, amount = pair.partition("=")

@@ -38,7 +38,7 @@ SERVICE: Final = "admission"
 _AUTHORITY: Final = "pumice-admission-ca"
 """Name of our certificate authority."""
 _SHOWN_S: Final = 60.0
-"""How long a failed review is shown: admission does not learn what became of the object."""
+"""How long a failed review is shown, because admission does not learn about later changes."""
 
 
 async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]:

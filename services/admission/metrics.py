@@ -30,7 +30,7 @@ class AdmissionMetrics:
         )
 
     def dropped(self, why: str) -> None:
-        """Count a connection that was ended before its caller wanted to."""
+        """Count a connection that the server closed."""
         self._dropped.labels(why).inc()
 
     def answered(self, hook: str, outcome: str, seconds: float) -> None:

@@ -2,8 +2,8 @@
 
 Pure parser: text in, `SchedulerConfig` out; the shell reads the file and keeps the old
 configuration when this one raises `BadConfig`. Every message names the place in the file. Unknown
-keys are refused. What Volcano runs with although it does not know it is warned of: a plugin, which
-is skipped (K04), an argument, and an entry of `configurations` that is for no action.
+keys are refused. Volcano ignores an unknown plugin (K04), an unknown argument, and an entry of
+`configurations` for no action; these only cause a warning.
 """
 
 import difflib
@@ -233,7 +233,7 @@ def _plugin(entry: object, path: str) -> PluginOption:
 
 
 def _no_stray_arguments(given: Mapping[str, Any], path: str) -> None:
-    """Refuse keys that a plugin's entry does not have; most are arguments one level too high."""
+    """Reject unknown keys in a plugin's entry; most are arguments at the wrong level."""
     known = {"name", "arguments", *FLAG_DEFAULTS}
     for key in given:
         if key not in known and not difflib.get_close_matches(key, known, n=1):
@@ -333,7 +333,7 @@ def _known(given: Mapping[str, Any], known: Collection[str], path: str) -> None:
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """Return the known name that is most like another, or all of them; for the end of a message."""
+    """Return the most similar known name, or all of them, for the end of a message."""
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return (
         f"; did you mean {near[0]!r}?"

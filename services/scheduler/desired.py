@@ -1,15 +1,14 @@
 """Extra status updates and retries that do not come from a scheduling plan. Pure.
 
 A status stays on the bus for a short time only, so that the stream holds what is on its way and not
-what has been; it needs no removal. A status that is lost (a binder away for long, a bus that lost
-its streams) must not be lost forever, so the scheduler looks at it again: after `FIRST_S`, then at
-intervals that double up to `LONGEST_S`. Each status lives on the bus twice as long as it takes
-until it would be published again, so that there is always one as long as one is needed. Only one
-that will be void soon lives shorter.
+what has been; it needs no removal. A lost status (a binder was down for long, the bus lost its
+streams) is published again: after `FIRST_S`, then at intervals that double up to `LONGEST_S`. Each
+status lives on the bus twice as long as it takes until it would be published again, so that there
+is always one as long as one is needed. Only one that will be void soon lives shorter.
 
 No session decides the status of the scheduler's own NodeShard (`OwnShard`, CA12), nor the
-conditions of objects that could not be folded (`LeftOutConditions`): these are in no session, and
-their owners have to learn why.
+conditions of objects that could not be folded (`QuarantineConditions`): these are in no session,
+and their owners have to learn why.
 """
 
 import hashlib
@@ -52,7 +51,7 @@ class _Sent(Struct, frozen=True, kw_only=True):
 
 
 class Reminders:
-    """Remembers the statuses that were published and that nothing has been seen of."""
+    """Remembers published statuses that their objects do not show yet."""
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
@@ -77,7 +76,7 @@ class Reminders:
                 del self._sent[uid]
                 continue
             interval_s = min(2 * sent.interval_s, LONGEST_S)
-            # Without a version: whatever is in the way, the binder has to look.
+            # Without a version, so that the binder reads and compares the object.
             message = replace(sent.status.message, rv="")
             status = replace(sent.status, message=message, ttl_s=2 * interval_s, deferral_s=0)
             self._remember(status, now=now, interval_s=interval_s)
@@ -212,5 +211,5 @@ class QuarantineConditions:
 
 
 def digest(fact: m.Fact) -> bytes:
-    """Return what tells one content of an object from another."""
+    """Return a digest of the content of an object."""
     return hashlib.blake2b(bytes(fact.body), digest_size=16).digest()

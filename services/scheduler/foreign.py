@@ -1,4 +1,4 @@
-"""A plugin of another distribution, as the session sees it: built, asked and fenced in.
+"""A plugin of another distribution: built, and guarded against its errors.
 
 Only what it was asked fails with it: an exception of one of its functions, or an answer that
 cannot be used, is noted with the names of plugin and extension point, and a fixed answer stands in
@@ -20,7 +20,7 @@ _C = TypeVar("_C")
 
 
 class PluginFailure(NamedTuple):
-    """One thing that a foreign plugin did wrong."""
+    """One failure of a foreign plugin."""
 
     plugin: str
     origin: str
@@ -87,7 +87,7 @@ class _Guarded:
         self._is_off = is_off
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Let the plugin contribute, all of it or nothing; nothing once a state of it failed."""
+        """Add all contributions of the plugin, or none if it fails or a state of it has failed."""
         if self._is_off:
             return
         self._guard.nodes, self._guard.amounts = len(cluster.node_names), len(cluster.total)
@@ -120,7 +120,7 @@ class GuardedHooks(Hooks):
 
     @override
     def add(self, point: Point[..., _C, Any], contribution: _C) -> None:
-        """Fence a contribution in and keep it; raises `BadAnswer` for what is none."""
+        """Guard a contribution and store it; raises `BadResult` for an invalid one."""
         guarded = point.guarded(self._guard, point.name, contribution)
         self._collected.append(lambda: self._hooks.add(point, guarded))
 

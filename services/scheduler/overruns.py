@@ -1,9 +1,9 @@
-"""Objects whose handling took far too long, or during whose handling a process died. Pure.
+"""Quarantine of objects that exceeded their time budget, or whose handling killed a process. Pure.
 
-A quarantined object is left out of decisions for `FIRST_S`; each further offence doubles that, up
-to `LONGEST_S`. It is let go early when its owner changes what it asks for, or deletes it; after
-`FORGIVEN` offences it waits for its time. Offences are forgotten `LONGEST_S` after the end of the
-last quarantine.
+A quarantined object is excluded from decisions for `FIRST_S`; each further offence doubles that, up
+to `LONGEST_S`. It is released early when its owner changes its spec or deletes it; after `FORGIVEN`
+offences only when its time is over. Offences are forgotten `LONGEST_S` after the end of the last
+quarantine.
 
 A process that dies while it handles an object may have been killed for any reason. So the first
 death is a suspicion only, unless the handling was slow already; the second one quarantines.
@@ -43,7 +43,7 @@ class OverrunEntry(Struct, frozen=True, kw_only=True):
     until: float
     """Unix seconds; in the past for a mere suspicion, or when it may be tried again."""
     asks: str = ""
-    """Digest of what the object asks for, once a fact of it was read in quarantine."""
+    """Digest of the object's spec, once a fact of it was read in quarantine."""
 
 
 class OverrunQuarantine:
@@ -101,7 +101,7 @@ class OverrunQuarantine:
                 self._set(entry)
 
     def observe(self, facts: Iterable[m.Fact], *, now: float) -> None:
-        """Let go what its owner has deleted, recreated or changed."""
+        """Release objects that their owners have deleted, recreated or changed."""
         for fact in facts if self._entries else ():
             entry = self._entries.get((fact.kind, fact.key))
             if entry is not None:
@@ -172,12 +172,12 @@ def decode(payload: bytes) -> list[OverrunEntry]:
 
 
 def _wait_s(offences: int) -> float:
-    """Return how long an object is left out for its latest offence."""
+    """Return how long an object is quarantined for its latest offence, in seconds."""
     return min(FIRST_S * 2.0 ** min(offences - 1, 16), LONGEST_S)
 
 
 def _digest(fact: m.Fact) -> str:
-    """Return a digest of what an object asks for: not of its status, which we write ourselves."""
+    """Return a digest of an object's spec, without its status, which we write ourselves."""
     try:
         body: Any = msgspec.json.decode(fact.body)
     except msgspec.DecodeError:

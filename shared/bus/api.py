@@ -154,7 +154,7 @@ class Api:
     ) -> _T | ApiError:
         """Call `$JS.API.<operation>`; a refusal is a value, since some are expected.
 
-        Raises NoAnswer, StreamMissing (JetStream is off) or NotPermitted.
+        Raises NoReply, StreamMissing (JetStream is off) or NotPermitted.
         """
         payload = msgspec.json.encode(body) if body is not None else b""
         future = await self._replies.ask(f"$JS.API.{operation}", payload, timeout_s=timeout_s)
@@ -174,7 +174,7 @@ class Api:
         return result
 
     async def jetstream(self) -> None:
-        """Raise StreamMissing or NoAnswer unless JetStream works."""
+        """Raise StreamMissing or NoReply unless JetStream works."""
         await self._must("INFO", None, dict[str, Any], about="JetStream")
 
     async def stream(self, name: str) -> StreamReply:

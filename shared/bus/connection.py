@@ -117,7 +117,7 @@ class BusSession:
     async def send(
         self, subject: str, payload: bytes, *, reply: str = "", headers: dict[str, str] | None
     ) -> None:
-        """Send one message. Raises NoAnswer when the session is broken."""
+        """Send one message. Raises NoReply when the session is broken."""
         if not self.alive:
             raise NoReply("no connection to NATS")
         if subject.startswith(_API):
@@ -169,7 +169,7 @@ class BusConnection:
         return session if session is not None and session.alive else None
 
     async def session(self, timeout_s: float | None = None) -> BusSession:
-        """Return a usable session, waiting up to `timeout_s`. Raises NoAnswer when none came."""
+        """Return a usable session, waiting up to `timeout_s`. Raises NoReply when none came."""
         if (session := self.current) is not None:
             return session
         try:

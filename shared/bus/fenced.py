@@ -84,7 +84,7 @@ class FencedPublishes:
     async def submit(self, message: Outgoing) -> Awaitable[Ack]:
         """Publish after what was submitted before; the answer is awaited later.
 
-        Raises TooLarge, and NoAnswer at once where the stream takes publishes at once and there is
+        Raises TooLarge, and NoReply at once where the stream takes publishes at once and there is
         no connection.
         """
         if (

@@ -303,7 +303,7 @@ class NatsBus:
         return listener.payloads()
 
     async def last(self, stream: str, subject: str) -> Message | None:
-        """Return the last message of a subject, or None. Raises StreamMissing, NoAnswer."""
+        """Return the last message of a subject, or None. Raises StreamMissing, NoReply."""
         return await self._api.message(stream, last_by_subj=subject)
 
     async def snapshot(self, stream: str, subjects: Sequence[str]) -> list[Message]:
@@ -346,7 +346,7 @@ class NatsBus:
     async def listens(self, subject: str) -> bool:
         """Return False when the server knows no listener on `subject`, else True.
 
-        Raises NoAnswer when it cannot be asked.
+        Raises NoReply when it cannot be asked.
         """
         try:
             await (await self._replies.ask(subject, b"", timeout_s=NO_RESPONDERS_S))

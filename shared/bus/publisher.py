@@ -47,7 +47,7 @@ class Publisher:
         `expect_last` is sent once, because the server checks it before the id. With `rollup` the
         message takes the place of all earlier ones of its subject, where its stream lets it.
         Readers find `headers` with the message. Raises
-        WrongSequence, StreamFull, StreamMissing, NoAnswer, TooLarge, NotPermitted or Rejected.
+        WrongSequence, StreamFull, StreamMissing, NoReply, TooLarge, NotPermitted or Rejected.
         """
         pending = await self.submit(
             subject,

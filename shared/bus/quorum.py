@@ -83,7 +83,7 @@ class QuorumCheck:
         self._is_copied = False
 
     async def check(self) -> None:
-        """Raise NoAnswer when the server of the new connection has lost the others."""
+        """Raise NoReply when the server of the new connection has lost the others."""
         fault = await self._fault()
         if fault:
             raise NoReply(f"the server has lost the others: {fault}")

@@ -136,8 +136,8 @@ class Replies:
     ) -> "asyncio.Future[Reply]":
         """Send a question and return the future of its answer.
 
-        Raises TooLarge, and NoAnswer at once when there is no connection and it may not be asked
-        again. The future ends with a Reply, NoAnswer, StreamMissing or NotPermitted.
+        Raises TooLarge, and NoReply at once when there is no connection and it may not be asked
+        again. The future ends with a Reply, NoReply, StreamMissing or NotPermitted.
         """
         session = self._session
         usable = session is not None and session.alive
@@ -165,7 +165,7 @@ class Replies:
     async def tell(
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None
     ) -> None:
-        """Send a message that has no answer of its own. Raises TooLarge and NoAnswer."""
+        """Send a message that has no answer of its own. Raises TooLarge and NoReply."""
         session = self._session
         if session is None:
             raise NoReply(f"no connection to NATS for {subject}")

@@ -97,7 +97,7 @@ class StreamSender:
         return pending
 
     async def send(self, message: Outgoing, *, timeout_s: float) -> "PendingReply":
-        """Send a message whose room was taken. Raises TooLarge and NoAnswer."""
+        """Send a message whose room was taken. Raises TooLarge and NoReply."""
         received = await self._replies.ask(
             message.subject,
             message.payload,

@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
-    """Ask the mutating webhooks; returns the object as they want it. Raises Failure."""
+    """Ask the mutating webhooks; returns the object as they want it. Raises RequestFailure."""
     for hook in _asked(api, MUTATING, attempt, obj):
         response = yield from _ask(api, hook, attempt, obj)
         patch = response.get("patch") if response else None
@@ -74,7 +74,7 @@ def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
 
 
 def validate(api: ApiState, attempt: Attempt, obj: Object | None) -> Steps:
-    """Ask the validating webhooks. Raises Failure when one says no."""
+    """Ask the validating webhooks. Raises RequestFailure when one says no."""
     for hook in _asked(api, VALIDATING, attempt, obj):
         yield from _ask(api, hook, attempt, obj)
     return obj or {}

@@ -71,7 +71,7 @@ class ApiState:
         return None if entry is None else decode(entry.body)
 
     def load(self, resource: ApiResource, namespace: str, name: str) -> Object:
-        """Return an object. Raises Failure (404)."""
+        """Return an object. Raises RequestFailure (404)."""
         found = self.find(resource.id, namespace, name)
         if found is None:
             raise not_found(resource, name)

@@ -27,7 +27,7 @@ def merge(
     force: bool,
     resource: ApiResource,
 ) -> Object:
-    """Return the object with `applied` in it; raises Failure (409) on another manager's field."""
+    """Return the object with `applied` merged; raises RequestFailure (409) on a conflict."""
     desired = _without_head(applied)
     fields = _fields(desired, schema)
     owned = _owned(old, manager)

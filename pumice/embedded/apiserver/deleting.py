@@ -24,7 +24,7 @@ def delete(api: ApiState, target: RequestTarget) -> Answering:
 
 
 def options(target: RequestTarget) -> Object:
-    """Return the DeleteOptions of body and query. Raises Failure (400)."""
+    """Return the DeleteOptions of body and query. Raises RequestFailure (400)."""
     options_body: Any = target.body() if target.request.body.strip() else {}
     if not isinstance(options_body, dict):
         raise bad_request("the body of a delete is a DeleteOptions object")

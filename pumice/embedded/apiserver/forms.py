@@ -169,7 +169,7 @@ class KindSchema:
         return unknown
 
     def check(self, obj: Object, old: Object | None) -> None:
-        """Raise Failure (400 or 422) that names each wrong field."""
+        """Raise RequestFailure (400 or 422) that names each wrong field."""
         faults: list[FieldFault] = []
         if not self._judge.is_valid(obj):
             faults = [self._fault(error, obj) for error in self._judge.iter_errors(obj)]

@@ -36,14 +36,14 @@ def default(resource: ApiResource, obj: Object) -> None:
 
 
 def admit(api: ApiState, resource: ApiResource, obj: Object) -> None:
-    """Finish a new object, in place. Raises Failure."""
+    """Finish a new object, in place. Raises RequestFailure."""
     rule = None if resource.custom else _ADMIT.get(resource.plural)
     if rule is not None:
         rule(api, resource, obj)
 
 
 def check(resource: ApiResource, obj: Object, old: Object | None) -> None:
-    """Raise Failure (422) for faults that the schema cannot express."""
+    """Raise RequestFailure (422) for faults that the schema cannot express."""
     if resource.custom:
         return
     if resource.plural == "pods":

@@ -69,7 +69,7 @@ _KEPT: Final = (
 
 
 def created(api: ApiState, resource: ApiResource, namespace: str, obj: Object) -> None:
-    """Fill in the metadata of a new object, in place. Raises Failure."""
+    """Fill in the metadata of a new object, in place. Raises RequestFailure."""
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata is no object")
@@ -97,7 +97,7 @@ def created(api: ApiState, resource: ApiResource, namespace: str, obj: Object) -
 
 
 def _check_texts(resource: ApiResource, metadata: Mapping[str, Any]) -> None:
-    """Raise Failure (400) for labels and annotations that are no map of texts."""
+    """Raise RequestFailure (400) for labels and annotations that are no map of texts."""
     for field in ("labels", "annotations"):
         entries = metadata.get(field) or {}
         if not isinstance(entries, dict) or not all(isinstance(v, str) for v in entries.values()):
@@ -108,7 +108,7 @@ def _check_texts(resource: ApiResource, metadata: Mapping[str, Any]) -> None:
 
 
 def check(resource: ApiResource, metadata: Object, *, has_rules: bool = False) -> None:
-    """Raise Failure (422) for names, labels and annotations that break the rules.
+    """Raise RequestFailure (422) for names, labels and annotations that break the rules.
 
     `has_rules`: the kind has CEL rules, of which it is said that they were not checked.
     """
@@ -192,7 +192,7 @@ def check_preconditions(
     found: Mapping[str, Any],
     preconditions: Mapping[str, Any] | None,
 ) -> None:
-    """Raise Failure (409) when an object is not the one that a delete was meant for."""
+    """Raise RequestFailure (409) when an object is not the one that a delete was meant for."""
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         value = (preconditions or {}).get(field)
         if value and value != found[field]:
@@ -212,7 +212,7 @@ def as_kind(resource: ApiResource) -> ApiResource:
 def updated(
     resource: ApiResource, obj: Object, old: Object, *, is_patch: bool, subresource: str = ""
 ) -> None:
-    """Check and fill in the metadata of a changed object, in place. Raises Failure."""
+    """Check and fill in the metadata of a changed object, in place. Raises RequestFailure."""
     metadata, before = obj.setdefault("metadata", {}), old["metadata"]
     name = before["name"]
     _check_texts(resource, metadata)

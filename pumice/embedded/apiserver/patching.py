@@ -24,7 +24,7 @@ def merge(target: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def json_patch(target: Object, operations: Any) -> Object:  # noqa: ANN401 - what the client sent
-    """Return `target` with a JSON patch applied. Raises Failure (400, 422)."""
+    """Return `target` with a JSON patch applied. Raises RequestFailure (400, 422)."""
     if not isinstance(operations, list):
         raise bad_request("the body of a JSON patch is a list of operations")
     document: Any = target

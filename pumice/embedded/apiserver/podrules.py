@@ -91,7 +91,7 @@ def _default_inner(container: Object) -> None:
 
 
 def admit(api: ApiState, resource: ApiResource, pod: Object) -> None:
-    """Apply the built-in admission plugins to a new pod. Raises Failure (403)."""
+    """Apply the built-in admission plugins to a new pod. Raises RequestFailure (403)."""
     spec = pod["spec"]
     _admit_account(api, resource, pod, spec)
     _admit_priority(api, resource, pod, spec)
@@ -194,7 +194,7 @@ def qos(spec: Object) -> str:
 
 
 def check(resource: ApiResource, pod: Object) -> None:
-    """Raise Failure (422) for faults of a pod's spec that the schema cannot express."""
+    """Raise RequestFailure (422) for faults of a pod's spec that the schema cannot express."""
     spec = pod.get("spec") or {}
     faults = []
     if not spec.get("containers"):
@@ -231,7 +231,7 @@ def _required(field: str) -> FieldFault:
 
 
 def check_update(resource: ApiResource, pod: Object, old: Object) -> None:
-    """Raise Failure (422) when a field changes that may not."""
+    """Raise RequestFailure (422) when a field changes that may not."""
     if pod.get("spec") == old.get("spec"):
         return
     new, before = _fixed_part(pod["spec"]), _fixed_part(old["spec"])

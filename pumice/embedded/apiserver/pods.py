@@ -19,7 +19,7 @@ from pumice.embedded.apiserver.writing import CREATED, Answering
 
 
 def bind(api: ApiState, target: RequestTarget) -> ApiReply:
-    """Put a pod on a node (POST pods/NAME/binding). Raises Failure."""
+    """Put a pod on a node (POST pods/NAME/binding). Raises RequestFailure."""
     binding = read_body(target.request)
     if not isinstance(binding, dict):
         raise bad_request("the body is no Binding")

@@ -75,7 +75,7 @@ def get(api: ApiState, target: RequestTarget) -> ApiReply:
 
 
 def accepts(target: RequestTarget) -> Accepts | None:
-    """Return the test that the selectors of a request mean. Raises Failure (400)."""
+    """Return the test that the selectors of a request mean. Raises RequestFailure (400)."""
     query = target.request.query
     by_label = selecting.labels(query.get("labelSelector", ""))
     by_field = selecting.fields(query.get("fieldSelector", ""), target.resource)
@@ -181,7 +181,7 @@ def _snapshot(
 
 
 def watch(api: ApiState, target: RequestTarget) -> Watch:
-    """Open a watch. Raises Failure (400, 422)."""
+    """Open a watch. Raises RequestFailure (400, 422)."""
     query = target.request.query
     collection = api.store.collection(target.resource.id)
     initial = query.get("sendInitialEvents")

@@ -44,7 +44,7 @@ _PARTS: Final = {
 
 
 def labels(selector: str) -> Callable[[Mapping[str, str]], bool] | None:
-    """Return the test that a label selector means, None for all. Raises Failure (400)."""
+    """Return the test that a label selector means, None for all. Raises RequestFailure (400)."""
     if not selector.strip():
         return None
     needs = []
@@ -77,7 +77,7 @@ def _requirement(found: re.Match[str]) -> LabelSelectorRequirement:
 
 
 def fields(selector: str, resource: ApiResource) -> Match | None:
-    """Return the test that a field selector means, None for all. Raises Failure (400)."""
+    """Return the test that a field selector means, None for all. Raises RequestFailure (400)."""
     if not selector.strip():
         return None
     own = "" if resource.custom else _PARTS.get(resource.plural, "")

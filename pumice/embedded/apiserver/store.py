@@ -74,19 +74,19 @@ class Collection:
         del self._keys[bisect_left(self._keys, key)]
 
     def since(self, version: int) -> Iterator[StoreWrite]:
-        """Yield the changes after a version. Raises Failure (410) when some are forgotten."""
+        """Yield the changes after a version. Raises RequestFailure (410) if some are forgotten."""
         self.check(version)
         first = bisect_right(self.changes, version, key=lambda change: change.version)
         for index in range(first, len(self.changes)):
             yield self.changes[index]
 
     def check(self, version: int) -> None:
-        """Raise Failure (410) when the state at a version is not known any more."""
+        """Raise RequestFailure (410) when the state at a version is not known any more."""
         if version < self.compacted:
             raise expired(f"too old resource version: {version} ({self.compacted})")
 
     def at(self, version: int) -> dict[str, ObjectVersion]:
-        """Return all objects as they were at a version. Raises Failure (410)."""
+        """Return all objects as they were at a version. Raises RequestFailure (410)."""
         self.check(version)
         entries = dict(self.entries)
         for change in reversed(self.changes):

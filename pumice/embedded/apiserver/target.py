@@ -45,7 +45,7 @@ class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
         return bool(parse_bool(self.request.query.get(name)))
 
     def number(self, name: str) -> int | None:
-        """Return a whole number among the query parameters. Raises Failure (400)."""
+        """Return a whole number among the query parameters. Raises RequestFailure (400)."""
         text = self.request.query.get(name, "")
         if not text:
             return None
@@ -65,12 +65,12 @@ class RequestTarget(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/" if self.namespace else ""
 
     def body(self) -> Any:  # noqa: ANN401 - whatever the client sent
-        """Return the decoded body. Raises Failure (400, 415)."""
+        """Return the decoded body. Raises RequestFailure (400, 415)."""
         return read_body(self.request)
 
 
 def read_body(request: ApiRequest) -> Any:  # noqa: ANN401 - whatever the client sent
-    """Return the decoded body of a request. Raises Failure (400, 415)."""
+    """Return the decoded body of a request. Raises RequestFailure (400, 415)."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
     is_json = content_type != protobuf.CONTENT_TYPE
     if is_json and is_too_deep(request.body, LEVELS_MAX):
@@ -93,7 +93,7 @@ def _from_yaml(body: bytes) -> Any:  # noqa: ANN401 - whatever the client sent
 
 
 def read(catalogue: Catalogue, request: ApiRequest) -> RequestTarget:
-    """Return the target of a path under /api or /apis. Raises Failure (404, 501)."""
+    """Return the target of a path under /api or /apis. Raises RequestFailure (404, 501)."""
     parts = request.path.strip("/").split("/")
     if parts[0] == "api":
         group, head = "", _API
@@ -132,7 +132,7 @@ def _unknown(group: str, version: str, plural: str) -> RequestFailure:
 
 
 def of_object(target: RequestTarget, value: Any) -> Object:  # noqa: ANN401 - whatever the client sent
-    """Return a body as an object of the target's kind. Raises Failure (400)."""
+    """Return a body as an object of the target's kind. Raises RequestFailure (400)."""
     resource = target.resource
     if not isinstance(value, dict):
         raise bad_request(f"the body of the request is no {resource.kind}")

@@ -48,7 +48,7 @@ def create(api: ApiState, target: RequestTarget) -> Answering:
 
 
 def create_object(api: ApiState, target: RequestTarget, obj: Object) -> admission.Steps:
-    """Create an object; returns it as written. Raises Failure."""
+    """Create an object; returns it as written. Raises RequestFailure."""
     resource = target.resource
     warn(target, api.form(resource).tidy(obj))
     metadata.created(api, resource, target.namespace, obj)
@@ -118,7 +118,7 @@ def _check_namespace(api: ApiState, target: RequestTarget, name: str) -> None:
 
 
 def warn(target: RequestTarget, unknown: list[str]) -> None:
-    """Refuse unknown fields when the client asked for it. Raises Failure (400)."""
+    """Refuse unknown fields when the client asked for it. Raises RequestFailure (400)."""
     if unknown and target.request.query.get("fieldValidation") == "Strict":
         raise strict(unknown, target.resource)
 
@@ -212,7 +212,7 @@ def _apply(api: ApiState, target: RequestTarget, body: object) -> Answering:
 def change(
     api: ApiState, target: RequestTarget, obj: Object, old: Object, *, is_patch: bool
 ) -> Generator[Call, AdmissionResponse, Object]:
-    """Write a changed object; returns it as it is then. Raises Failure."""
+    """Write a changed object; returns it as it is then. Raises RequestFailure."""
     resource = target.resource
     warn(target, api.form(resource).tidy(obj))
     metadata.updated(resource, obj, old, is_patch=is_patch, subresource=target.subresource)

@@ -1,9 +1,9 @@
-"""Files that flags name: read at the start, and again when they change.
+"""Files named by flags, read at the start and again when they change.
 
 `--admission-conf` holds resource groups (W02, W30). `--client-ca-file` holds the CA of the
 certificate that a caller must show: kube-apiserver shows one to webhooks when its
-`--admission-control-config-file` names a kubeconfig with it. A file that cannot be read any more
-leaves the last good content in force, and says so.
+`--admission-control-config-file` names a kubeconfig with it. If a file becomes unreadable, its last
+good content stays in force, and this is logged.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _POLL_S: Final = 1.0
 
 
 class Configuration:
-    """The terms of the rules, the file's groups among them; a part that rereads the file."""
+    """The settings of the rules, including the file's groups; a part that rereads the file."""
 
     name: Final = "admission-conf"
 
@@ -54,7 +54,7 @@ class Configuration:
 
     @property
     def terms(self) -> Terms:
-        """Return the terms of now."""
+        """Return the current settings of the rules."""
         return self._terms
 
     async def run(self) -> None:
@@ -116,7 +116,7 @@ class ClientAuthority:
                 self._log.error("client_ca_refused", reason=str(error))
 
     def _apply(self, path: Path) -> bool:
-        """Trust what the file holds; returns whether that is something else than before."""
+        """Trust the certificates of the file; return whether they have changed."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -1,11 +1,11 @@
-"""Queues and namespaces that rules ask for, read from the API server itself.
+"""Queues and namespaces for rules, read from the API server.
 
-Not of the bus: admission has to answer when NATS is away, too. One list of queues serves all
-requests of a second; a refusal is never based on it, but on a fresh one (`fresh=True`), so that a
-queue made a moment ago is known; nor is anything about a queue itself. Annotations of a namespace
-are at most a second old likewise: a thousand groups made at once ask for them once. The fields of
-pods and claims are those of the API server's OpenAPI of the core group, which any account may read;
-an API server without it has no fields checked.
+They are not read from the bus, because admission must work without NATS. One list of queues serves
+all requests of a second. A refusal, and any review of a queue, uses a fresh list (`fresh=True`), so
+that a queue created a moment ago is known. Annotations of a namespace are at most a second old
+likewise: a thousand groups made at once ask for them once. The fields of pods and claims are those
+of the API server's OpenAPI of the core group, which any account may read; an API server without it
+has no fields checked.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Recent(Generic[T]):
-    """One read of the API server, shared by all reviews that ask for it while it is young."""
+    """One read of the API server, shared by all reviews within a second."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], *, clock: Clock) -> None:
         self._read = read
@@ -48,10 +48,10 @@ class _Recent(Generic[T]):
         self._reading = asyncio.Lock()
 
     async def get(self, *, fresh: bool = False) -> T:
-        """Return what was read at most a second ago; with `fresh`, what is read from now on.
+        """Return a result that is at most a second old; with `fresh`, one read after this call.
 
-        Raises Retryable when the API server does not answer. All who wait for one read share its
-        failure, too: asking by turns, the last of many would wait for as many time limits.
+        Raises Retryable when the API server does not answer. All callers that wait for one read
+        share its failure; otherwise the last of many callers would wait for many timeouts.
         """
         asked_at = self._clock.monotonic()
         oldest = asked_at if fresh else asked_at - _YOUNG_S
@@ -114,7 +114,7 @@ class Lookup:
 
 _PATH: Final = "/openapi/v3/api/v1"
 _REFRESH_S: Final = 600.0
-"""An API server is upgraded now and then."""
+"""The schemas change when the API server is upgraded."""
 _RETRY_S: Final = 30.0
 
 

@@ -1,4 +1,4 @@
-"""Our webhook configurations in the cluster: made from the table of hooks, kept as they shall be.
+"""Creates our webhook configurations from the table of hooks, and keeps them up to date.
 
 Two objects, one for the hooks that change and one for those that only validate; their webhooks bear
 Volcano's names, which users see in refusals.
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API server finds us: at a URL, or behind a Service."""
+    """Address of the webhooks for the API server: a URL, or a Service."""
 
     url: str = ""
     namespace: str = ""
@@ -34,7 +34,7 @@ class WebhookAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the names that our certificate must be for."""
+        """Return the host names for our certificate."""
         if self.url:
             return (urlsplit(self.url).hostname or "",)
         name = f"{self.service}.{self.namespace}.svc"
@@ -93,7 +93,7 @@ class WebhookRegistration:
         self._has_warned = False
 
     async def ensure(self, bundle: str) -> None:
-        """Bring both objects to what they shall be. Raises the errors of `Kube`."""
+        """Create or update both objects. Raises the errors of `Kube`."""
         for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             hooks = [hook for hook in self._hooks if hook.mutates == (kind is MUTATING_WEBHOOKS)]
             await self._keep(kind, list(self._webhooks(hooks, bundle)))
@@ -109,7 +109,7 @@ class WebhookRegistration:
                 await self._kube.delete(
                     kind, "", self._name, uid=meta.uid, resource_version=meta.resource_version
                 )
-            except (Gone, Conflict):  # it went, or another has just written it
+            except (Gone, Conflict):  # it was deleted, or another replica has just written it
                 continue
             self._log.info("webhooks_unregistered", kind=kind.kind, name=self._name)
 
@@ -141,7 +141,7 @@ class WebhookRegistration:
                 self._log_unsupported()
                 return
             except Conflict:
-                return  # another replica was first, with the same
+                return  # another replica was first, with the same content
         self._log.info("webhooks_registered", kind=kind.kind, webhooks=len(webhooks))
 
     def _log_unsupported(self) -> None:
@@ -151,9 +151,9 @@ class WebhookRegistration:
             self._log.warning("webhooks_unsupported", group=MUTATING_WEBHOOKS.group)
 
     def _webhooks(self, hooks: Iterable[Hook], bundle: str) -> Iterable[Json]:
-        """Yield the webhooks; whatever the API server would fill in is spelt out.
+        """Yield the webhooks with all fields that the API server would default.
 
-        So that what is found can be compared with what shall be.
+        So the existing object can be compared with the desired one.
         """
         terms = self._terms()
         for hook in hooks:
@@ -189,6 +189,6 @@ class WebhookRegistration:
             yield webhook
 
     def _excluded_namespaces(self) -> Json:
-        """Return what keeps us out of the namespaces that must work without us."""
+        """Return the selector that excludes namespaces which must work without admission."""
         names = [_NEVER, *([self._address.namespace] if self._address.namespace else [])]
         return {"key": _NAME_LABEL, "operator": "NotIn", "values": names}

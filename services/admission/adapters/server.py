@@ -1,7 +1,7 @@
 """The webhooks on their HTTPS server.
 
-What cannot be judged (the API server does not answer our request) is answered with 500, which
-leaves the decision to the failure policy: admit, or refuse.
+If a review is impossible (the API server does not respond to our request), the response is 500, so
+the failure policy decides: admit or reject.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from shared.serving.connections import ConnectionLimits
 from shared.serving.server import BODY_MAX, HttpsServer
 
 _JUDGED_MAX: Final = 64
-"""Reviews that are judged at once, of any size."""
+"""Maximum number of concurrent reviews."""
 _LARGER: Final = f"the review is larger than {BODY_MAX} bytes"
 _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 408, 413, 415, 500
 
@@ -142,7 +142,7 @@ class WebhookServer:
         return web.Response(body=answered, content_type="application/json"), outcome
 
     async def review(self, hook: Hook, admission: AdmissionRequest) -> Verdict:
-        """Return the verdict; a refusal rests on facts of now. Raises Retryable."""
+        """Return the verdict; a refusal is based on fresh facts. Raises Retryable."""
         facts = await self._facts(hook, admission, fresh=hook.fresh)
         verdict = hook.review(admission, facts, self._terms())
         if verdict.allowed or not hook.queues or hook.fresh:
@@ -161,14 +161,14 @@ class WebhookServer:
 
 
 def _key(admission: AdmissionRequest) -> str:
-    """Return the key of an object; one that is to get a generated name has only its beginning."""
+    """Return the key of an object; with `generateName` it has only the prefix."""
     meta = admission.object.get("metadata")
     begins = meta.get("generateName") if isinstance(meta, dict) else ""
     return key_of(admission.namespace, admission.name or f"{begins or ''}*")
 
 
 def _cause(hook: Hook, admission: AdmissionRequest) -> str:
-    """Return the cause of a Job that is being made, once the API server has given it its uid."""
+    """Return the cause (PodGroup key) of a new Job, once the API server has given it a uid."""
     meta = admission.object.get("metadata")
     uid = meta.get("uid") if isinstance(meta, dict) else ""
     if hook.resource != JOB.token or admission.operation != "CREATE" or not isinstance(uid, str):
@@ -177,7 +177,7 @@ def _cause(hook: Hook, admission: AdmissionRequest) -> str:
 
 
 def _malformed(code: int, text: str) -> web.Response:
-    """Return the answer to a request whose body was not read: its connection ends with it."""
+    """Return the response to a request whose body was not read; it closes the connection."""
     response = web.Response(status=code, text=text)
     response.force_close()
     return response
@@ -187,7 +187,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 _REFUSED: Final = 400
 _WORDS_MAX: Final = 16_384
-"""Letters of a message: a value that is quoted may be as long as an object can be."""
+"""Maximum length of a message, because quoted values may be as large as an object."""
 _HINTS_MAX: Final = 20
 
 

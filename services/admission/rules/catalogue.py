@@ -1,4 +1,4 @@
-"""The hooks by path (W01): what each is about, which rule answers, what that rule has to know.
+"""The hooks by path (W01): kind, rule, and the facts that the rule needs.
 
 `adapters.registration` makes the webhook configurations from this table, so what is registered is
 what is served.
@@ -54,14 +54,14 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     operations: tuple[str, ...]
     queues: bool = False
-    """Whether the rule has to know the queues."""
+    """Whether the rule needs the queues."""
     fresh: bool = False
-    """Whether its consent, too, must rest on the queues of now, not of a second ago."""
+    """Whether an admission also needs fresh queues, not ones of a second ago."""
     namespace: bool = False
-    """Whether the rule has to know the annotations of the object's namespace."""
+    """Whether the rule needs the annotations of the object's namespace."""
 
     def review(self, request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
-        """Return what the rule says, or a refusal of an object of another kind."""
+        """Return the verdict of the rule, or a refusal of an object of another kind."""
         if request.resource not in {"", self.resource}:
             expected = f"{self.group} {self.version} {self.resource}"
             return denied(f"expect resource to be {{{expected}}}")
@@ -135,10 +135,10 @@ HOOKS: Final[Mapping[str, Hook]] = {hook.path: hook for hook in _ALL}
 
 
 def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
-    """Return (name, CEL) of what must hold of an object for the hook to be called.
+    """Return match conditions (name, CEL) under which the hook is called.
 
-    None when the hook would never say anything, so that it need not be registered: pods are made
-    by the thousand, and few of them have anything for a rule to read.
+    None if the hook has no effect and need not be registered: thousands of pods are created, and
+    few concern a rule.
     """
     match hook.path:
         case "/pods/validate":
@@ -155,7 +155,7 @@ def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
 
 
 _SPEC_IS_NEW: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec"
-"""Nothing but the spec of a job is judged when it changes: no call for labels and finalizers."""
+"""Only changes of a job's spec are reviewed: no call for labels and finalizers."""
 
 
 def _any_annotation(names: Sequence[str]) -> str:
@@ -169,7 +169,7 @@ def _ours(terms: Terms) -> tuple[str, str]:
 
 
 def _to_be_changed(terms: Terms) -> Sequence[tuple[str, str]] | None:
-    """Return the condition that a resource group has the pod, or that it asks for a gate."""
+    """Return the condition that a resource group selects the pod, or that it requests a gate."""
     tests = _in_a_group(terms)
     name = "in-a-resource-group"
     if terms.queue_gates:
@@ -179,7 +179,7 @@ def _to_be_changed(terms: Terms) -> Sequence[tuple[str, str]] | None:
 
 
 def _in_a_group(terms: Terms) -> list[str]:
-    """Return the tests of which one holds for a pod that some resource group has."""
+    """Return tests of which one holds for a pod that some resource group selects."""
     tests: list[str] = []
     marks: list[str] = []
     for group in terms.resource_groups:

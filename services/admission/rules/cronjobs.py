@@ -1,7 +1,7 @@
 """CronJobs: a schedule, a time zone and a name that jobs can be made by (W60).
 
-⚠ The template of its jobs is not judged here, as in Volcano: each job is, when it is made. But its
-author is warned of fields that Kubernetes does not know, since a later warning reaches no person.
+⚠ As in Volcano the job template is not validated here, but each job is when it is created. The
+author is warned of unknown fields, because a later warning reaches no person.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Fields of pod templates and claims that no Kubernetes knows: typos that the CRD would store.
+"""Unknown fields in pod templates and claims: typos that the CRD would store.
 
 A CRD keeps templates as they come, so that any field of any version can be set, and a misspelt
-field would be stored without a warning. The fields that the API server knows are in its OpenAPI
-(`adapters.lookup`); the forms of the messages are those of its strict validation.
+field would be stored without a warning. Known fields come from the API server's OpenAPI
+(`adapters.lookup`); messages have the form of its strict validation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ Schemas = Mapping[str, Schema]
 
 
 def unknown_fields(job: Json, schemas: Schemas, *, at: str = "spec") -> Iterator[str]:
-    """Yield the paths of what no schema has in the spec of a job."""
+    """Yield the paths of fields in a job's spec that no schema has."""
     for number, task in _objects(job.get("tasks")):
         where = f"{at}.tasks[{number}].template"
         yield from _unknown(task.get("template"), Schema(ref=_REF + TEMPLATE), schemas, where)
@@ -67,7 +67,7 @@ def _unknown(value: Any, schema: Schema, schemas: Schemas, at: str) -> Iterator[
 
 
 def _resolved(schema: Schema, schemas: Schemas) -> Schema:
-    """Follow references; one to a schema that is not there says nothing."""
+    """Follow references; a missing schema accepts everything."""
     for _ in range(_HOPS_MAX):
         ref = schema.ref or next((part.ref for part in schema.all_of if part.ref), "")
         if not ref:

@@ -22,14 +22,14 @@ class BadConfiguration(ValueError):  # noqa: N818 - reads as the fact it states
 
 
 class Selects(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pods a group has: `namespace` with names, or `annotation` with `key: value` lines."""
+    """Selects pods: `namespace` with names, or `annotation` with lines `key: value`."""
 
     key: str = ""
     value: tuple[str, ...] = ()
 
 
 class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One group; pods that belong to it get what it says."""
+    """One resource group; its pods get its settings."""
 
     resource_group: str = ""
     object: Selects = Selects()
@@ -51,7 +51,7 @@ class ResourceGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return not self.object.key and mark is not None and mark == self.resource_group
 
     def annotations(self) -> Mapping[str, str]:
-        """Return the annotations that select; what is no `key: value` selects nothing."""
+        """Return the annotations that select; a line that is not `key: value` selects nothing."""
         return _annotations(self.object.value)
 
     def parsed_affinity(self) -> dict[str, Any] | None:

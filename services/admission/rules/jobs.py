@@ -1,4 +1,4 @@
-"""Jobs: defaults (W10 to W13), what a new one must be (W20 to W25), what may change (W26).
+"""Jobs: defaults (W10 to W13), validation of new ones (W20 to W25) and of updates (W26).
 
 The rules themselves are in `shared.jobs`, where the controller finds them too.
 """
@@ -85,7 +85,7 @@ def _patch(spec: Json, job: Job, full: Job) -> Iterator[Json]:
 
 
 def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
-    """Return a task with its defaults; every other field stays as it was stated."""
+    """Return a task with its defaults; all other fields are unchanged."""
     task = dict(stated)
     if not task.get("name"):
         task["name"] = name
@@ -102,7 +102,7 @@ def _task(stated: Json, name: str, least: int | None, retries: int) -> Json:
 
 
 def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
-    """Refuse a job that could never run, and changes that a job cannot follow."""
+    """Refuse a job that could never run, and changes that are not supported."""
     job = read(request, Job, _CREATE, _UPDATE)
     if isinstance(job, Verdict):
         return job
@@ -122,15 +122,17 @@ def _update(request: AdmissionRequest, job: Job, facts: ReviewFacts, terms: Term
     """W26: few fields may change, and the numbers must still go together.
 
     What a new version leaves out counts as its default: a file that is applied again does not state
-    what admission had filled in (Volcano refuses that). What is written beside the spec (status,
-    labels, finalizers) is never held up by a spec that was stored before there was a rule. More
-    replicas make longer names, which is refused here: their pods could never be made.
+    what admission had filled in (Volcano refuses that). A write of status, labels or finalizers is
+    never rejected because of a spec that was stored before a rule existed. More replicas make
+    longer names, which is rejected here because the pods could not be created.
     """
     if _spec(request.old) == _spec(request.object) or job.metadata.deletion_timestamp is not None:
         return ALLOWED
     try:
         old = lenient(request.old, Job)
-    except msgspec.ValidationError:  # nothing to compare with: it is as good as new
+    except (
+        msgspec.ValidationError
+    ):  # there is nothing to compare with, so it is validated like a new one
         return refused(job_problems(job))
     before, after = _filled(request.old, old, terms), _filled(request.object, job, terms)
     longer = {*name_problems(job), *plugin_problems(job)}

@@ -1,4 +1,4 @@
-"""PodGroups: the queue of their namespace (W40), and what a new one must be (W41)."""
+"""PodGroups: the queue of their namespace (W40), and validation of new ones (W41)."""
 
 from collections.abc import Iterator
 

@@ -56,7 +56,7 @@ class _Pod(View, frozen=True, kw_only=True):
 
 
 def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
-    """Give a pod its gate (W31), and what the first resource group that has it says (W30)."""
+    """Add a pod's gate (W31), and the settings of its first resource group (W30)."""
     del facts
     pod = read(request, _Pod, _CREATE)
     if isinstance(pod, Verdict):
@@ -73,7 +73,7 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
 
 
 def _gate(pod: _Pod) -> Iterator[Json]:
-    """Add the gate of its queue to a pod that asks for it, once."""
+    """Add the queue's gate to a pod that requests it, once."""
     gates, queue_gate = pod.spec.scheduling_gates, {"name": keys.QUEUE_GATE}
     if pod.metadata.annotations.get(keys.QUEUE_GATE) != "true":
         return

@@ -1,7 +1,7 @@
-"""Queues: defaults (W50), and what one must be by itself (W51, W52) and for its deletion (W54).
+"""Queues: defaults (W50), validation by itself (W51, W52) and of a deletion (W54).
 
-Messages are Volcano's to the letter, since they name the field, or the queue and its resource,
-already. How a queue must fit into the tree is `queuetree`'s.
+Messages are exactly Volcano's, because these already name the field, or the queue and its resource.
+`queuetree` validates a queue within the tree.
 """
 
 import difflib
@@ -148,7 +148,7 @@ def _resources(queue: Queue) -> tuple[dict[str, CrQuantity], ...]:
 
 
 def _of_itself(queue: Queue, old: Queue | None, facts: ReviewFacts) -> Iterator[Problem]:
-    """Yield what is wrong with a queue; a state that the controller has written may stay."""
+    """Yield the problems of a queue; a state that the controller has written is accepted."""
     yield from _amounts(queue)
     state = queue.status.state
     is_kept = old is not None and old.status.state == state
@@ -194,7 +194,7 @@ def _amounts(queue: Queue) -> Iterator[Problem]:
 
 
 def _unknown_resources(queue: Queue) -> Iterator[str]:
-    """Warn of resources that no node and no pod can have: such a bound bounds nothing.
+    """Warn of resources that no node and no pod can have, so that the limit has no effect.
 
     Kubernetes takes names without a domain for its own resources alone.
     """
@@ -232,7 +232,7 @@ def _quantities(field: str, amounts: Amounts) -> Iterator[Problem]:
 
 
 def _is_whole(name: str) -> bool:
-    """Tell whether a resource comes in whole pieces only: pods, and devices of some domain."""
+    """Tell whether a resource is counted in whole units: pods, and devices of a domain."""
     return name == "pods" or ("/" in name and not name.startswith("requests."))
 
 
@@ -279,15 +279,15 @@ def _number(text: str) -> float:
 
 
 def _deleted(request: AdmissionRequest) -> str:
-    """Return the name of a queue that goes; of a whole collection only the objects have names."""
+    """Return the name of a deleted queue; in a collection delete only the objects have names."""
     metadata = request.old.get("metadata")
     return request.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
 
 
 def _deletion(name: str, facts: ReviewFacts, terms: Terms) -> Problem | None:
-    """W54: a queue goes unless it is needed.
+    """W54: a queue may be deleted unless it is in use.
 
-    A closed queue has no groups any more: pods in its status have ended, or are about to.
+    A closed queue has no PodGroups: pods in its status have ended, or are about to.
     """
     at = "metadata.name"
     if name in {DEFAULT_QUEUE, ROOT_QUEUE}:
@@ -311,5 +311,5 @@ def _deletion(name: str, facts: ReviewFacts, terms: Terms) -> Problem | None:
 
 
 def _invalid(path: str, value: str, why: str) -> Problem:
-    """Return a fault in the form of Kubernetes's field errors."""
+    """Return a problem in the form of Kubernetes's field errors."""
     return Problem(f"{_AT}.{path}", f'Invalid value: "{value}": {why}')

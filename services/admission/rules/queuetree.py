@@ -1,7 +1,7 @@
-"""How a queue must fit into the tree of queues (W53): its place, and its share of what is above.
+"""Validates a queue within the tree of queues (W53): its parent, depth and resources.
 
-Messages are Volcano's to the letter. Amounts are compared as scheduling counts them; of several
-faults the first is reported.
+Messages are exactly Volcano's. Amounts are compared as scheduling counts them; only the first
+problem is reported.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def place_problem(queue: Queue, facts: ReviewFacts, *, most_levels: int) -> Prob
 
 
 def depth_problem(queue: Queue, facts: ReviewFacts, *, most_levels: int) -> Problem | None:
-    """Return why a queue would be too deep in the tree; a circle of parents is too deep, too."""
+    """Return why a queue would be too deep in the tree; a cycle of parents is too deep, too."""
     name, parent = queue.metadata.name, queue.spec.parent
     depth = 1
     while parent not in {"", ROOT_QUEUE}:
@@ -60,7 +60,7 @@ def depth_problem(queue: Queue, facts: ReviewFacts, *, most_levels: int) -> Prob
 
 
 def share_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
-    """Return why a queue's resources do not fit between those above and those below."""
+    """Return why a queue's resources conflict with those of its ancestors or children."""
     parent = queue.spec.parent
     if parent not in {"", ROOT_QUEUE}:
         above = facts.queues.get(parent)
@@ -76,7 +76,7 @@ def share_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
 
 
 def ancestor_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
-    """Return whether a queue may use more of something than the next queue above that bounds it."""
+    """Return why a queue's limit exceeds that of its nearest limited ancestor."""
     own = _amounts(queue.spec.capability)
     for name in own.names():
         bound = _bound_above(queue, name, facts)
@@ -90,7 +90,7 @@ def ancestor_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
 
 
 def children_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
-    """Return whether a queue bounds, or grants, less than those below it have."""
+    """Return why a queue's limit or guarantee is below those of its children."""
     children = facts.children(queue.metadata.name)
     if not children:
         return None
@@ -107,7 +107,7 @@ def children_problem(queue: Queue, facts: ReviewFacts) -> Problem | None:
 
 
 def _sums(parent: Queue, children: list[Queue], who: str) -> Problem | None:
-    """Return whether children are granted more together than their parent is."""
+    """Return why the sum of children's guarantees exceeds their parent's."""
     guarantees = deserved = Resource()
     for child in children:
         guarantees = guarantees.plus(_amounts(child.spec.guarantee.resource))
@@ -134,7 +134,7 @@ def _exceeded(who: str, field: str, total: Resource, stated: CrResourceList) -> 
 
 
 def _bound_above(queue: Queue, name: str, facts: ReviewFacts) -> float | None:
-    """Return what the next queue above with a bound on a resource bounds it to."""
+    """Return the limit of a resource at the nearest ancestor that has one."""
     parent, seen = queue.spec.parent, {queue.metadata.name}
     while parent not in {"", ROOT_QUEUE} and parent not in seen:
         above = facts.queues.get(parent)
@@ -149,7 +149,7 @@ def _bound_above(queue: Queue, name: str, facts: ReviewFacts) -> float | None:
 
 
 def _most_below(queue: Queue, name: str, facts: ReviewFacts) -> float:
-    """Return the greatest bound of a queue or, where it has none, of those below it."""
+    """Return the largest limit of a queue or, if it has none, of its descendants."""
     most, seen, left = 0.0, {queue.metadata.name}, [queue]
     while left:
         one = left.pop()
@@ -164,7 +164,7 @@ def _most_below(queue: Queue, name: str, facts: ReviewFacts) -> float:
 
 
 def pods_of(queue: Queue) -> int:
-    """Return how many pods of a queue hold resources."""
+    """Return the number of pods of a queue that are allocated."""
     return milli(_readable(queue.status.allocated).get("pods", 0)) // 1000
 
 
@@ -173,10 +173,10 @@ def _amounts(listed: CrResourceList) -> Resource:
 
 
 def _readable(listed: CrResourceList) -> CrResourceList:
-    """Return the amounts without those that are none.
+    """Return the amounts without unreadable ones.
 
-    They are of queues that came in while no webhook was there. A change of such a queue is refused
-    with that reason; one of another queue beside it is not.
+    Those are in queues that were created while no webhook existed. A change of such a queue is
+    rejected for that reason; a change of another queue is not.
     """
     try:
         parse_list(listed)

@@ -1,7 +1,7 @@
 """Input and answer of a rule; values only.
 
-A rule is a function of one request, of the facts about the cluster that its hook asks for, and of
-the terms that settings give. It never waits and never looks anything up.
+A rule is a function of one request, of the facts that its hook needs, and of the settings
+(`Terms`). It does no I/O.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,19 +33,19 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     namespace: str = ""
     object: Json = msgspec.field(default_factory=dict)
-    """Empty when an object is deleted."""
+    """Empty for a deletion."""
     old: Json = msgspec.field(default_factory=dict)
-    """The object as it was before; empty when it is created."""
+    """The object before the change; empty for a creation."""
     too_deep: bool = False
     """Whether `object` is nested so deeply that only the upper part of it was read."""
 
 
 class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Facts about the cluster; a hook says which of them it needs."""
+    """Facts about the cluster; a hook names those that it needs."""
 
     queues: Mapping[str, Queue] = msgspec.field(default_factory=dict)
     schemas: Schemas = msgspec.field(default_factory=dict)
-    """Forms of pods and claims as the API server knows them; empty when it did not say."""
+    """Schemas of pods and claims from the API server; empty if unknown."""
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def children(self, name: str) -> list[Queue]:
@@ -66,14 +66,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: Sequence[str] = ("volcano",)
     max_queue_depth: int = 5
     check_allocated_pods: bool = True
-    """Whether a queue whose pods hold resources may not be deleted: they would be in no list."""
+    """Whether the deletion of a queue with allocated pods is rejected."""
     protect_root: bool = True
     """Whether the resources of the root queue may not be changed."""
     resource_groups: Sequence[ResourceGroup] = ()
     queue_gates: bool = False
     """Whether pods that ask for the gate of their queue get it (W31)."""
     refuse_unknown_fields: bool = False
-    """Whether a field of a template that Kubernetes does not know is a fault, not a warning."""
+    """Whether an unknown field of a template is an error, not a warning."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     allowed: bool = True
     message: str = ""
     problems: Sequence[Problem] = ()
-    """The faults that the message tells of, by field."""
+    """The problems in the message, by field."""
     patch: Patch = ()
     hints: Sequence[str] = ()
     """Fields of an admitted object that have no effect; its author is warned."""
@@ -96,7 +96,7 @@ Rule = Callable[[AdmissionRequest, ReviewFacts, Terms], Verdict]
 
 
 def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = "") -> Verdict:
-    """Return a refusal that names each fault by its field, or that all is well."""
+    """Return a refusal that names each problem by its field; without problems an admission."""
     found = tuple(problems)
     if not found:
         return ALLOWED
@@ -105,17 +105,17 @@ def refused(problems: Iterable[Problem], *, separator: str = "; ", end: str = ""
 
 
 def denied(message: str, path: str = "") -> Verdict:
-    """Return a refusal in just these words; `path` is the field to blame."""
+    """Return a refusal with exactly this message; `path` is the field."""
     return Verdict(allowed=False, message=message, problems=(Problem(path, message),))
 
 
 def mutated(patch: Iterable[Json]) -> Verdict:
-    """Return consent to an object with these changes."""
+    """Return an admission with these changes."""
     return Verdict(patch=tuple(patch))
 
 
 def unexpected(request: AdmissionRequest, *known: str) -> Verdict | None:
-    """Return a refusal of an operation that a hook was not made for."""
+    """Return a refusal of an operation that a hook does not handle."""
     if request.operation in known:
         return None
     return denied(f"unsupported operation {request.operation}: expected {' or '.join(known)}")

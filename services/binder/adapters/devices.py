@@ -34,7 +34,7 @@ _RETRIES: Final = RetryDelays(first_s=0.05, factor=2.0, cap_s=2.0)
 _POLLS: Final = RetryDelays(first_s=0.2, factor=1.5, cap_s=5.0)
 """Claims are read every five seconds in the end, as Kubernetes' own scheduler looks at them."""
 _POD_EVERY: Final = 3
-"""With every third look at claims the pod is looked at, too: it may be gone."""
+"""Every third poll also reads the pod, which may have been deleted."""
 
 NextStep = Callable[[ResourceClaim], steps.Step]
 
@@ -76,7 +76,7 @@ class DeviceBinder:
     async def prepare(
         self, gang: BindGang, without: Mapping[int, ItemOutcome]
     ) -> dict[int, ItemOutcome]:
-        """Make a gang's claims ready, but for the pods `without`; return how others end so far."""
+        """Prepare a gang's claims, except for the pods `without`; return the outcomes so far."""
         failed_pods = _FailedPods(gang, without)
         every = dict(enumerate(gang.binds))
         users = {index: item for index, item in every.items() if item.devices}
@@ -168,9 +168,9 @@ class DeviceBinder:
         return steps.prepared_step(use, claim, now=self._now(), timeout_s=self._times.prepare_s)
 
     async def release(self, item: Bind) -> None:
-        """Take back what was written for a pod that is not bound; an error leaves it to others.
+        """Release the claims of a pod that is not bound; on an error others do.
 
-        Kubernetes' own controller gives claims back whose pods have gone.
+        Kubernetes' own controller releases claims whose pods were deleted.
         """
         for use in item.devices:
             with self._quarantine.isolate(POD.token, item.pod, stage="devices", uid=item.uid):
@@ -185,7 +185,7 @@ class DeviceBinder:
         return self._clock.now()
 
     async def _advance(self, use: DeviceUse, following: NextStep) -> steps.State:
-        """Take a claim step by step until nothing is left to write; return how it is then."""
+        """Update a claim step by step until nothing is left to write; return its final state."""
         deadline = self._clock.monotonic() + self._times.write_s
         attempt = 0
         while True:
@@ -204,7 +204,7 @@ class DeviceBinder:
                 return step
 
     async def _step(self, use: DeviceUse, following: NextStep) -> steps.Step:
-        """Look at a claim and make the write that it needs, if it needs one."""
+        """Read a claim and make the next write, if one is needed."""
         namespace, name = split_key(use.claim)
         claim = decode(RESOURCECLAIM, await self._kube.get(RESOURCECLAIM, namespace, name))
         step = following(claim)

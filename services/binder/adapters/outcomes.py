@@ -1,10 +1,10 @@
-"""The OUTCOME stream: telling how intents ended, and knowing which ones already have.
+"""The OUTCOME stream: publishes outcomes of intents, and knows the intents that have one.
 
 An intent has exactly one outcome. The message id suppresses a second one within the dedupe window;
 beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose outcome
 is out must not be executed again, because scheduling may have given the room away. It also knows
-the pods of which no status is wanted any more, because they are bound or gone: those of this
-process as soon as they are, those of other binders from their outcomes.
+the pods whose statuses are void because they are bound or deleted: pods of this process at once,
+those of other binders from their outcomes.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class _OutcomeSummary(msgspec.Struct, frozen=True):
 
 
 class Finished:
-    """Follows the outcomes of all binders, and hears those of its own; a part of the service."""
+    """Follows the outcomes of all binders, and records its own at once; a part of the service."""
 
     name: Final = "finished"
 

@@ -1,7 +1,7 @@
-"""Bounds of the requests in flight: so many in all (the limiter), so many per node.
+"""Limits of requests in flight: in total (the limiter) and per node.
 
-The limiter works by additive increase and multiplicative decrease: the API server tells its limit
-by 429 and by answering slowly, and a fixed rate would be wrong on every cluster but one.
+The limiter uses additive increase and multiplicative decrease: the API server shows its limit by
+429 and slow responses, and no fixed rate fits all clusters.
 
 First come, first served in all; those that wait for a busy node do not hold up the others, since
 they queue at their node first.
@@ -24,9 +24,9 @@ class LimiterSettings(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 2
     most: int = 128
     slow_s: float = 1.0
-    """An answer that took longer counts as a sign of overload."""
+    """A slower response counts as overload."""
     hold_s: float = 0.5
-    """Signs within this time of a decrease belong to the same overload."""
+    """Overloads within this time after a decrease do not decrease the limit again."""
 
 
 class ConcurrencyLimiter:

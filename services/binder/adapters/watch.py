@@ -19,7 +19,7 @@ _BACKLOG_S: Final = 5.0
 
 
 class ApiServerProbe:
-    """Says in a gate whether the API server answers; closes the client at the end."""
+    """Sets a readiness gate by whether the API server responds; closes the client at the end."""
 
     name: Final = "api-server"
 
@@ -50,7 +50,7 @@ class ApiServerProbe:
 
 
 class Markers:
-    """Reads the markers of the cache, which say who is in charge of the cluster."""
+    """Reads the markers of the cache, which say which installation holds the cluster's Lease."""
 
     name: Final = "markers"
 
@@ -68,7 +68,7 @@ class Markers:
 
 
 class Backlogs:
-    """Shows as metrics what waits for any binder; keys are (stream, partition)."""
+    """Exposes the backlog of all binders as metrics; keys are (stream, partition)."""
 
     name: Final = "backlogs"
 

@@ -1,8 +1,8 @@
-"""Bounds of an intent or a desired status: seen in the message itself, without any request.
+"""Limits of an intent or a desired status that are checked in the message, without a request.
 
-A scheduler that works keeps these bounds by itself. They are for one that does not, or for another
-program that publishes with its rights. What only a read of the pod can show is judged where the pod
-is read, and by preconditions of the writes (`evict`).
+A correct scheduler respects these limits. They protect against a faulty one, or another program
+with its permissions. What depends on the pod is checked where the pod is read, and by preconditions
+of the writes (`evict`).
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ _OF_PODS: Final = frozenset({"PodScheduled"})
 
 
 def breach(command: Command) -> str:
-    """Return which bound an intent breaks; empty: none.
+    """Return the limit that an intent breaks; empty: none.
 
     - The pods of a gang, and the claims of a pod, are in the namespace of their gang.
     - A binding gives no annotation of Kubernetes' own, and none of `MEMBERSHIP`.
@@ -65,7 +65,7 @@ def _of_bind(gang: BindGang, item: Bind) -> str:
 
 
 def breach_of_desired(desired: Desired) -> str:
-    """Return which bound a desired status breaks; empty: none.
+    """Return the limit that a desired status breaks; empty: none.
 
     Of a pod's conditions only PodScheduled is scheduling's to write (D02).
     """

@@ -14,7 +14,7 @@ Volcano's form:
 
 A user who may write this ConfigMap makes the controller read a Secret and send it somewhere. So
 the Secret is one of the ConfigMap's own namespace, and only hosts that a flag names are asked
-(`Bounds`).
+(`DiscoveryBounds`).
 """
 
 import re

@@ -73,7 +73,7 @@ class PodGroupReconciler(Reconciler):
 
     @override
     async def reconcile(self, key: str) -> None:
-        """Do what one group needs. Raises any of the errors of a seam to be called again."""
+        """Reconcile one group. Raises an error of `shared.runtime.errors` to be called again."""
         self._refused.pop(key, None)
         facts = self._informers.group_facts(key)
         try:

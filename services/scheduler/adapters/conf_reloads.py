@@ -1,4 +1,4 @@
-"""Tells of reloads of the configuration: metric, `/quarantine`, and an event of what is refused."""
+"""Reports reloads of the configuration: metric, `/quarantine`, and an event for an invalid one."""
 
 from typing import Final
 

@@ -1,9 +1,9 @@
-"""Evaluates conditions on devices beside the scheduler, and keeps what it has found out.
+"""Evaluates CEL conditions on devices in another process, and caches the results.
 
-Questions come from the thread that decides, which reads what is known and does not wait. A thread
-of its own has them answered by a process with hard limits, one namespace after the other: a tenant
-with many or costly expressions delays itself. An expression that exceeds a limit is remembered, so
-that it runs once, whatever becomes of the process (ADR 42).
+Requests come from the deciding thread, which reads known results and does not wait. Another thread
+passes them to a process with hard limits, one namespace after the other, so a tenant with many or
+costly expressions delays only itself. An expression that exceeds a limit is remembered, so that it
+runs once, whatever becomes of the process (ADR 42).
 """
 
 import asyncio
@@ -62,7 +62,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def _digest(expression: str) -> bytes:
-    """Return what stands for an expression where it is remembered: it may have 10 KiB."""
+    """Return the digest of an expression for the cache: expressions may have 10 KiB."""
     return blake2b(expression.encode(errors="replace"), digest_size=_DIGEST_BYTES).digest()
 
 
@@ -90,7 +90,7 @@ os.register_at_fork(
 
 
 class ExpressionEvaluator(Evaluator):
-    """The verdicts that are known, and the thread that finds out others."""
+    """Cached results, and the thread that evaluates others."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ExpressionEvaluator(Evaluator):
         """Return the id of the process, None while there is none."""
         return self._process.pid
 
-    # --- asked by the thread that decides ----------------------------------------------------
+    # --- called by the deciding thread ----------------------------------------------------
 
     @property
     @override

@@ -1,4 +1,4 @@
-"""The way to extenders (PL24): HTTP on the service's loop, waited for by the worker thread.
+"""HTTP requests to extenders (PL24), sent on the event loop; the worker thread waits for them.
 
 A cycle runs in a thread of its own and may block there for as long as its configuration allows;
 the loop goes on keeping leases and reading facts, and carries the request as well, so that its

@@ -1,4 +1,4 @@
-"""Watches decisions: names what takes too long, quarantines it, and ends a process that is stuck.
+"""Watches decisions: quarantines objects that take too long, and ends a stuck process.
 
 A decision runs in the worker thread; this part watches it from the event loop, which Python lets
 in every few milliseconds. It adds up how much processor time the thread has spent on each object:
@@ -176,7 +176,7 @@ class Watchdog:
         return self.quarantine.jobs(now)
 
     def observe(self, facts: list[Fact]) -> None:
-        """Let go what its owner has changed."""
+        """Release objects that their owners have changed."""
         self.quarantine.observe(facts, now=self._clock.now())
 
     async def store(self) -> None:

@@ -1,6 +1,6 @@
 """Computes when a gang could start, from the room that ending pods release per node. Pure.
 
-The plugin `reservation` fills a `Timeline` with the room of the moment and the expected ends of
+The plugin `reservation` fills a `RoomTimeline` with the room of the moment and the expected ends of
 pods, and asks it for the earliest time at which a gang's pods find nodes, beside gangs that have a
 place reserved already (`Booking`). Sums over nodes would not suffice, because a pod needs its cards
 on one node.

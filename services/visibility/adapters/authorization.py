@@ -48,13 +48,13 @@ class Authorization:
         """With the time until which it is kept; the oldest first."""
 
     async def check(self, user: User, right: AccessRight) -> None:
-        """Return when the user has the right. Raises Failure (403, 503)."""
+        """Return when the user has the right. Raises ApiFailure (403, 503)."""
         reply = await self._ask(user, right)
         if not reply.allowed:
             raise forbidden(user, right, reply.reason)
 
     async def seen(self, user: User, namespaces: Iterable[str]) -> set[str]:
-        """Return those of the namespaces whose jobs the user may see. Raises Failure (503).
+        """Return those of the namespaces whose jobs the user may see. Raises ApiFailure (503).
 
         Beyond a bound no more are asked for: the rest counts as not seen.
         """

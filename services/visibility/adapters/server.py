@@ -73,7 +73,7 @@ class Changes:
     async def stream(
         self, request: web.Request, user: User, target: ServedTarget
     ) -> web.StreamResponse:
-        """Send what changes until the reader goes or the time is over. Raises Failure."""
+        """Send what changes until the reader goes or the time is over. Raises ApiFailure."""
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         try:

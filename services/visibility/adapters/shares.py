@@ -48,7 +48,7 @@ class FairShares:
 
     @asynccontextmanager
     async def place(self, user: User) -> AsyncIterator[None]:
-        """Hold a place until the block ends. Raises Failure (429) without one, or `Displaced`."""
+        """Hold a place during the block. Raises ApiFailure (429) without one, or `Displaced`."""
         holder = holder_of(user)
         if self.taken >= self._most:
             self._displace_for(holder)
@@ -67,7 +67,7 @@ class FairShares:
             raise Displaced(TOO_MANY, text, retry_after_s=_RETRY_AFTER_S) from error
 
     def _displace_for(self, holder: str) -> None:
-        """End the last place of the one who holds most. Raises Failure if that is no more."""
+        """End the last place of the one who holds most. Raises ApiFailure if that is no more."""
         most = max(self._held, key=lambda each: (len(self._held[each]), each))
         if len(self._held[most]) < len(self._held.get(holder, ())) + 2:
             raise ApiFailure(
@@ -97,7 +97,7 @@ class QueryTurns:
 
     @asynccontextmanager
     async def turn(self, user: User) -> AsyncIterator[None]:
-        """Wait until no other question of the user is being answered. Raises Failure (429)."""
+        """Wait until no other question of the user is being answered. Raises ApiFailure (429)."""
         holder = holder_of(user)
         async with self._places.place(user):
             self._using[holder] = self._using.get(holder, 0) + 1

@@ -73,7 +73,7 @@ class Sources:
         self._turns = QueryTurns(QUESTIONS_MAX)
 
     async def listing(self, target: ServedTarget) -> Objects:
-        """Return the objects of a collection. Raises Failure (405), Retryable."""
+        """Return the objects of a collection. Raises ApiFailure (405), Retryable."""
         match target.resource.plural:
             case "queues/pendingjobs":
                 _named(await self._answers.queue_trees(), target.name, plural="queues")
@@ -83,7 +83,7 @@ class Sources:
                 return [obj for obj in objects if target.selects(obj.metadata)]
 
     async def one(self, user: User, target: ServedTarget) -> View:
-        """Return one object. Raises Failure (404, 405), Retryable."""
+        """Return one object. Raises ApiFailure (404, 405), Retryable."""
         match target.resource.plural:
             case "explanations":
                 return await self._explanation(user, target)
@@ -93,7 +93,7 @@ class Sources:
                 return _named(await self._collection(target), target.name, plural=plural)
 
     async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
-        """Return the answer to a what-if. Raises Failure, Retryable, Rejected."""
+        """Return the answer to a what-if. Raises ApiFailure, Retryable, Rejected."""
         raw, query = what_if_request.read(body)
         namespace, spec = target.namespace, query.spec
         if not namespace:
@@ -118,7 +118,7 @@ class Sources:
         return WhatIfResult(what_if=answered, spec=raw["spec"], warnings=warnings)
 
     async def _collection(self, target: ServedTarget) -> Listed:
-        """Return all objects of a resource, or those of a namespace. Raises Failure (405)."""
+        """Return all objects of a resource, or those of a namespace. Raises ApiFailure (405)."""
         match target.resource.plural:
             case "pendingjobs":
                 return await self._answers.pending_jobs(target.namespace)
@@ -156,7 +156,7 @@ class Sources:
 
 
 def _named(objects: Listed, name: str, *, plural: str) -> View:
-    """Return the object of that name. Raises Failure (404)."""
+    """Return the object of that name. Raises ApiFailure (404)."""
     for obj in objects:
         if obj.metadata.name == name:
             return obj

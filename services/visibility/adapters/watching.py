@@ -78,7 +78,7 @@ class Watching:
     async def stream(
         self, request: web.Request, user: User, target: ServedTarget, *, is_table: bool
     ) -> web.StreamResponse:
-        """Send changes until the client goes or the time is over. Raises Failure, Retryable."""
+        """Send changes until the client goes or the time is over. Raises ApiFailure, Retryable."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:

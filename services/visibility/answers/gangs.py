@@ -82,7 +82,7 @@ class ImaginedGang:
 
 
 def imagined(job: Job, mirror: ClusterMirror, *, namespace: str, now: float) -> ImaginedGang:
-    """Return the gang of a Job that would be created at `now`. Raises `BadQuestion`."""
+    """Return the gang of a Job that would be created at `now`. Raises `BadQuery`."""
     meta = replace(
         job.metadata,
         name=_name(job, mirror, namespace),
@@ -121,7 +121,7 @@ def _check(job: Job, mirror: ClusterMirror) -> None:
 def check_names(names: Iterable[str], mirror: ClusterMirror, *, field: str) -> None:
     """Refuse more new names of resources than the arrays of the engine have room for.
 
-    A name that was seen keeps its place: questions must not make them larger. Raises `BadQuestion`.
+    A name that was seen keeps its place: questions must not make them larger. Raises `BadQuery`.
     """
     known = mirror.state.dimensions
     unknown = sorted(name for name in set(names) if known.find(name) is None)

@@ -89,7 +89,7 @@ def what_if(
     """Return what is decided with a change. The cluster state is the same before and after.
 
     A job that does not start now has an expected start, as far as `forecast_for` knows. Raises
-    `BadQuestion`.
+    `BadQuery`.
     """
     check(spec, mirror)
     gang = None
@@ -117,7 +117,7 @@ def what_if(
 
 
 def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
-    """Refuse a question that is too large or names what is not there. Raises `BadQuestion`."""
+    """Refuse a question that is too large or names what is not there. Raises `BadQuery`."""
     if spec.job is None and not spec.changes_cluster:
         raise BadQuery("name a job, a queue, or nodes to add or drain", field="spec")
     if spec.queue is not None and spec.change_queue is not None:
@@ -171,7 +171,7 @@ class _WhatIf:
     # --- the change --------------------------------------------------------------------------
 
     def change(self, spec: WhatIfSpec) -> None:
-        """Fold the change in. Raises `BadQuestion`."""
+        """Fold the change in. Raises `BadQuery`."""
         if spec.queue is not None:
             self._put_queue(spec.queue, field="spec.queue.spec")
         if spec.change_queue is not None:
@@ -234,7 +234,7 @@ class _WhatIf:
         )
 
     def _check_time(self, what: str) -> None:
-        """Raise `BadQuestion` where the time is over before the cluster is as it is imagined."""
+        """Raise `BadQuery` where the time is over before the cluster is as it is imagined."""
         if self._out_of_time():
             raise BadQuery(f"the question is too large: {what} take too long", field="spec")
 
@@ -315,7 +315,7 @@ _HOLDING: Final = frozenset({TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RU
 
 
 def changed_queue(change: QueueChange, mirror: ClusterMirror) -> Queue:
-    """Return a queue that is there with a change. Raises `BadQuestion`."""
+    """Return a queue that is there with a change. Raises `BadQuery`."""
     known: Queue | None = mirror.kept.get(QUEUE.token, change.name)
     if known is None:
         raise BadQuery(f"there is no queue {change.name!r}", field="spec.changeQueue.name")
@@ -334,7 +334,7 @@ def changed_queue(change: QueueChange, mirror: ClusterMirror) -> Queue:
 
 
 def added_nodes(added: AddedNodes, at: int, mirror: ClusterMirror) -> Iterator[Node]:
-    """Yield nodes to imagine. Raises `BadQuestion`."""
+    """Yield nodes to imagine. Raises `BadQuery`."""
     field = f"spec.addNodes[{at}]"
     template = added.template
     if added.like:

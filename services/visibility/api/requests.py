@@ -30,7 +30,7 @@ class ServedTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selects(self) -> Callable[[ObjectMeta], bool]:
-        """Return what field selector and name ask of an object. Raises Failure (400)."""
+        """Return what field selector and name ask of an object. Raises ApiFailure (400)."""
         requested = _fields(self.query.get("fieldSelector", ""))
         if self.name:
             requested.append(("metadata.name", True, self.name))
@@ -43,7 +43,7 @@ class ServedTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(method: str, path: str, query: Mapping[str, str]) -> ServedTarget:
-    """Return the target of a path below the group's version. Raises Failure (400, 404)."""
+    """Return the target of a path below the group's version. Raises ApiFailure (400, 404)."""
     parts = path.removeprefix(ROOT).rstrip("/").split("/")
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > _OF_OBJECT:
@@ -99,7 +99,7 @@ class ReplyForm(enum.Enum):
 
 
 def form_of(accept: str) -> ReplyForm:
-    """Return the first form that we have. Raises Failure (406) when it is none."""
+    """Return the first form that we have. Raises ApiFailure (406) when it is none."""
     for kind, parameters in _ranges(accept):
         if kind not in _ANY:
             continue

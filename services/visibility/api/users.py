@@ -69,8 +69,8 @@ def read_user(
 ) -> User:
     """Return the user of a request whose caller shows a certificate with these common names.
 
-    `values` returns all values of a header, `names` are those of all headers. Raises Failure (401)
-    for a caller without a certificate, under another name, or without a user.
+    `values` returns all values of a header, `names` are those of all headers. Raises ApiFailure
+    (401) for a caller without a certificate, under another name, or without a user.
     """
     if common_names is None:
         raise unauthorized()

@@ -43,7 +43,7 @@ _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 
 
 def read(body: bytes) -> tuple[Json, WhatIf]:
-    """Return a what-if as it was sent, and as its type. Raises Failure (400, 413, 422)."""
+    """Return a what-if as it was sent, and as its type. Raises ApiFailure (400, 413, 422)."""
     if len(body) > BYTES_MAX:
         text = f"the question is larger than {BYTES_MAX} bytes: ask about what matters only"
         raise ApiFailure(TOO_LARGE, text)
@@ -66,7 +66,7 @@ def read(body: bytes) -> tuple[Json, WhatIf]:
 
 
 def _check_size(spec: WhatIfSpec) -> None:
-    """Refuse a question whose pods or nodes are too many or too large. Raises Failure (422)."""
+    """Refuse a question whose pods or nodes are too many or too large. Raises ApiFailure (422)."""
     if spec.job is not None:
         tasks = spec.job.spec.tasks
         field = "spec.job.spec.tasks"
@@ -102,7 +102,7 @@ def _containers(task: TaskSpec) -> int:
 def unknown_fields(raw: Json, target: ServedTarget) -> tuple[str, ...]:
     """Return warnings about fields that are not known.
 
-    Raises Failure (400) if that is asked for, and for a name that no header can hold.
+    Raises ApiFailure (400) if that is asked for, and for a name that no header can hold.
     """
     validation = target.query.get("fieldValidation", "Warn")
     if validation == "Ignore":

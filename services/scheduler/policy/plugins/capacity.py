@@ -276,7 +276,7 @@ class Capacity:
         allocated = account.allocated
         known = self._exceeding.get(account.name)
         if known is None or known[0] is not allocated:
-            # Accounts are given other amounts, and never have theirs changed (`Account.hold`).
+            # Accounts are given other amounts, and never have theirs changed (`QueueAccount.hold`).
             known = allocated, _exceeds_deserved(allocated, account, allocated)
             self._exceeding[account.name] = known
         return known[1]
