@@ -10,7 +10,7 @@ import sys
 
 import structlog
 
-from services.visibility.app import answering
+from services.visibility.app import query_parts
 from services.visibility.settings import VisibilitySettings
 from shared.bus.service import bus_of
 from shared.runtime.clock import SystemClock
@@ -50,7 +50,7 @@ async def main() -> None:
     given = context()
     settings = load(VisibilitySettings, service="visibility", argv=sys.argv[1:], environ=os.environ)
     bus = bus_of(settings, given)
-    _, _, parts = answering(settings, given, bus)
+    _, _, parts = query_parts(settings, given, bus)
     tune_garbage_collector()
     gate = given.readiness.gate("state")
     async with TaskGroup() as tasks:

@@ -25,7 +25,7 @@ from benchmarks.stack import clear, fake_cluster, many, services
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process
-from pumice.local.services import InProcessServices, Wiring
+from pumice.local.services import InProcessServices, ServiceSettings
 from tests.support.api import Api
 from tests.support.fleet import SERVICES
 
@@ -57,12 +57,12 @@ async def processes(plane: ControlPlane, directory: Path) -> AsyncIterator[dict[
 @asynccontextmanager
 async def one_process(plane: ControlPlane, directory: Path) -> AsyncIterator[dict[str, int]]:
     """Run all services in one process, at the priority of the others."""
-    wiring = Wiring(
+    settings = ServiceSettings(
         kubeconfig=plane.kubeconfig,
         nats_url=f"nats://{LOOPBACK}:{free_port()}",
         logs=directory,
     )
-    together = InProcessServices(wiring, directory / "bus", flags=dict.fromkeys(SERVICES, ()))
+    together = InProcessServices(settings, directory / "bus", flags=dict.fromkeys(SERVICES, ()))
     process = Process(msgspec.structs.replace(together.process.spec, nice=0))
     process.start()
     try:

@@ -17,11 +17,11 @@ from benchmarks.engine import clusters
 from benchmarks.engine.clusters import BLOCK_MILLI, fact
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
-from services.visibility.adapters.answering import ANSWER_S
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.survey import DecisionPolicy, survey
-from services.visibility.answers.whatif import what_if
+from services.visibility.adapters.query_service import ANSWER_S
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.explaining import explain, subject_of
+from services.visibility.queries.survey import DecisionPolicy, survey
+from services.visibility.queries.whatif import what_if
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts import codec
 from shared.runtime.service import tune_garbage_collector

@@ -18,7 +18,7 @@ Parser = Callable[[str], argparse.ArgumentParser]
 Ask = Callable[["argparse.Namespace", str], Coroutine[Any, Any, list[str]]]
 
 _ANSWER_S: Final = 3.0
-_PLACE: Final = {
+_TARGET_FLAGS: Final = {
     "-n": "namespace",
     "--namespace": "namespace",
     "--kubeconfig": "kubeconfig",
@@ -27,7 +27,7 @@ _PLACE: Final = {
 
 
 _NAMESPACE: Final = "namespace"
-_LIVES: Final = "life"
+_TIMELINE: Final = "life"
 _NAMED: Final = {
     "namespace": _NAMESPACE,
     "drain": "node",
@@ -37,7 +37,7 @@ _NAMED: Final = {
 """Destination of a flag → what its values name."""
 _LISTS: Final = {
     "job": ("pendingjobs",),
-    _LIVES: ("pendingjobs", "runningjobs"),
+    _TIMELINE: ("pendingjobs", "runningjobs"),
     _NAMESPACE: ("pendingjobs", "runningjobs"),
     "queue": ("queuetrees",),
     "node": ("nodeuses",),
@@ -73,7 +73,7 @@ def candidates(
     action = next((a for a in own._actions if before in a.option_strings), None)  # noqa: SLF001
     if action is not None and action.nargs != 0:
         named = _NAMED.get(action.dest)
-        values = _asked(words, named, ask or names) if named else action.choices or ()
+        values = _object_names(words, named, ask or names) if named else action.choices or ()
         return _beginning(map(str, values), last)
     if last.startswith("-"):
         flags = [flag for a in own._actions for flag in a.option_strings]  # noqa: SLF001
@@ -95,13 +95,13 @@ def _values(
         return [str(choice) for choice in first.choices]
     if first.dest not in {"job", "queue"}:
         return []
-    return _asked(words, _LIVES if words[0] == "timeline" else first.dest, ask)
+    return _object_names(words, _TIMELINE if words[0] == "timeline" else first.dest, ask)
 
 
-def _asked(words: Sequence[str], kind: str, ask: Ask) -> list[str]:
+def _object_names(words: Sequence[str], kind: str, ask: Ask) -> list[str]:
     """Return names of the cluster; none if it cannot be asked."""
-    place = _place(words)
-    if kind in {"job", _LIVES} and "/" in words[-1]:
+    place = _flags_among(words)
+    if kind in {"job", _TIMELINE} and "/" in words[-1]:
         place.namespace, place.prefix = words[-1].split("/", 1)[0], True
     try:
         return asyncio.run(ask(place, kind))
@@ -123,12 +123,12 @@ def _subparsers(parser: argparse.ArgumentParser) -> "dict[str, argparse.Argument
     return {}
 
 
-def _place(words: Sequence[str]) -> argparse.Namespace:
+def _flags_among(words: Sequence[str]) -> argparse.Namespace:
     """Return the flags of a place among words that need not be a whole line."""
     found = argparse.Namespace(namespace="", kubeconfig="", context=None, prefix=False)
     for flag, value in itertools.pairwise(words):
-        if flag in _PLACE:
-            setattr(found, _PLACE[flag], value)
+        if flag in _TARGET_FLAGS:
+            setattr(found, _TARGET_FLAGS[flag], value)
     found.all_namespaces = bool({"-A", "--all-namespaces"} & set(words))
     found.prefix = found.all_namespaces
     return found
@@ -143,19 +143,19 @@ async def names(args: argparse.Namespace, kind: str) -> list[str]:
 
     A job's name has its namespace before it if `args.prefix`.
     """
-    from pumice.answers.asking import QueryClient, QueryError
-    from pumice.answers.output import place_of
+    from pumice.queries.client import QueryClient, QueryError
+    from pumice.queries.output import target_of
 
     try:
         async with asyncio.timeout(_ANSWER_S):
-            client = await QueryClient.open(place_of(args))
+            client = await QueryClient.open(target_of(args))
             try:
                 raws = [await client.get(path) for path in _paths(client.namespace, kind)]
             finally:
                 await client.close()
     except QueryError:
         return []
-    keys = ("namespace", "name") if args.prefix and kind in {"job", _LIVES} else ("name",)
+    keys = ("namespace", "name") if args.prefix and kind in {"job", _TIMELINE} else ("name",)
     keys = ("namespace",) if kind == _NAMESPACE else keys
     items = [item for raw in raws for item in msgspec.json.decode(raw, type=_Names).items]
     return list(dict.fromkeys("/".join(str(each.metadata[k]) for k in keys) for each in items))
@@ -163,9 +163,9 @@ async def names(args: argparse.Namespace, kind: str) -> list[str]:
 
 def _paths(namespace: str, kind: str) -> list[str]:
     """Return the lists that hold the names of a kind."""
-    from pumice.answers.asking import collection
+    from pumice.queries.client import collection
 
-    is_of_namespace = kind in {"job", _LIVES}
+    is_of_namespace = kind in {"job", _TIMELINE}
     return [collection(each, namespace if is_of_namespace else "") for each in _LISTS[kind]]
 
 

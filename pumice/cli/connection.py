@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from pumice.cli.places import data_directory
+from pumice.cli.data_directory import add_data_directory
 from pumice.directory import default_directory
 from pumice.events import Server, find
 from pumice.events.server import local
@@ -33,7 +33,7 @@ def add_connection(
         metavar="FILE",
         help="authority of the server's certificate; turns TLS on",
     )
-    data_directory(parser)
+    add_data_directory(parser)
 
 
 def server_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Server:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.places import data_directory
+from pumice.cli.data_directory import add_data_directory
 from pumice.local import layout, state
 from pumice.local.errors import LocalError
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove data, logs and credentials that `pumice up` made",
     )
-    data_directory(parser)
+    add_data_directory(parser)
 
 
 async def run(args: argparse.Namespace) -> int:

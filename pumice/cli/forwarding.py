@@ -21,7 +21,7 @@ from pumice.events.webhook import (
     Webhook,
     check_writable,
     headers_in,
-    place_of,
+    state_file,
 )
 
 
@@ -37,14 +37,14 @@ async def forward(
     if not args.webhook.startswith(("http://", "https://")):
         raise EventsError(f"--webhook: {args.webhook!r} is no http or https address")
     folder = default_directory(environ).parent / "webhooks"
-    path = args.state or place_of(args.webhook, folder)
+    path = args.state or state_file(args.webhook, folder)
     check_writable(path)
     file = MarkFile(path)
     webhook = Webhook(
         args.webhook,
         mode=DeliveryMode(args.mode),
         headers=headers_in(args.header_file) if args.header_file else {},
-        report=_tell,
+        report=_log,
     )
     mark = file.read()
     if mark is None:
@@ -62,10 +62,10 @@ async def forward(
             async with aclosing(events) as stream:
                 await webhook.deliver(stream, file=file, wanted=wanted)
         except PositionGone as exc:
-            _tell(f"{exc}; going on with that")
+            _log(f"{exc}; going on with that")
             mark = DeliveryMark(sequence=max(0, exc.oldest - 1))
 
 
-def _tell(message: str) -> None:
+def _log(message: str) -> None:
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()

@@ -8,9 +8,9 @@ import argparse
 
 import msgspec
 
-from pumice.answers import jobs, text
-from pumice.answers.asking import Items, Watched
-from pumice.answers.output import add_output, add_place, show
+from pumice.queries import jobs, text
+from pumice.queries.client import Items, WatchTarget
+from pumice.queries.output import add_output, add_target, show
 from shared.api.visibility import QueueTree
 
 
@@ -21,22 +21,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     line = shown.add_parser("line", help="the jobs that wait in a queue, by their place")
     line.add_argument("queue", metavar="QUEUE")
     for each in (tree, line):
-        add_place(each)
+        add_target(each)
         add_output(each)
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Print the tree or the line."""
+    """Print the tree of queues, or the jobs that wait in one."""
     wide = args.output == "wide"
     if args.shown == "line":
-        tell_line = jobs.line(everywhere=True, wide=wide)
-        jobs_in_line = Watched("/pendingjobs", queue=args.queue, is_hint=True)
+        render_jobs = jobs.job_table(everywhere=True, wide=wide)
+        target = WatchTarget("/pendingjobs", queue=args.queue, is_hint=True)
         return await show(
-            args, lambda client: client.line(args.queue), tell_line, watched=lambda _: jobs_in_line
+            args,
+            lambda client: client.pending_in_queue(args.queue),
+            render_jobs,
+            watched=lambda _: target,
         )
 
-    def tell(raw: bytes, _: float) -> tuple[str, int]:
+    def render(raw: bytes, _: float) -> tuple[str, int]:
         return text.tree(msgspec.json.decode(raw, type=Items[QueueTree]).items, wide=wide), 0
 
-    trees = Watched("/queuetrees")
-    return await show(args, lambda client: client.get(trees.path), tell, watched=lambda _: trees)
+    trees = WatchTarget("/queuetrees")
+    return await show(args, lambda client: client.get(trees.path), render, watched=lambda _: trees)

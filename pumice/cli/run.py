@@ -26,7 +26,7 @@ from typing import Final, Literal
 import msgspec
 
 from pumice.cli import serving
-from pumice.cli.places import events_lines
+from pumice.cli.data_directory import events_hint
 from pumice.local import parts, state
 from pumice.local.declaring import Declaring
 from pumice.local.errors import WrongSettingError, unwrapped
@@ -37,9 +37,9 @@ from pumice.local.services import (
     Hosted,
     InProcessServices,
     Service,
+    ServiceSettings,
     Supervised,
     Supervisor,
-    Wiring,
     all_ready,
 )
 from shared.kube.sources import KubeconfigSource
@@ -87,7 +87,7 @@ async def run(args: argparse.Namespace) -> int:
             running = tasks.create_task(_serve(args, kubeconfig, flags, data), name="services")
             await stop.wait()
             running.cancel()
-    _say("stopped")
+    _print("stopped")
     return 0
 
 
@@ -99,7 +99,7 @@ async def _serve(
 ) -> None:
     async with AsyncExitStack() as stack:
         bus = await _bus(args, data, stack)
-        wiring = Wiring(
+        settings = ServiceSettings(
             kubeconfig=kubeconfig,
             nats_url=bus.url,
             nats=bus.nats,
@@ -109,30 +109,30 @@ async def _serve(
             log_format="json" if args.log_dir else "console",
             data=data,
         )
-        services, programs = _services(args, wiring, flags, data)
+        services, programs = _services(args, settings, flags, data)
         stack.push_async_callback(_stop_all, [program.process for program in programs])
         for program in programs:
             program.process.start()
         for service in services:
-            _say(f"{service.name} listens on {service.address} (pid {service.process.pid})")
+            _print(f"{service.name} listens on {service.address} (pid {service.process.pid})")
 
-        def leave_word(*, phase: Literal["starting", "ready"]) -> None:
+        def write_state(*, phase: Literal["starting", "ready"]) -> None:
             if bus.is_ours:
                 state.write(data, _state(bus.url, services, phase=phase, kubeconfig=kubeconfig))
 
         async def start_again(program: Service | InProcessServices) -> None:
             await program.start()
-            leave_word(phase="ready")
+            write_state(phase="ready")
 
-        leave_word(phase="starting")
-        await all_ready(services, report=_say, patient=True)
-        leave_word(phase="ready")
-        _say("everything is ready; Ctrl-C stops it")
+        write_state(phase="starting")
+        await all_ready(services, report=_print, patient=True)
+        write_state(phase="ready")
+        _print("everything is ready; Ctrl-C stops it")
         again = [
             Supervised(process=program.process, start=partial(start_again, program))
             for program in programs
         ]
-        await Supervisor([*bus.supervised, *again], report=_say).run()
+        await Supervisor([*bus.supervised, *again], report=_print).run()
 
 
 class _Bus(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,10 +169,10 @@ async def _bus(args: argparse.Namespace, data: Path, stack: AsyncExitStack) -> _
         )
         stack.push_async_callback(nats.stop)
         await nats.start()
-        _say(f"nats-server listens on {nats.url}")
+        _print(f"nats-server listens on {nats.url}")
         bus = _Bus(url=nats.url, nats=nats)
-    for line in events_lines(_state(bus.url, (), phase="ready"), data):
-        _say(line)
+    for line in events_hint(_state(bus.url, (), phase="ready"), data):
+        _print(line)
     return bus
 
 
@@ -181,17 +181,20 @@ async def _declare_elsewhere(args: argparse.Namespace, stack: AsyncExitStack) ->
     given = [f"--nats={args.nats}", f"--cluster={args.cluster}"]
     declaring = Declaring(load(CommonSettings, service="run", argv=given, environ=os.environ))
     stack.push_async_callback(declaring.stop)
-    declaring.begin(report=_say)
+    declaring.begin(report=_print)
 
 
 def _services(
-    args: argparse.Namespace, wiring: Wiring, flags: Mapping[str, tuple[str, ...]], data: Path
+    args: argparse.Namespace,
+    settings: ServiceSettings,
+    flags: Mapping[str, tuple[str, ...]],
+    data: Path,
 ) -> tuple[Sequence[Hosted], Sequence[Service | InProcessServices]]:
     """Return the services, and the programs that they live in."""
     if args.in_process:
-        together = InProcessServices(wiring, data / _NATS, flags=flags)
+        together = InProcessServices(settings, data / _NATS, flags=flags)
         return together.services, [together]
-    alone = [Service(service, wiring, flags=own) for service, own in flags.items()]
+    alone = [Service(service, settings, flags=own) for service, own in flags.items()]
     return alone, alone
 
 
@@ -254,5 +257,5 @@ def _state(
     )
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(f"pumice run: {line}", flush=True)

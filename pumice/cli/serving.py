@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.places import directory
+from pumice.cli.data_directory import directory
 from pumice.local.errors import WrongSettingError
 from pumice.local.names import ADD_ONS, SERVICES
 from pumice.local.services import settings_type

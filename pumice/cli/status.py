@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.cli.places import data_directory, events_lines
+from pumice.cli.data_directory import add_data_directory, events_hint
 from pumice.local import readiness, state
 from pumice.local.errors import LocalError
 from pumice.local.names import SERVICES
@@ -32,7 +32,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    data_directory(parser)
+    add_data_directory(parser)
 
 
 async def run(args: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ async def run(args: argparse.Namespace) -> int:
     print(f"{now.phase}: {f'API server {now.api_server}, ' * bool(now.api_server)}NATS {now.nats}")
     if now.kubeconfig:
         print(f"kubeconfig: {now.kubeconfig}")
-    for line in events_lines(now, directory):
+    for line in events_hint(now, directory):
         print(line)
     everything = now.phase == "ready"
     for program in now.programs:
@@ -82,10 +82,10 @@ async def _quarantined(program: Program) -> list[str]:
         return [f"quarantined objects are unknown: {error}"]
     more = [f"and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
     shown = items[:_MOST_SHOWN]
-    return [_words(item) for item in shown] + more
+    return [_line(item) for item in shown] + more
 
 
-def _words(item: _Item) -> str:
+def _line(item: _Item) -> str:
     if item.kind == "configuration":
         return f"refused: {item.key}: {item.reason}; what stood there before is in force"
     return f"quarantined: {item.kind} {item.key} ({item.stage}): {item.reason}"

@@ -5,8 +5,8 @@ Also of a job that is gone, for as long as its events are kept. Exit codes: docs
 
 import argparse
 
-from pumice.answers import jobs
-from pumice.answers.output import add_output, add_place, show
+from pumice.queries import jobs
+from pumice.queries.output import add_output, add_target, show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "job", metavar="JOB", help="[NAMESPACE/]NAME, or [NAMESPACE/]KIND/NAME of a workload"
     )
-    add_place(parser)
+    add_target(parser)
     add_output(parser)
 
 
@@ -24,5 +24,5 @@ async def run(args: argparse.Namespace) -> int:
         args,
         lambda client: client.of_job("timelines", args.job),
         jobs.timeline,
-        watched=lambda client: client.happening(args.job),
+        watched=lambda client: client.changes_of(args.job),
     )

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.answers.asking import Items, QueryClient, QueryError, collection
-from pumice.answers.output import add_form, add_place, connected, in_form
+from pumice.queries.client import Items, QueryClient, QueryError, collection
+from pumice.queries.output import add_format, add_target, connected, formatted
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
 _EVERY_S: Final = 2.0
@@ -39,8 +39,8 @@ _NEVER_MISSED: Final = frozenset({"queuetrees", "pendingjobs"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's flags."""
-    add_place(parser, everywhere="jobs of all namespaces, or none (default: those you may see)")
-    add_form(parser)
+    add_target(parser, everywhere="jobs of all namespaces, or none (default: those you may see)")
+    add_format(parser)
     parser.add_argument("--once", action="store_true", help="print one picture and end")
 
 
@@ -61,7 +61,7 @@ async def _list(args: argparse.Namespace, client: QueryClient) -> int:
         about = {"kind": whole["kind"].removesuffix("List"), "apiVersion": whole["apiVersion"]}
         items += [about | item for item in whole["items"]]
     listed = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}
-    sys.stdout.write(in_form(args.output, msgspec.json.encode(listed), ""))
+    sys.stdout.write(formatted(args.output, msgspec.json.encode(listed), ""))
     return 0
 
 
@@ -70,7 +70,7 @@ async def _show(args: argparse.Namespace, client: QueryClient) -> int:
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
 
-    from pumice.answers.frame import FrameModel, frame
+    from pumice.queries.frame import FrameModel, frame
 
     console = Console()
     wide = args.output == "wide"
@@ -81,7 +81,7 @@ async def _show(args: argparse.Namespace, client: QueryClient) -> int:
     raws, errors = await _first(args, client, served)
     found = _decoded(raws)
 
-    def picture() -> RenderableType:
+    def draw() -> RenderableType:
         now_s = time.time()  # noqa: TID251 - ages for a person
         clock = time.strftime("%H:%M:%S", time.localtime(now_s))
         shown = FrameModel(host=client.host, now_s=now_s, clock=clock, errors=errors, **found)
@@ -89,11 +89,11 @@ async def _show(args: argparse.Namespace, client: QueryClient) -> int:
 
     if once:
         console.size = ConsoleDimensions(width, console.height)
-        console.print(picture())
+        console.print(draw())
         return 0
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(picture(), refresh=True)
+            live.update(draw(), refresh=True)
             await asyncio.sleep(_EVERY_S)
             raws, errors = await _parts(args, client, served)
             found |= _decoded(raws)  # what cannot be had now stays as it was, above the reason
@@ -132,13 +132,13 @@ async def _parts(
     errors: dict[str, None] = {}
     for name, plural, _, namespaced in served:
         try:
-            found[name] = await _ask(args, client, plural, namespaced=namespaced)
+            found[name] = await _request(args, client, plural, namespaced=namespaced)
         except QueryError as error:
             errors[str(error)] = None
     return found, list(errors)
 
 
-async def _ask(
+async def _request(
     args: argparse.Namespace, client: QueryClient, plural: str, *, namespaced: bool
 ) -> bytes:
     """Return a list: of the namespace that is named, else of all, or else of the user's own one."""

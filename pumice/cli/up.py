@@ -17,8 +17,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from pumice.cli import kept_flags, serving
-from pumice.cli.places import data_directory, events_lines
+from pumice.cli import saved_flags, serving
+from pumice.cli.data_directory import add_data_directory, events_hint
 from pumice.directory import default_directory
 from pumice.local import build, embedded, layout, state
 from pumice.local.control_plane import Api, ControlPlaneOptions
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(cluster=None)  # so that it is told from one that is given
     for flag in _OF_RUN:
         parser.add_argument(flag, dest=_ELSEWHERE, action=_Refused, help=argparse.SUPPRESS)
-    data_directory(parser)
+    add_data_directory(parser)
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
@@ -142,20 +142,20 @@ async def run(args: argparse.Namespace) -> int:
     stored = former.flags if former and not args.forget_flags else {}
     if args.kubeconfig_out:
         check_replaceable(args.kubeconfig_out)
-    now = kept_flags.given(args)
-    merged_flags = kept_flags.merged(stored, now, directory)
-    kept_flags.fill(args, merged_flags)
+    now = saved_flags.from_arguments(args)
+    merged_flags = saved_flags.merged(stored, now, directory)
+    saved_flags.fill(args, merged_flags)
     flags, fleet = serving.flags_of(args), _fleet(args)
     with state.held(directory):  # the holder takes it over below
         if args.kubeconfig_out:
             check_replaceable(args.kubeconfig_out)
         api = _api(args.api, directory)
         ports = _ports(args, former)
-        if again := kept_flags.words(stored, without=now):
-            _tell(f"as it was started before: {again}")
+        if again := saved_flags.as_arguments(stored, without=now):
+            _print(f"as it was started before: {again}")
         if not await _agreed(api):
             return 1
-        binaries = await embedded.ensure(api, _tell)
+        binaries = await embedded.ensure(api, _print)
         options = _options(args, api=api, fleet=fleet, flags=flags, ports=ports)
         config = HolderConfig(stack=options, binaries=binaries, flags=merged_flags)
         write_holder_config(directory, config)
@@ -201,7 +201,7 @@ def _port(given: int | None, before: int, *, owner: str, flag: str) -> int:
         return claim(before, owner=owner, flag=flag)
     except LocalError:
         fresh = claim(0, owner=owner, flag=flag)
-        _tell(f"port {before}, where {owner} was, is taken: it is at {fresh} now")
+        _print(f"port {before}, where {owner} was, is taken: it is at {fresh} now")
         return fresh
 
 
@@ -210,7 +210,7 @@ async def _agreed(api: Api) -> bool:
     cost = await asyncio.to_thread(build.cost) if api == "real" else ""
     if not cost:
         return True
-    _tell(cost)
+    _print(cost)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
     print("go on? [Y/n] ", end="", flush=True)
@@ -273,7 +273,7 @@ async def _ready(directory: Path, holder: "subprocess.Popen[bytes]") -> State:
     while True:
         lines = tail(log, lines=1000)
         for line in lines[shown:]:
-            _tell(line)
+            _print(line)
         shown = len(lines)
         now = state.read(directory)
         if now is not None and now.phase == "ready":
@@ -284,24 +284,24 @@ async def _ready(directory: Path, holder: "subprocess.Popen[bytes]") -> State:
         await asyncio.sleep(_LOOK_S)
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 
 def _explain(ready: State, args: argparse.Namespace) -> None:
     kubeconfig = (args.kubeconfig_out or Path(ready.kubeconfig)).absolute()
     directory: Path = args.data_dir
-    _tell("")
+    _print("")
     for program in ready.programs:
-        _tell(f"  {program.name:<24} pid {program.pid:<8} {program.address}")
-    _tell("")
-    _tell(f"use it:   export KUBECONFIG={kubeconfig}   (then kubectl as usual)")
+        _print(f"  {program.name:<24} pid {program.pid:<8} {program.address}")
+    _print("")
+    _print(f"use it:   export KUBECONFIG={kubeconfig}   (then kubectl as usual)")
     if args.only:
         users = directory / "nats" / "users.json"
-        _tell(f"services: python -m services.cache --kubeconfig {kubeconfig} --nats {ready.nats}")
-        _tell(f"          with PUMICE_NATS_USER and PUMICE_NATS_PASSWORD as in {users}")
+        _print(f"services: python -m services.cache --kubeconfig {kubeconfig} --nats {ready.nats}")
+        _print(f"          with PUMICE_NATS_USER and PUMICE_NATS_PASSWORD as in {users}")
     own = "" if directory == default_directory() else f" --data-dir {directory}"
-    for line in events_lines(ready, directory):
-        _tell(line)
-    _tell(f"logs:     {args.log_dir or directory / 'logs'}")
-    _tell(f"stop it:  pumice down{own}")
+    for line in events_hint(ready, directory):
+        _print(line)
+    _print(f"logs:     {args.log_dir or directory / 'logs'}")
+    _print(f"stop it:  pumice down{own}")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from pumice.cli.places import data_directory
+from pumice.cli.data_directory import add_data_directory
 from pumice.local import state
 from pumice.local.errors import LocalError
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port on 127.0.0.1 (default %(default)s: links of colleagues then fit)",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address only")
-    data_directory(parser)
+    add_data_directory(parser)
 
 
 async def run(

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.answers import text
-from pumice.answers.asking import NO
-from pumice.answers.output import add_output, add_place, show
 from pumice.local.errors import WrongSettingError
+from pumice.queries import text
+from pumice.queries.client import NEGATIVE_RESULT
+from pumice.queries.output import add_output, add_target, show
 from shared.api.visibility import API_VERSION, WhatIfStatus
 
 _FIELDS: Final = {"Job": "job", "Queue": "queue"}
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{name}", default="", metavar="RESOURCE=AMOUNT,...", help=f"of that queue: {what}"
         )
-    add_place(parser)
+    add_target(parser)
     add_output(parser, stored=False)
 
 
@@ -60,15 +60,15 @@ async def run(args: argparse.Namespace) -> int:
     args.namespace = args.namespace or namespace
     body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
 
-    def tell(raw: bytes, now_s: float) -> tuple[str, int]:
+    def render(raw: bytes, now_s: float) -> tuple[str, int]:
         status = msgspec.json.decode(raw, type=_WhatIfReply).status
         if status is None:
             return "no answer came\n", 1
         of_job = "job" in spec
         words = text.what_if(status, now_s, of_job=of_job)
-        return words, NO if of_job and not status.starts_now else 0
+        return words, NEGATIVE_RESULT if of_job and not status.starts_now else 0
 
-    return await show(args, lambda client: client.create("whatifs", body), tell)
+    return await show(args, lambda client: client.create("whatifs", body), render)
 
 
 def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

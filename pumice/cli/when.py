@@ -7,7 +7,7 @@ the job is not known; all codes are in docs/cli.md.
 
 import argparse
 
-from pumice.answers import jobs, text
+from pumice.queries import jobs, text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,4 +17,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the expected start, or the list."""
-    return await jobs.answer(args, "pendingjobs", jobs.when, table=text.starts, is_hint=False)
+    return await jobs.print_result(args, "pendingjobs", jobs.when, table=text.starts, is_hint=False)

@@ -6,7 +6,7 @@ Job, of a PodGroup, or of a pod. Exit codes: docs/cli.md.
 
 import argparse
 
-from pumice.answers import jobs, text
+from pumice.queries import jobs, text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,4 +16,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(args: argparse.Namespace) -> int:
     """Print the explanation, or the list."""
-    return await jobs.answer(args, "explanations", jobs.why, table=text.pending, is_hint=True)
+    return await jobs.print_result(args, "explanations", jobs.why, table=text.pending, is_hint=True)

@@ -1,7 +1,7 @@
 """Ctrl-C (and SIGTERM, SIGHUP) as one orderly end, however often and whenever it comes.
 
 The first signal cancels the main task, whose `finally` blocks take everything down; later ones
-change nothing, so that a second Ctrl-C cannot cut the clearing up short. During `held` blocks a
+change nothing, so that a second Ctrl-C cannot cut the clearing up short. During `deferred` blocks a
 signal only leaves its mark: they are the clearing up.
 """
 
@@ -36,7 +36,7 @@ class Interrupts:
         return 0 if self.first is None else _EXIT_BASE + self.first
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Let the block run to its end; a signal that comes meanwhile is kept in `first`."""
         self._holds += 1
         try:

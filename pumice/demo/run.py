@@ -134,7 +134,7 @@ class DemoRun:
                 )
                 await self._play(demo)
         finally:
-            with self._interrupts.held():
+            with self._interrupts.deferred():
                 self._output.close()
                 await stack.stop()
 

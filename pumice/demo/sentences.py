@@ -41,7 +41,7 @@ class Sentence(Struct, frozen=True, kw_only=True):
     """Key of the gang it is about, if it is about one."""
 
 
-def tell(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
+def sentences_of(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
     """Return the sentences of moments that belong to one refresh, in the order of their last.
 
     Pods are bound before they run in it, whichever watch was faster. `scene` is the state after

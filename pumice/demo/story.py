@@ -21,7 +21,7 @@ import yaml
 from pumice.demo import DEADLINE_S
 from pumice.demo.model import Moment, Scene, Seen, WatchChange, WatchOp
 from pumice.demo.output import Output
-from pumice.demo.sentences import Sentence, Severity, tell
+from pumice.demo.sentences import Sentence, Severity, sentences_of
 from pumice.demo.summary import what_is_missing
 from pumice.demo.view import DemoFrame
 from pumice.local.errors import LocalError
@@ -216,7 +216,7 @@ class Demo:
 
     def _refresh(self) -> None:
         moments = [*self._moments, *self.scene.settle(self.now_s())]
-        sentences = [*tell(moments, self.scene), *self._own_sentences]
+        sentences = [*sentences_of(moments, self.scene), *self._own_sentences]
         self._moments.clear()
         self._own_sentences.clear()
         self._log.extend(sentences)

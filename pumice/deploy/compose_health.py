@@ -23,27 +23,27 @@ ADDRESSES: Final[Mapping[str, str]] = {
 _TIMEOUT_S: Final = 3.0
 _EVERY_S: Final = 2.0
 
-Ask = Callable[[str], str]
+Probe = Callable[[str], str]
 """Asks an address; returns "" if the answer is a success, else why not."""
 
 
-def asking(ca: Path) -> Ask:
+def probe_with(ca: Path) -> Probe:
     """Return a way to ask that trusts the authority in a file."""
     context = ssl.create_default_context(cafile=ca)
 
-    def ask(url: str) -> str:
+    def probe(url: str) -> str:
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT_S, context=context):  # noqa: S310
                 return ""
         except OSError as error:
             return str(error)
 
-    return ask
+    return probe
 
 
-def failures(ask: Ask, addresses: Mapping[str, str] = ADDRESSES) -> dict[str, str]:
+def failures(probe: Probe, addresses: Mapping[str, str] = ADDRESSES) -> dict[str, str]:
     """Return why, by part, for each part that is not healthy."""
-    found = {part: ask(url) for part, url in addresses.items()}
+    found = {part: probe(url) for part, url in addresses.items()}
     return {part: why for part, why in found.items() if why}
 
 
@@ -64,12 +64,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--ca", type=Path, required=True)
     parser.add_argument("--once", action="store_true")
     given = parser.parse_args(argv)
-    ask = asking(given.ca)
-    known = failures(ask)
+    probe = probe_with(given.ca)
+    known = failures(probe)
     _log(changes({}, known))
     while not given.once:
         time.sleep(_EVERY_S)
-        known, before = failures(ask), known
+        known, before = failures(probe), known
         _log(changes(before, known))
     return 1 if known else 0
 

@@ -27,9 +27,9 @@ def check(address: str, folder: Path, processes: Callable[[], list[int]]) -> str
     `folder` keeps how often it failed, `processes` gives those to end.
     """
     count = folder / "failed-checks-of-liveness"
-    if not (why := _ask(f"http://{address}/livez")):
+    if not (why := _probe(f"http://{address}/livez")):
         count.unlink(missing_ok=True)
-        return _ask(f"http://{address}/readyz")
+        return _probe(f"http://{address}/readyz")
     failed = 1 + (int(count.read_text()) if count.exists() else 0)
     if failed < FAILURES:
         count.write_text(str(failed))
@@ -61,7 +61,7 @@ def end(pid: int) -> int:
     return pid
 
 
-def _ask(url: str) -> str:
+def _probe(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S):  # noqa: S310 - our own address
             return ""

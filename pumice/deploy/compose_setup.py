@@ -93,7 +93,7 @@ async def prepare(client: Admin, *, base: Path, nodes: NodeShape) -> None:
             params={"fieldManager": "pumice-compose", "force": "true"},
         )
         if not response.ok:
-            raise LocalError(f"the API server refuses {path}: {response.words()}")
+            raise LocalError(f"the API server refuses {path}: {response.error_message()}")
     _say("applied the services' accounts and roles, and the policy of Commands to queues")
     _say(f"added {await client.add_nodes([nodes])} fake nodes")
 

@@ -61,11 +61,11 @@ class FakeKubelet:
         with contextlib.closing(writer), contextlib.suppress(*unreadable):
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(answer(head))
+                writer.write(response(head))
                 await writer.drain()
 
 
-def answer(head: bytes) -> bytes:
+def response(head: bytes) -> bytes:
     """Return the whole HTTP answer to a request that begins with `head`.
 
     The codes are those with which kube-apiserver passes the words on: it takes the text of a 406

@@ -42,7 +42,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_gone(self) -> bool:
         """Tell whether this was a local cluster and is none any more."""
-        return self.directory is not None and not _is_held(self.directory)
+        return self.directory is not None and not _is_locked(self.directory)
 
 
 class _State(msgspec.Struct):
@@ -105,7 +105,7 @@ def local(directory: Path, *, cluster: str = "local") -> Server:
     )
 
 
-def _is_held(directory: Path) -> bool:
+def _is_locked(directory: Path) -> bool:
     """Tell whether the process that holds a local cluster lives: it keeps its file locked."""
     try:
         with (directory / LOCK).open("rb") as file:

@@ -187,7 +187,7 @@ class EventStream:
             raise EventsError(f"cannot read {self._stream}: {reply.error.description}")
         live = False
         while True:
-            await self._ask(name, inbox, wait=live)
+            await self._pull(name, inbox, wait=live)
             async for batch, nothing_left in self._taken(inbox):
                 if batch:
                     yield batch
@@ -195,7 +195,7 @@ class EventStream:
                     live = True
                     yield []
 
-    async def _ask(self, name: str, inbox: str, *, wait: bool) -> None:
+    async def _pull(self, name: str, inbox: str, *, wait: bool) -> None:
         body: dict[str, Any] = {"batch": BATCH, "no_wait": True}
         if wait:
             body = {"batch": BATCH, "expires": 30 * NANO, "idle_heartbeat": NANO}

@@ -182,7 +182,7 @@ def headers_in(path: Path) -> dict[str, str]:
     return found
 
 
-def place_of(url: str, folder: Path) -> Path:
+def state_file(url: str, folder: Path) -> Path:
     """Return the file of an address's mark in a folder; each address has its own."""
     name = "".join(c if c.isalnum() else "-" for c in url.partition("://")[2])
     return folder / f"{name[:100]}.json"

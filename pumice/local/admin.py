@@ -45,7 +45,7 @@ class AdminReply(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the request was carried out."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
-    def words(self) -> str:
+    def error_message(self) -> str:
         """Return the server's message, for a refusal."""
         body = self.body
         return str(body.get("message", body)) if isinstance(body, dict) else str(body)
@@ -80,7 +80,7 @@ class Admin:
             reply = await self.request("GET", "/readyz")
         except aiohttp.ClientError as exc:
             return str(exc)
-        return "" if reply.ok else f"/readyz answers {reply.status}: {reply.words()}"
+        return "" if reply.ok else f"/readyz answers {reply.status}: {reply.error_message()}"
 
     async def accounts_ready(self, namespace: str = "default") -> str:
         """Return "" when pods can be created in a namespace: its account has been made."""
@@ -136,7 +136,7 @@ class Admin:
         )
         if not reply.ok:
             name = f"{manifest['kind']} {manifest['metadata']['name']}"
-            raise LocalError(f"the API server refuses the {name}: {reply.words()}")
+            raise LocalError(f"the API server refuses the {name}: {reply.error_message()}")
 
     async def _established(self, name: str) -> None:
         async with asyncio.timeout(_REQUEST_S):
@@ -176,7 +176,7 @@ class Admin:
                 reply = await self.request("POST", collection, body=body)
             if not reply.ok and reply.status != HTTPStatus.CONFLICT:
                 name = manifest["metadata"]["name"]
-                raise LocalError(f"the API server refuses {name}: {reply.words()}")
+                raise LocalError(f"the API server refuses {name}: {reply.error_message()}")
             created += reply.ok
 
         with unwrapped():

@@ -39,7 +39,7 @@ async def ask(address: str) -> str:
         status, body = await page(address, "/readyz")
     except LocalError as error:
         return str(error)
-    return "" if status == HTTPStatus.OK else words(body)
+    return "" if status == HTTPStatus.OK else message_of(body)
 
 
 async def notes(address: str) -> str:
@@ -48,7 +48,7 @@ async def notes(address: str) -> str:
         status, body = await page(address, "/readyz")
     except LocalError:
         return ""  # `ask` says so
-    return words(body) if status == HTTPStatus.OK else ""
+    return message_of(body) if status == HTTPStatus.OK else ""
 
 
 async def page(address: str, path: str) -> tuple[int, bytes]:
@@ -69,7 +69,7 @@ def _get(address: str, path: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def words(body: bytes) -> str:
+def message_of(body: bytes) -> str:
     """Return the line for the shut gates of a page."""
     try:
         shut = _shut.decode(body)

@@ -44,7 +44,7 @@ each of those lists everything again."""
 Report = Callable[[str], None]
 
 
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that all services of one stack share."""
 
     kubeconfig: Path | None
@@ -84,19 +84,19 @@ class Service(Hosted):
     def __init__(
         self,
         service: str,
-        wiring: Wiring,
+        settings: ServiceSettings,
         *,
         instance: str = "",
         flags: Iterable[str] = (),
     ) -> None:
         """`instance` tells replicas apart; `flags` come last, so that they win."""
         name = instance or service
-        argv = flags_of(service, name, wiring, flags)
+        argv = flags_of(service, name, settings, flags)
         spec = ProcessSpec(
             name=name,
             argv=(*_program(service), *argv),
-            log=wiring.logs / f"{name}.log" if wiring.logs else None,
-            environ=wiring.nats.environ(service) if wiring.nats is not None else {},
+            log=settings.logs / f"{name}.log" if settings.logs else None,
+            environ=settings.nats.environ(service) if settings.nats is not None else {},
             nice=_NICE,
         )
         super().__init__(service, name, argv, Process(spec))
@@ -115,19 +115,19 @@ class InProcessServices:
     """All services in one process, with the bus in memory (`pumice.local.in_process`)."""
 
     def __init__(
-        self, wiring: Wiring, directory: Path, *, flags: Mapping[str, tuple[str, ...]]
+        self, settings: ServiceSettings, directory: Path, *, flags: Mapping[str, tuple[str, ...]]
     ) -> None:
         """`directory` holds the users of the bus; `flags` are those of each service."""
-        port = int(wiring.nats_url.rpartition(":")[2])
-        given = {name: flags_of(name, name, wiring, flags[name]) for name in flags}
+        port = int(settings.nats_url.rpartition(":")[2])
+        given = {name: flags_of(name, name, settings, flags[name]) for name in flags}
         arguments = ProcessArguments(
-            directory=str(directory), port=port, cluster=wiring.cluster, flags=given
+            directory=str(directory), port=port, cluster=settings.cluster, flags=given
         )
         self.process = Process(
             ProcessSpec(
                 name=IN_PROCESS,
                 argv=(sys.executable, "-P", "-m", "pumice.local.in_process", *arguments.argv()),
-                log=wiring.logs / f"{IN_PROCESS}.log" if wiring.logs else None,
+                log=settings.logs / f"{IN_PROCESS}.log" if settings.logs else None,
                 nice=_NICE,
             )
         )
@@ -169,18 +169,20 @@ def settings_type(service: str) -> type[CommonSettings]:
     return cast("type[CommonSettings]", getattr(module, f"{service.capitalize()}Settings"))
 
 
-def flags_of(service: str, name: str, wiring: Wiring, flags: Iterable[str]) -> tuple[str, ...]:
+def flags_of(
+    service: str, name: str, settings: ServiceSettings, flags: Iterable[str]
+) -> tuple[str, ...]:
     """Return all flags of a service, with an address at which its readiness can be asked."""
     common = [
-        f"--nats={wiring.nats_url}",
-        f"--cluster={wiring.cluster}",
-        f"--installation={wiring.installation}",
-        f"--log-format={wiring.log_format}",
+        f"--nats={settings.nats_url}",
+        f"--cluster={settings.cluster}",
+        f"--installation={settings.installation}",
+        f"--log-format={settings.log_format}",
     ]
-    if wiring.kubeconfig is not None:
-        common.append(f"--kubeconfig={wiring.kubeconfig}")
-    if wiring.data is not None and service == "scheduler":
-        common.append(f"--watchdog-dir={wiring.data / f'{name}-watchdog'}")
+    if settings.kubeconfig is not None:
+        common.append(f"--kubeconfig={settings.kubeconfig}")
+    if settings.data is not None and service == "scheduler":
+        common.append(f"--watchdog-dir={settings.data / f'{name}-watchdog'}")
     own = (*_callback_address(service, name, flags), *flags)
     host, _, port = (_given(own, _LISTENS) or f"{LOOPBACK}:0").rpartition(":")
     taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")

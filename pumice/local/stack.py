@@ -19,7 +19,14 @@ from pumice.local.embedded import plane_of
 from pumice.local.files import write_private
 from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.names import SERVICES
-from pumice.local.services import READY_S, Service, Supervised, Supervisor, Wiring, all_ready
+from pumice.local.services import (
+    READY_S,
+    Service,
+    ServiceSettings,
+    Supervised,
+    Supervisor,
+    all_ready,
+)
 from shared.runtime.tasks import TaskGroup
 
 _STOP_S: Final = 12.0
@@ -56,7 +63,7 @@ class LocalStack:
         self.plane = plane_of(options.plane, binaries)
         self.services: dict[str, Service] = {}
         self._report = report
-        wiring = Wiring(
+        settings = ServiceSettings(
             kubeconfig=self.plane.kubeconfig,
             nats_url=self.plane.nats.url,
             nats=self.plane.nats,
@@ -68,7 +75,7 @@ class LocalStack:
         for service in options.services:
             instance = _next_name(service, self.services)
             flags = (*_OF_ONE_PERSON.get(service, ()), *options.flags.get(service, ()))
-            self.services[instance] = Service(service, wiring, instance=instance, flags=flags)
+            self.services[instance] = Service(service, settings, instance=instance, flags=flags)
 
     async def start(self) -> None:
         """Start everything and wait until it is ready.
@@ -158,7 +165,7 @@ class HolderConfig(msgspec.Struct, frozen=True, kw_only=True):
     stack: StackOptions
     binaries: Mapping[str, Path]
     flags: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The flags of `pumice up` that led to it, for the next start (`pumice.cli.kept_flags`)."""
+    """The flags of `pumice up` that led to it, for the next start (`pumice.cli.saved_flags`)."""
 
 
 def write_holder_config(directory: Path, config: HolderConfig) -> None:

@@ -65,12 +65,12 @@ def each(contributions: Tiers[_C]) -> Each[_C]:
 def notified(fns: Tiers[Callable[_P, None]]) -> Callable[_P, None]:
     """Call all."""
 
-    def tell(*args: _P.args, **kwargs: _P.kwargs) -> None:
+    def notify(*args: _P.args, **kwargs: _P.kwargs) -> None:
         for tier in fns.tiers:
             for fn in tier:
                 fn(*args, **kwargs)
 
-    return tell
+    return notify
 
 
 def first_objection(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], _C | None]:
@@ -313,16 +313,16 @@ def bias(
     return score
 
 
-def last_word(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]:
+def last_result(fns: Tiers[Callable[[_S], float]]) -> Callable[[_S], float | None]:
     """Take the last result."""
 
-    def word(subject: _S) -> float | None:
+    def last(subject: _S) -> float | None:
         result = None
         for fn in fns:
             result = fn(subject)
         return result
 
-    return word
+    return last
 
 
 def collected(fns: Tiers[Callable[[_S], _C | None]]) -> Callable[[_S], list[_C]]:

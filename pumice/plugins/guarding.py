@@ -111,7 +111,7 @@ class Guard:
         return (*reasons, Reason(self.blame, resolvable=False))
 
 
-def answering(
+def guarded_results(
     checked: Callable[..., Any],
     instead: object = None,
     *,
@@ -285,7 +285,7 @@ def hold(result: object, *_: object) -> StartBlock | None:
     )
 
 
-def held(guard: Guard, _job: object) -> StartBlock:
+def blocked_by_failure(guard: Guard, _job: object) -> StartBlock:
     """Return why a job waits whose plugin failed to say whether it may start."""
     return StartBlock("plugin", guard.blame)
 
@@ -295,7 +295,7 @@ def text(result: object, *_: object) -> str:
     return _of(str, result, "a str")
 
 
-def words(result: object, *_: object) -> str | None:
+def optional_text(result: object, *_: object) -> str | None:
     """Return a text, or None."""
     return None if result is None else text(result)
 

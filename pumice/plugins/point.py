@@ -6,7 +6,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from pumice.plugins import combining
 from pumice.plugins.combining import Tiers
-from pumice.plugins.guarding import Guard, answering
+from pumice.plugins.guarding import Guard, guarded_results
 from pumice.plugins.interface import Task
 
 _P = ParamSpec("_P")
@@ -121,6 +121,6 @@ def uses(answer: str, read: Callable[..., Sequence[_U]]) -> Uses[_U]:
         "",
         answer,
         together=combining.joined,
-        guarded=answering(read, ()),
+        guarded=guarded_results(read, ()),
         failing="none",
     )

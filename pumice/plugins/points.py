@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from pumice.plugins import combining, contributions, guarding
 from pumice.plugins.combining import Each, Key, OrderKey, Victims, VictimTasks
-from pumice.plugins.guarding import answering
+from pumice.plugins.guarding import guarded_results
 from pumice.plugins.interface import (
     Cluster,
     EvictionContext,
@@ -59,7 +59,7 @@ class Points(TurnPoints):
         "",
         "why a job cannot be scheduled at all, or None",
         together=combining.first_objection,
-        guarded=answering(
+        guarded=guarded_results(
             guarding.invalid, made=lambda guard, _: Invalid("PluginFailed", guard.blame)
         ),
         failing="it cannot",
@@ -69,7 +69,7 @@ class Points(TurnPoints):
         "enableJobEnqueued",
         "an `Opinion` whether a pending job may enter its queue",
         together=combining.by_opinion,
-        guarded=answering(
+        guarded=guarded_results(
             guarding.opinion, made=lambda guard, _: Opinion(Vote.REJECT, guard.blame)
         ),
         failing="no",
@@ -79,7 +79,7 @@ class Points(TurnPoints):
         "enableJobEnqueued",
         "nothing; called when a job entered its queue",
         together=combining.notified,
-        guarded=answering(guarding.nothing),
+        guarded=guarded_results(guarding.nothing),
         failing="",
     )
     job_order: Plain[_Order[Job], Callable[[Job], OrderKey]] = Plain(
@@ -87,7 +87,7 @@ class Points(TurnPoints):
         "enableJobOrder",
         _ORDER,
         together=combining.in_turn(lambda job: (job.created, job.key)),
-        guarded=answering(guarding.key, guarding.LAST),
+        guarded=guarded_results(guarding.key, guarding.LAST),
         failing=_LAST,
     )
     queue_order: Plain[_Order[Queue], Callable[[Queue], OrderKey]] = Plain(
@@ -95,7 +95,7 @@ class Points(TurnPoints):
         "enableQueueOrder",
         _ORDER,
         together=combining.in_turn(lambda queue: (queue.created, queue.name)),
-        guarded=answering(guarding.key, guarding.LAST),
+        guarded=guarded_results(guarding.key, guarding.LAST),
         failing=_LAST,
     )
     task_order: Plain[_Order[Task], Callable[[Task], OrderKey]] = Plain(
@@ -103,7 +103,7 @@ class Points(TurnPoints):
         "enableTaskOrder",
         _ORDER,
         together=combining.in_turn(lambda task: (task.order(),)),
-        guarded=answering(guarding.key, guarding.LAST),
+        guarded=guarded_results(guarding.key, guarding.LAST),
         failing=_LAST,
     )
     job_ready: Plain[Callable[[Job], int], Callable[[Job], int]] = Plain(
@@ -111,7 +111,7 @@ class Points(TurnPoints):
         "enableJobReady",
         "how many tasks a job lacks to start, at least; 0 = ready",
         together=combining.most,
-        guarded=answering(guarding.count, 1),
+        guarded=guarded_results(guarding.count, 1),
         failing="one",
     )
     job_pipelined: Plain[Callable[[Job], Vote], Callable[[Job], bool]] = Plain(
@@ -119,7 +119,7 @@ class Points(TurnPoints):
         "enableJobPipelined",
         "a `Vote` whether it may keep what it waits for on nodes",
         together=combining.by_vote,
-        guarded=answering(guarding.vote, Vote.REJECT),
+        guarded=guarded_results(guarding.vote, Vote.REJECT),
         failing="no",
     )
     job_starving: Plain[Callable[[Job], bool], Callable[[Job], bool]] = Plain(
@@ -127,7 +127,7 @@ class Points(TurnPoints):
         "enableJobStarving",
         "whether it may preempt or reclaim from others",
         together=combining.first_tier,
-        guarded=answering(guarding.flag, instead=False),
+        guarded=guarded_results(guarding.flag, instead=False),
         failing="no",
     )
 
@@ -138,7 +138,7 @@ class Points(TurnPoints):
         "enabledOverused",
         "whether a queue may not get more",
         together=combining.any_of,
-        guarded=answering(guarding.flag, instead=True),
+        guarded=guarded_results(guarding.flag, instead=True),
         failing="it may not",
     )
     allocatable: Plain[
@@ -148,7 +148,7 @@ class Points(TurnPoints):
         "enabledAllocatable",
         "how many of so many tasks of a class a queue may get, one after another",
         together=combining.least_allowed,
-        guarded=answering(guarding.allowance, 0),
+        guarded=guarded_results(guarding.allowance, 0),
         failing="none",
     )
     preemptive: Plain[
@@ -158,7 +158,7 @@ class Points(TurnPoints):
         "enablePreemptive",
         "whether a queue may reclaim from others for these tasks",
         together=combining.all_of,
-        guarded=answering(guarding.flag, instead=False),
+        guarded=guarded_results(guarding.flag, instead=False),
         failing="no",
     )
     queue_room: Plain[Callable[[Queue], FloatArray], Each[Callable[[Queue], FloatArray]]] = Plain(
@@ -166,7 +166,7 @@ class Points(TurnPoints):
         "",
         "an amounts array of what a queue may still get; explains why tasks wait, decides nothing",
         together=combining.each,
-        guarded=answering(guarding.any_amounts, made=lambda guard, _: guard.no_limit()),
+        guarded=guarded_results(guarding.any_amounts, made=lambda guard, _: guard.no_limit()),
         failing="no limit",
     )
     queue_figures: Plain[
@@ -176,15 +176,15 @@ class Points(TurnPoints):
         "",
         "`QueueFigures` per queue at the end of a cycle, for metrics",
         together=combining.each,
-        guarded=answering(guarding.figures, ()),
+        guarded=guarded_results(guarding.figures, ()),
         failing="none",
     )
     job_share: Plain[Callable[[Job], float], Callable[[Job], float | None]] = Plain(
         "",
         "",
         "a job's dominant share, for metrics",
-        together=combining.last_word,
-        guarded=answering(guarding.number, 0.0),
+        together=combining.last_result,
+        guarded=guarded_results(guarding.number, 0.0),
         failing="0",
     )
 
@@ -213,7 +213,7 @@ class Points(TurnPoints):
         "",
         "which offered tasks may be evicted for a gang; None: abstain",
         together=combining.agreed_victims,
-        guarded=answering(guarding.victims, ()),
+        guarded=guarded_results(guarding.victims, ()),
         failing="no task",
     )
     victim_queue_order: Plain[Callable[[Queue, Queue], Key], Callable[[Queue, Queue], OrderKey]] = (
@@ -222,7 +222,7 @@ class Points(TurnPoints):
             "",
             "a key for (queue of a victim, queue of the preemptor); the smallest goes first",
             together=combining.pairs_in_turn,
-            guarded=answering(guarding.key, guarding.LAST),
+            guarded=guarded_results(guarding.key, guarding.LAST),
             failing=_LAST,
         )
     )
@@ -231,7 +231,7 @@ class Points(TurnPoints):
         "enabledVictim",
         "which running tasks to evict although no task needs their place",
         together=combining.first_named,
-        guarded=answering(guarding.tasks, ()),
+        guarded=guarded_results(guarding.tasks, ()),
         failing="no task",
     )
 
@@ -263,7 +263,7 @@ class Points(TurnPoints):
         "enableNodeOrder",
         "a score per row; all plugins' scores are added up",
         together=combining.each,
-        guarded=answering(guarding.scores_of_rows, made=guarding.zero_per_row),
+        guarded=guarded_results(guarding.scores_of_rows, made=guarding.zero_per_row),
         failing="0",
     )
     node_rank = Point(
@@ -292,7 +292,7 @@ class Points(TurnPoints):
         "enabledSubJobReady",
         "how many tasks a subgroup lacks",
         together=combining.most,
-        guarded=answering(guarding.count, 1),
+        guarded=guarded_results(guarding.count, 1),
         failing="one",
     )
     sub_job_pipelined: Plain[Callable[[SubJob], Vote], Callable[[SubJob], bool]] = Plain(
@@ -300,7 +300,7 @@ class Points(TurnPoints):
         "enabledSubJobPipelined",
         "a `Vote` whether a subgroup may keep what it waits for",
         together=combining.by_vote,
-        guarded=answering(guarding.vote, Vote.REJECT),
+        guarded=guarded_results(guarding.vote, Vote.REJECT),
         failing="no",
     )
     sub_job_order: Plain[_Order[SubJob], Callable[[SubJob], OrderKey]] = Plain(
@@ -308,7 +308,7 @@ class Points(TurnPoints):
         "enabledSubJobOrder",
         _ORDER,
         together=combining.in_turn(lambda sub: (sub.match_index, sub.id)),
-        guarded=answering(guarding.key, guarding.LAST),
+        guarded=guarded_results(guarding.key, guarding.LAST),
         failing=_LAST,
     )
     hypernode_score: Plain[
@@ -319,7 +319,7 @@ class Points(TurnPoints):
         "enabledHyperNodeOrder",
         "a score per HyperNode that could take a subgroup, in the order of their names",
         together=combining.added_up,
-        guarded=answering(guarding.numbers, made=lambda _, __, names: [0.0] * len(names)),
+        guarded=guarded_results(guarding.numbers, made=lambda _, __, names: [0.0] * len(names)),
         failing="0",
     )
     job_gradient: Plain[_Gradient[Job], _FirstGradient[Job]] = Plain(
@@ -327,7 +327,7 @@ class Points(TurnPoints):
         "enabledHyperNodeGradient",
         _TRY + ", for a job; argument: whether evictions will make room",
         together=combining.first_gradient,
-        guarded=answering(guarding.levels, ()),
+        guarded=guarded_results(guarding.levels, ()),
         failing="none",
     )
     sub_job_gradient: Plain[_Gradient[SubJob], _FirstGradient[SubJob]] = Plain(
@@ -335,7 +335,7 @@ class Points(TurnPoints):
         "enabledHyperNodeGradient",
         _TRY + ", for a subgroup",
         together=combining.first_gradient,
-        guarded=answering(guarding.levels, ()),
+        guarded=guarded_results(guarding.levels, ()),
         failing="none",
     )
     batch_node_order: Plain[
@@ -346,7 +346,7 @@ class Points(TurnPoints):
         "enableNodeOrder",
         "a score per column by where the rest of a group is; None: all alike",
         together=combining.bias,
-        guarded=answering(guarding.scores_of_columns, None),
+        guarded=guarded_results(guarding.scores_of_columns, None),
         failing="None",
     )
 
@@ -366,7 +366,7 @@ class Points(TurnPoints):
         "",
         "annotations for a pod that is placed; they travel with the binding",
         together=combining.merged,
-        guarded=answering(guarding.texts, {}),
+        guarded=guarded_results(guarding.texts, {}),
         failing="none",
     )
     claims: Uses[ClaimUse] = uses(
@@ -381,7 +381,7 @@ class Points(TurnPoints):
             "",
             "nothing; called with how many tasks of a class a job got placed; negative: taken back",
             together=combining.notified,
-            guarded=answering(guarding.nothing),
+            guarded=guarded_results(guarding.nothing),
             failing="",
         )
     )
@@ -393,7 +393,7 @@ class Points(TurnPoints):
         "",
         "nothing; called with the same with columns of nodes and a count for each",
         together=combining.notified,
-        guarded=answering(guarding.nothing),
+        guarded=guarded_results(guarding.nothing),
         failing="",
     )
     closed: Plain[Callable[[], None], Callable[[], None]] = Plain(
@@ -401,7 +401,7 @@ class Points(TurnPoints):
         "",
         "nothing; called when the cycle has been decided",
         together=combining.notified,
-        guarded=answering(guarding.nothing),
+        guarded=guarded_results(guarding.nothing),
         failing="",
     )
     conditions: Plain[Callable[[Job], Condition | None], Callable[[Job], list[Condition]]] = Plain(
@@ -409,7 +409,7 @@ class Points(TurnPoints):
         "",
         "a condition for a job's PodGroup, or None",
         together=combining.collected,
-        guarded=answering(guarding.condition, None),
+        guarded=guarded_results(guarding.condition, None),
         failing="None",
     )
 

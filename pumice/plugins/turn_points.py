@@ -7,7 +7,7 @@ these.
 from collections.abc import Callable
 
 from pumice.plugins import combining, guarding
-from pumice.plugins.guarding import answering
+from pumice.plugins.guarding import guarded_results
 from pumice.plugins.interface import Job
 from pumice.plugins.point import Plain
 from pumice.plugins.values import StartBlock
@@ -23,7 +23,7 @@ class TurnPoints:
         "",
         "why a job has to wait before nodes are looked at: a `StartBlock`, or None",
         together=combining.first_objection,
-        guarded=answering(guarding.hold, made=guarding.held),
+        guarded=guarded_results(guarding.hold, made=guarding.blocked_by_failure),
         failing="it waits",
     )
     job_start: Plain[_Holds, _Holds] = Plain(
@@ -31,7 +31,7 @@ class TurnPoints:
         "",
         "why a job may not keep the places that it has just got: a `StartBlock`, or None",
         together=combining.first_objection,
-        guarded=answering(guarding.hold, made=guarding.held),
+        guarded=guarded_results(guarding.hold, made=guarding.blocked_by_failure),
         failing="it may not",
     )
     job_waits: Plain[Callable[[Job], None], Callable[[Job], None]] = Plain(
@@ -39,7 +39,7 @@ class TurnPoints:
         "",
         "nothing, is told that a turn of a job found no room for it, or that it was held",
         together=combining.notified,
-        guarded=answering(guarding.nothing),
+        guarded=guarded_results(guarding.nothing),
         failing="",
     )
     job_watched: Plain[Callable[[Job], bool], Callable[[Job], bool]] = Plain(
@@ -47,7 +47,7 @@ class TurnPoints:
         "",
         "whether a waiting job needs a turn in each cycle, because time alone may let it go",
         together=combining.any_of,
-        guarded=answering(guarding.flag, instead=True),
+        guarded=guarded_results(guarding.flag, instead=True),
         failing="it does",
     )
     job_outlook: Plain[Callable[[Job], str | None], Callable[[Job], list[str]]] = Plain(
@@ -55,6 +55,6 @@ class TurnPoints:
         "",
         "words about when a waiting job is expected to start, to go with why it waits; or None",
         together=combining.collected,
-        guarded=answering(guarding.words),
+        guarded=guarded_results(guarding.optional_text),
         failing="None",
     )

@@ -44,7 +44,7 @@ async def submit(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
         for flag, variable in _FROM_ENVIRONMENT.items()
     }
     chosen = {**values, **{flag: values[flag] or word for flag, word in usual.items()}}
-    job = _made(chosen, _words(text(values, "command")))
+    job = _made(chosen, _split(text(values, "command")))
     return await _create(cluster, text(chosen, "namespace"), job)
 
 
@@ -206,7 +206,7 @@ def _amount(amount: str) -> str:
     raise CommandFailure(f"quantities must match the regular expression {form}")
 
 
-def _words(command: str) -> list[str]:
+def _split(command: str) -> list[str]:
     try:
         return shlex.split(command, comments=True)
     except ValueError:

@@ -18,8 +18,8 @@ import yaml
 from aiohttp import web
 from typing_extensions import override
 
-from pumice.answers.workloads import OwnerChains
 from pumice.local.errors import LocalError
+from pumice.queries.workloads import OwnerChains
 from pumice.web.gate import RequestGate, is_proxied
 from shared.kube.errors import UNAUTHORIZED, Refusal
 from shared.kube.wire import Request, Stream
@@ -191,14 +191,14 @@ class PageServer:
         if request.method == "POST":
             return await self._pasted(request) if request.path == "/web/yaml" else _missing()
         if request.path == "/web/context":
-            return _answer(msgspec.json.encode(self._context), _JSON)
+            return _response(msgspec.json.encode(self._context), _JSON)
         found = self._files.get(request.path)
-        return _answer(*found) if found else _missing()
+        return _response(*found) if found else _missing()
 
     async def _pasted(self, request: web.BaseRequest) -> web.Response:
         try:
             body = await read_body(request, most=MOST_BYTES)
-            return _answer(job_in(body.decode()), _JSON)
+            return _response(job_in(body.decode()), _JSON)
         except BodyTooLargeError:
             return _too_large()
         except PastedError as error:
@@ -222,7 +222,7 @@ class PageServer:
             if forwarded.path.endswith("/changes"):
                 return await self._stream(request, forwarded)
             answer = await self._transport.exchange(forwarded)
-            return _answer(await self._owners.shown(answer), _JSON)
+            return _response(await self._owners.shown(answer), _JSON)
         except Refusal as error:
             return _refused(error)
         except PumiceError as error:
@@ -267,7 +267,7 @@ def _too_large() -> web.Response:
     return response
 
 
-def _answer(body: bytes, content_type: str) -> web.Response:
+def _response(body: bytes, content_type: str) -> web.Response:
     charset = "utf-8" if content_type.startswith("text/") else None
     return web.Response(body=body, content_type=content_type, charset=charset, headers=_HEADERS)
 

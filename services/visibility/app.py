@@ -13,7 +13,6 @@ from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
-from services.visibility.adapters.answering import QueryService
 from services.visibility.adapters.authentication import (
     Authentication,
     Source,
@@ -26,16 +25,17 @@ from services.visibility.adapters.forecasting import Forecasting
 from services.visibility.adapters.forked import ProcessLimits
 from services.visibility.adapters.live import Live
 from services.visibility.adapters.mirror_owner import MirrorOwner
+from services.visibility.adapters.query_service import QueryService
 from services.visibility.adapters.registration import VisibilityAddress, VisibilityRegistration
 from services.visibility.adapters.server import Changes, VisibilityServer
 from services.visibility.adapters.sources import Sources
 from services.visibility.adapters.watching import Watching
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.pending import Decisions
-from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.api.users import RequestHeaders
 from services.visibility.interface import LiveQueries, Queries
 from services.visibility.metrics import VisibilityMetrics
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.pending import Decisions
+from services.visibility.queries.survey import DecisionPolicy
 from services.visibility.settings import VisibilitySettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
@@ -73,17 +73,17 @@ async def build(
     """Return the parts of visibility. Raises Rejected for settings that cannot work."""
     kube = await kube_of(settings, context)
     bus = bus_of(settings, context, dial)
-    answers, live, following = answering(settings, context, bus)
-    return [*following, *await serving(settings, context, kube, answers, live)]
+    queries, live, following = query_parts(settings, context, bus)
+    return [*following, *await serving(settings, context, kube, queries, live)]
 
 
-def answering(
+def query_parts(
     settings: VisibilitySettings, context: Context, bus: NatsBus
 ) -> tuple[Queries, LiveQueries, Sequence[Part]]:
     """Return the answers, those of the live page, and the parts that keep them up to date."""
     needed = streams(settings.cluster)
     on_bus = BusComponents(context, bus, streams=needed, settings=settings)
-    answers, owner, following = following_parts(settings, context, bus, on_bus)
+    queries, owner, following = following_parts(settings, context, bus, on_bus)
     parts: list[Part] = [
         bus,
         on_bus.leases,
@@ -98,9 +98,9 @@ def answering(
         on_bus.members(),
         *following,
     ]
-    live = Live(owner, clock=context.clock, ends=answers.end_of)
+    live = Live(owner, clock=context.clock, ends=queries.end_of)
     parts.append(EventFeed(bus, needed.events, live, pace=owner.pace, clock=context.clock))
-    return answers, live, parts
+    return queries, live, parts
 
 
 def following_parts(
@@ -180,7 +180,7 @@ class _Following:
             clock=clock,
         )
         decisions = Decisions(clock.monotonic)
-        answers = QueryService(
+        queries = QueryService(
             owner,
             self._policy,
             history=EventHistory(self._bus, stream=events.name, subjects=self._subjects),
@@ -196,7 +196,7 @@ class _Following:
         waits = self._streams.waiting
         decision_feed = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
         parts: list[Part] = [self._conf, state, outcomes, owner, decision_feed, forecasts]
-        return answers, owner, [*parts, self._expressions]
+        return queries, owner, [*parts, self._expressions]
 
     def _policy(self) -> DecisionPolicy:
         return DecisionPolicy(
@@ -236,7 +236,7 @@ async def serving(
     settings: VisibilitySettings,
     context: Context,
     kube: Kube,
-    answers: Queries,
+    queries: Queries,
     live: LiveQueries,
 ) -> Sequence[Part]:
     """Return the parts of the aggregated API; it listens when they are returned."""
@@ -259,7 +259,7 @@ async def serving(
         log=log,
     )
     authorization = Authorization(kube, clock=clock, metrics=metrics)
-    sources = Sources(answers, live, authorization, clock=clock)
+    sources = Sources(queries, live, authorization, clock=clock)
     VisibilityServer(
         https,
         authentication=authentication,

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from pumice.events import CloudEvent, PodEvicted
 from pumice.trace.tree import Objects, PodLife, Span, trace
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.live import as_told
-from services.visibility.answers.wording import controller_of
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.live import without_hidden_preemptor
+from services.visibility.queries.wording import controller_of
 from shared.api import time as times
 from shared.api.batch import ENDED
 from shared.api.kinds import JOB, POD, PODGROUP
@@ -32,7 +32,7 @@ _AT_THE_GATE: Final = "waits for its queue"
 _OF_A_POD: Final = {"waits for a node": "Waits", "is bound": "Bound", "runs": "Running"}
 
 
-class Known(Objects, frozen=True, kw_only=True):
+class KnownJob(Objects, frozen=True, kw_only=True):
     """A job as the mirror has it now."""
 
     is_job: bool = True
@@ -43,7 +43,7 @@ class Known(Objects, frozen=True, kw_only=True):
     """What controls the PodGroup."""
 
 
-def known_of(mirror: ClusterMirror, namespace: str, name: str) -> Known:
+def known_job(mirror: ClusterMirror, namespace: str, name: str) -> KnownJob:
     """Return what there is of a Job, or else of a PodGroup, of that name."""
     key = f"{namespace}/{name}"
     made = mirror.group_of(key)
@@ -52,15 +52,15 @@ def known_of(mirror: ClusterMirror, namespace: str, name: str) -> Known:
     group = mirror.state.jobs.get(key)
     if group is not None and group.has_group and not group.owner_job:
         return _known(group, is_job=False)
-    return Known()
+    return KnownJob()
 
 
-def _known(job: Job, *, is_job: bool) -> Known:
+def _known(job: Job, *, is_job: bool) -> KnownJob:
     conditions = {condition.type: condition for condition in job.conditions}
     wait = conditions.get(PodGroupConditionType.UNSCHEDULABLE.value)
     waits = wait is not None and wait.status == "True" and not job.is_ready
     stamp = job.last_seen.stamps.get(wait) if wait is not None and waits else None
-    return Known(
+    return KnownJob(
         is_job=is_job,
         group=job.key,
         owner=controller_of(job),
@@ -90,11 +90,11 @@ def _uid(job: Job) -> str:
 
 
 def timeline(
-    namespace: str, name: str, events: Sequence[CloudEvent], known: Known, now_s: float
+    namespace: str, name: str, events: Sequence[CloudEvent], known: KnownJob, now_s: float
 ) -> Timeline | None:
     """Return the life of a job, there or gone; None when nothing is known of one."""
     key = f"{namespace}/{name}"
-    own = [_as_told(event) for event in events if is_about(event, key, known)]
+    own = [_redacted(event) for event in events if is_about(event, key, known)]
     root = trace(key if known.is_job else "", own, known)
     if root is None:
         return None
@@ -120,7 +120,7 @@ def timeline(
     )
 
 
-def _is_gone(phase: str, events: Sequence[CloudEvent], known: Known, now_s: float) -> bool:
+def _is_gone(phase: str, events: Sequence[CloudEvent], known: KnownJob, now_s: float) -> bool:
     """Tell whether the job was deleted before its end: no event says so, its missing group does.
 
     A job in another phase may be there without a group. One that is new has its group in a moment.
@@ -129,16 +129,16 @@ def _is_gone(phase: str, events: Sequence[CloudEvent], known: Known, now_s: floa
     return not known.group and phase in _WITH_A_GROUP and now_s - last_s > _GROUP_MADE_S
 
 
-def is_about(event: CloudEvent, key: str, known: Known) -> bool:
+def is_about(event: CloudEvent, key: str, known: KnownJob) -> bool:
     """Tell whether an event belongs to the life of the job of a key."""
     if known.is_job:
         return event.data.about_job == key
     return not event.data.about_job and getattr(event.data, "gang", "") == known.group
 
 
-def _as_told(event: CloudEvent) -> CloudEvent:
+def _redacted(event: CloudEvent) -> CloudEvent:
     if isinstance(event.data, PodEvicted):
-        return replace(event, data=as_told(event.data))
+        return replace(event, data=without_hidden_preemptor(event.data))
     return event
 
 

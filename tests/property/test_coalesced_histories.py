@@ -21,7 +21,7 @@ from services.cache.fold.publish_queue import PublishQueue
 from services.controller.adapters.informers import Informers
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.scheduler_state import SchedulerState
-from services.visibility.answers.cluster_mirror import ClusterMirror
+from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.api import kinds
 from shared.contracts.messages import Fact, Op
 from tests.property.test_hostile_objects import HEALTHY, KINDS, SETTINGS, fact

@@ -16,15 +16,15 @@ from pumice.events import PodEvicted
 from services.binder.adapters.recorder import eviction_event, for_whom
 from services.scheduler.decide import decide
 from services.scheduler.messages import admissions, commands, desires
-from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.live import entry_of, running_jobs
-from services.visibility.answers.survey import DecisionPolicy, survey
-from services.visibility.answers.whatif import what_if
 from services.visibility.api.hiding import hide
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
 from services.visibility.forecast.simulation import SchedulerRules
-from services.visibility.timelines import known_of, timeline
+from services.visibility.queries.explaining import explain, subject_of
+from services.visibility.queries.live import entry_of, running_jobs
+from services.visibility.queries.survey import DecisionPolicy, survey
+from services.visibility.queries.whatif import what_if
+from services.visibility.timelines import known_job, timeline
 from shared.api import keys
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts.messages import Evict
@@ -154,7 +154,7 @@ def answered(drawn: Drawn, conf: str) -> Iterator[tuple[str, Any]]:
         why = found.explanations.get(f"{space}/{name}")
         explanation = explain(mirror, policy, subject, why, now=NOW)
         yield space, hide(explanation, {space})
-        yield space, timeline(space, name, [], known_of(mirror, space, name), NOW)
+        yield space, timeline(space, name, [], known_job(mirror, space, name), NOW)
     for space, mark in MARKS.items():
         for queue in ("red", "blue"):
             job_ = job_of_tasks(f"{mark}-asked", queue=queue, priority="high", t=(2, "1"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from services.scheduler.decide import decide
 from services.scheduler.engine.state.memory import memory_of
-from services.visibility.answers import rehearsal
+from services.visibility.queries import rehearsal
 from shared.api.visibility import WhatIfStatus
 from shared.model.status import TaskStatus
 from tests.support.acting import NOW, Cluster, ask

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pumice.embedded.apiserver.answers import ApiRequest
+from pumice.embedded.apiserver.replies import ApiRequest
 from shared.kube import wire
 from tests.sim.story import Story
 from tests.support.api import path

@@ -132,7 +132,7 @@ class CutOffServer:
             no_wait=body.get("no_wait", False),
             expires_at=0.0,
             heartbeat_s=1.0,
-            heard_at=0.0,
+            last_request_at=0.0,
             deliver=connection.deliver,
         )
         if request.no_wait:

@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from pumice.embedded.apiserver.answers import ApiReply, ApiRequest
+from pumice.embedded.apiserver.replies import ApiReply, ApiRequest
 from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.review import ReviewFacts, Terms

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from pumice.embedded.apiserver.answers import ApiReply
-from pumice.embedded.apiserver.answers import ApiRequest as CoreRequest
+from pumice.embedded.apiserver.replies import ApiReply
+from pumice.embedded.apiserver.replies import ApiRequest as CoreRequest
 from pumice.embedded.apiserver.watching import Watch
 from shared.kube.errors import Silence, Unreachable, read_status, refusal
 from shared.kube.wire import Request

@@ -13,10 +13,10 @@ import msgspec
 
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.scheduler_state import SchedulerState
-from services.visibility.answers.gangs import imagined
-from services.visibility.answers.survey import DecisionPolicy
-from services.visibility.answers.whatif import what_if
 from services.visibility.forecast.shapes import pods, pods_of
+from services.visibility.queries.gangs import imagined
+from services.visibility.queries.survey import DecisionPolicy
+from services.visibility.queries.whatif import what_if
 from shared.api.core import Pod
 from shared.api.visibility import WhatIfStatus
 from shared.api.whatifs import WhatIfSpec

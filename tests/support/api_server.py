@@ -12,8 +12,8 @@ import msgspec
 
 from pumice.embedded.apiserver import core
 from pumice.embedded.apiserver.admission import AdmissionResponse, Call
-from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, Object, RequestFailure
 from pumice.embedded.apiserver.api_state import CRDS
+from pumice.embedded.apiserver.replies import ApiReply, ApiRequest, Object, RequestFailure
 from pumice.embedded.apiserver.watching import Watch
 
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 import msgspec
 
 from services.scheduler.adapters.expressions import waiting_evaluator
-from services.visibility.answers.cluster_mirror import ClusterMirror
+from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.contracts.messages import Fact, Op
 from tests.support import facts
 

@@ -12,7 +12,7 @@ ON_KUBERNETES: Final = "tests/integration/docs/test_deployment_page.py"
 UPGRADING: Final = "tests/integration/docs/test_upgrading_page.py"
 FROM_VOLCANO: Final = "tests/integration/docs/test_from_volcano.py"
 HELM: Final = "tests/integration/deploy/test_chart_with_helm.py"
-CLI: Final = "tests/unit/answers/test_cli_page.py"
+CLI: Final = "tests/unit/queries/test_cli_page.py"
 VCCTL: Final = "tests/contract/local/test_vcctl.py"
 
 RUN_BY: Final[dict[tuple[str, str], str]] = {

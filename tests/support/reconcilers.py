@@ -19,8 +19,8 @@ from typing import Any
 import structlog
 import yaml
 
-from pumice.embedded.apiserver.answers import ApiReply
-from pumice.embedded.apiserver.answers import ApiRequest as CoreRequest
+from pumice.embedded.apiserver.replies import ApiReply
+from pumice.embedded.apiserver.replies import ApiRequest as CoreRequest
 from services.controller.adapters.informers import Informers
 from services.controller.adapters.ownership import PartitionOwnership
 from services.controller.adapters.reconciler import (

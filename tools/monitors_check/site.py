@@ -27,7 +27,7 @@ from pumice.local.embedded import ensure
 from pumice.local.nats import NatsServer
 from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process, ProcessSpec
-from pumice.local.services import Service, Wiring
+from pumice.local.services import Service, ServiceSettings
 from pumice.local.stack import LocalStack, StackOptions
 from services.scheduler.config import DEFAULT_TEXT
 from shared.runtime.tasks import TaskGroup
@@ -78,14 +78,14 @@ class Part:
     """One service, and its ways to NATS and to the API server."""
 
     def __init__(
-        self, name: str, wiring: Wiring, nats: Proxy, kube: Proxy, flags: tuple[str, ...]
+        self, name: str, settings: ServiceSettings, nats: Proxy, kube: Proxy, flags: tuple[str, ...]
     ) -> None:
         self.name = name
         self.nats = nats
         self.kube = kube
-        self._wiring = wiring
+        self._settings = settings
         self._flags = flags
-        self.service = Service(name, wiring, flags=flags)
+        self.service = Service(name, settings, flags=flags)
 
     def kill(self) -> None:
         """Kill -9."""
@@ -100,7 +100,7 @@ class Part:
         """Stop it, and start it with other flags at the same address."""
         await self.service.process.stop(grace_s=_STOP_S)
         listens = f"--listen-address={self.service.address}"
-        self.service = Service(self.name, self._wiring, flags=(*self._flags, *flags, listens))
+        self.service = Service(self.name, self._settings, flags=(*self._flags, *flags, listens))
         await self.start()
 
 
@@ -187,14 +187,14 @@ class Site:
         kube = await opened.enter_async_context(proxy(plane.port))
         kubeconfig = self.folder / f"{name}.kubeconfig"
         kubeconfig_through(kube, plane.kubeconfig, kubeconfig)
-        wiring = Wiring(
+        settings = ServiceSettings(
             kubeconfig=kubeconfig,
             nats_url=f"nats://{LOOPBACK}:{nats.port}",
             nats=plane.nats,
             cluster=plane.options.cluster,
             logs=plane.logs,
         )
-        self.parts[name] = Part(name, wiring, nats, kube, flags)
+        self.parts[name] = Part(name, settings, nats, kube, flags)
         self.parts[name].service.process.start()
 
     async def start_nats(self) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from pumice.embedded.apiserver import selecting
-from pumice.embedded.apiserver.answers import Object, RequestFailure
 from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.patching import json_patch
+from pumice.embedded.apiserver.replies import Object, RequestFailure
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -61,8 +61,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
     """Ask the mutating webhooks; returns the object as they want it. Raises RequestFailure."""
-    for hook in _asked(api, MUTATING, attempt, obj):
-        response = yield from _ask(api, hook, attempt, obj)
+    for hook in _matching_webhooks(api, MUTATING, attempt, obj):
+        response = yield from _review_with(api, hook, attempt, obj)
         patch = response.get("patch") if response else None
         if patch:
             try:
@@ -75,23 +75,23 @@ def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
 
 def validate(api: ApiState, attempt: Attempt, obj: Object | None) -> Steps:
     """Ask the validating webhooks. Raises RequestFailure when one says no."""
-    for hook in _asked(api, VALIDATING, attempt, obj):
-        yield from _ask(api, hook, attempt, obj)
+    for hook in _matching_webhooks(api, VALIDATING, attempt, obj):
+        yield from _review_with(api, hook, attempt, obj)
     return obj or {}
 
 
-def _asked(
+def _matching_webhooks(
     api: ApiState, configurations: str, attempt: Attempt, obj: Object | None
 ) -> Iterator[Object]:
     if attempt.resource.group == _EXEMPT:
         return
     for configuration in api.objects(configurations):
         for hook in configuration.get("webhooks") or ():
-            if _is_asked(api, hook, attempt, obj):
+            if _matches(api, hook, attempt, obj):
                 yield hook
 
 
-def _is_asked(api: ApiState, hook: Mapping[str, Any], attempt: Attempt, obj: Object | None) -> bool:
+def _matches(api: ApiState, hook: Mapping[str, Any], attempt: Attempt, obj: Object | None) -> bool:
     if not any(_covers(rule, attempt) for rule in hook.get("rules") or ()):
         return False
     objects = [o for o in (obj, attempt.old) if o is not None]
@@ -124,7 +124,7 @@ def _covers(rule: Mapping[str, Any], attempt: Attempt) -> bool:
     )
 
 
-def _ask(
+def _review_with(
     api: ApiState, hook: Object, attempt: Attempt, obj: Object | None
 ) -> Generator[Call, AdmissionResponse, Object]:
     uid = api.uid()

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, Object
 from pumice.embedded.apiserver.api_state import ApiState
+from pumice.embedded.apiserver.replies import ApiReply, ApiRequest, Object
 
 APISERVICES: Final = "apiservices.apiregistration.k8s.io"
 SERVICES: Final = "services."

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object, not_found
 from pumice.embedded.apiserver.catalogue import ApiResource, Catalogue
 from pumice.embedded.apiserver.forms import KindSchema, form_of
+from pumice.embedded.apiserver.replies import Object, not_found
 from pumice.embedded.apiserver.store import ApiStore
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object, RequestFailure
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.patching import Schema, field, resolved
+from pumice.embedded.apiserver.replies import Object, RequestFailure
 
 _HEAD: Final = frozenset(("apiVersion", "kind"))
 _OWN: Final = frozenset(("name", "namespace", "uid", "resourceVersion", "managedFields"))

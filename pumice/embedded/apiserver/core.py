@@ -12,18 +12,18 @@ from typing import Final
 from pumice.embedded.apiserver import deleting, discovery, pods, reading, target, writing
 from pumice.embedded.apiserver.admission import AdmissionResponse, Call
 from pumice.embedded.apiserver.aggregation import Aggregation, ProxiedRequest
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.api_state import CRDS, NAMESPACES, PRIORITIES, ApiState, decode
+from pumice.embedded.apiserver.catalogue import Catalogue, builtin
+from pumice.embedded.apiserver.journal import StoreJournal
+from pumice.embedded.apiserver.kubelets import Kubelets
+from pumice.embedded.apiserver.owners import GarbageCollector
+from pumice.embedded.apiserver.replies import (
     ApiReply,
     ApiRequest,
     Object,
     RequestFailure,
     wrong_method,
 )
-from pumice.embedded.apiserver.api_state import CRDS, NAMESPACES, PRIORITIES, ApiState, decode
-from pumice.embedded.apiserver.catalogue import Catalogue, builtin
-from pumice.embedded.apiserver.journal import StoreJournal
-from pumice.embedded.apiserver.kubelets import Kubelets
-from pumice.embedded.apiserver.owners import GarbageCollector
 from pumice.embedded.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
 from pumice.embedded.apiserver.target import RequestTarget
 from pumice.embedded.apiserver.watching import Watch

@@ -5,10 +5,10 @@ from typing import Any
 
 from pumice.embedded.apiserver import admission, kindrules, metadata
 from pumice.embedded.apiserver.admission import AdmissionResponse, Attempt, Call
-from pumice.embedded.apiserver.answers import Object, answer, bad_request, success
 from pumice.embedded.apiserver.api_state import NAMESPACES, PODS, ApiState, decode
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.reading import accepts
+from pumice.embedded.apiserver.replies import Object, bad_request, json_reply, success
 from pumice.embedded.apiserver.target import RequestTarget
 from pumice.embedded.apiserver.writing import USER, Answering
 
@@ -20,7 +20,7 @@ _FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 def delete(api: ApiState, target: RequestTarget) -> Answering:
     """Delete one object."""
     obj = api.load(target.resource, target.namespace, target.name)
-    return answer((yield from delete_object(api, target, obj, options(target))))
+    return json_reply((yield from delete_object(api, target, obj, options(target))))
 
 
 def options(target: RequestTarget) -> Object:
@@ -122,7 +122,7 @@ def delete_collection(api: ApiState, target: RequestTarget) -> Answering:
         yield from delete_object(api, target, obj, dict(options_body))
         deleted.append(obj)
     resource = target.resource
-    return answer(
+    return json_reply(
         {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,

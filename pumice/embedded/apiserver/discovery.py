@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pumice.embedded.apiserver.aggregation import Aggregation
-from pumice.embedded.apiserver.answers import (
-    JSON,
-    ApiReply,
-    ApiRequest,
-    Object,
-    answer,
-    no_such_path,
-    unsupported,
-)
 from pumice.embedded.apiserver.catalogue import (
     REFERENCE,
     ApiResource,
     Catalogue,
     builtin_schemas,
     server_version,
+)
+from pumice.embedded.apiserver.replies import (
+    JSON,
+    ApiReply,
+    ApiRequest,
+    Object,
+    json_reply,
+    no_such_path,
+    unsupported,
 )
 
 _VERBS: Final = (
@@ -57,17 +57,17 @@ def respond(catalogue: Catalogue, request: ApiRequest, elsewhere: Aggregation) -
         case ["healthz" | "readyz" | "livez", *_]:
             return ApiReply(status=200, headers={"Content-Type": "text/plain"}, body=b"ok")
         case ["version"]:
-            return answer(server_version())
+            return json_reply(server_version())
         case ["openapi", form, *rest]:
             return _document(catalogue, request, form, "/".join(rest), elsewhere)
         case ["api"] | ["apis"]:
             return _groups(catalogue, request, elsewhere, named=parts == ["apis"])
         case ["api", version]:
-            return answer(_resources(catalogue, "", version))
+            return json_reply(_resources(catalogue, "", version))
         case ["apis", group]:
-            return answer(_one_group(catalogue, group, elsewhere))
+            return json_reply(_one_group(catalogue, group, elsewhere))
         case ["apis", group, version]:
-            return answer(_resources(catalogue, group, version))
+            return json_reply(_resources(catalogue, group, version))
         case ["api" | "apis", *_]:
             return None
         case _:
@@ -79,7 +79,7 @@ def _document(
 ) -> ApiReply:
     """Return an OpenAPI document, or the list of them."""
     if form == "v3":
-        return answer(_openapi(catalogue, place, elsewhere))
+        return json_reply(_openapi(catalogue, place, elsewhere))
     if form == "v2" and "proto-openapi" in request.headers.get("accept", ""):
         return ApiReply(status=200, headers={"Content-Type": _PROTO_OPENAPI}, body=_EMPTY_V2)
     raise unsupported(f"{request.path}: only OpenAPI v3")
@@ -106,11 +106,11 @@ def _groups(
     catalogue: Catalogue, request: ApiRequest, elsewhere: Aggregation, *, named: bool
 ) -> ApiReply:
     if _wants_aggregated(request):
-        return answer(_aggregated(catalogue, elsewhere, named=named), 200, _AGGREGATED)
+        return json_reply(_aggregated(catalogue, elsewhere, named=named), 200, _AGGREGATED)
     if named:
         groups = [_group(name, found) for name, found in _all_groups(catalogue, elsewhere)]
-        return answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-    return answer({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+        return json_reply({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    return json_reply({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 
 
 def _group(name: str, versions: Sequence[str]) -> Object:

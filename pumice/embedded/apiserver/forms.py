@@ -14,7 +14,8 @@ import cel
 import jsonschema_rs
 import msgspec
 
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.catalogue import REFERENCE, ApiResource, builtin_schemas
+from pumice.embedded.apiserver.replies import (
     FieldFault,
     Object,
     RequestFailure,
@@ -22,7 +23,6 @@ from pumice.embedded.apiserver.answers import (
     invalid,
     rules_left_out,
 )
-from pumice.embedded.apiserver.catalogue import REFERENCE, ApiResource, builtin_schemas
 
 _HEAD: Final = frozenset(("apiVersion", "kind", "metadata"))
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

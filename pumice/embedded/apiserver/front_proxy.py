@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from pumice.embedded.apiserver.aggregation import Aggregation, ExtensionServer, ProxiedRequest
-from pumice.embedded.apiserver.answers import Object
+from pumice.embedded.apiserver.replies import Object
 from pumice.embedded.apiserver.writing import USER
 from pumice.local.authority import REQUEST_HEADERS
 

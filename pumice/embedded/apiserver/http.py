@@ -19,10 +19,10 @@ from typing_extensions import override
 
 from pumice.embedded.apiserver.admission import AdmissionResponse, Call
 from pumice.embedded.apiserver.aggregation import ProxiedRequest
-from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, RequestFailure
 from pumice.embedded.apiserver.core import ApiServer, Outcome
 from pumice.embedded.apiserver.front_proxy import FrontProxy
 from pumice.embedded.apiserver.journal import StoreJournal
+from pumice.embedded.apiserver.replies import ApiReply, ApiRequest, RequestFailure
 from pumice.embedded.apiserver.watching import Watch
 from shared.runtime.tasks import TaskGroup
 from shared.serving.bodies import BodyTooLargeError, read_body

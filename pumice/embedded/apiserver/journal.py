@@ -11,7 +11,7 @@ from typing import IO, Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object
+from pumice.embedded.apiserver.replies import Object
 from pumice.embedded.apiserver.store import DELETED, ApiStore, ObjectVersion, StoreWrite
 
 _GONE: Final = msgspec.Raw(b"null")

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from pumice.embedded.apiserver import podrules
-from pumice.embedded.apiserver.answers import FieldFault, Object, invalid
 from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import FieldFault, Object, invalid
 
 Rule = Callable[[ApiState, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))

@@ -9,9 +9,9 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-from pumice.embedded.apiserver.answers import Object
 from pumice.embedded.apiserver.api_state import NODES, PODS, ApiState, decode
 from pumice.embedded.apiserver.patching import merge_list
+from pumice.embedded.apiserver.replies import Object
 from pumice.embedded.apiserver.store import DELETED, StoreWrite
 
 FAKE: Final = ("kwok.x-k8s.io/node", "fake")

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.api_state import EVENTS, SUFFIX, ApiState
+from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import (
     FieldFault,
     Object,
     RequestFailure,
@@ -15,9 +17,7 @@ from pumice.embedded.apiserver.answers import (
     invalid,
     rules_left_out,
 )
-from pumice.embedded.apiserver.answers import stale as stale_version
-from pumice.embedded.apiserver.api_state import EVENTS, SUFFIX, ApiState
-from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import stale as stale_version
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")

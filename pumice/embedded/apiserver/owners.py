@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pumice.embedded.apiserver import selecting
-from pumice.embedded.apiserver.answers import Object
 from pumice.embedded.apiserver.api_state import BUDGETS, NAMESPACES, PODS, ApiState, decode, key
 from pumice.embedded.apiserver.deleting import FOREGROUND, ORPHAN
+from pumice.embedded.apiserver.replies import Object
 from pumice.embedded.apiserver.store import DELETED, StoreWrite
 
 _KUBERNETES: Final = "kubernetes"

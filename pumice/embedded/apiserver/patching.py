@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pumice.embedded.apiserver.answers import Object, RequestFailure, bad_request
 from pumice.embedded.apiserver.catalogue import REFERENCE, builtin_schemas
+from pumice.embedded.apiserver.replies import Object, RequestFailure, bad_request
 
 Schema = Mapping[str, Any]
 _DIRECTIVE: Final = "$patch"

@@ -4,9 +4,9 @@ import copy
 import re
 from typing import Any, Final
 
-from pumice.embedded.apiserver.answers import FieldFault, Object, forbidden, invalid
 from pumice.embedded.apiserver.api_state import PRIORITIES, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import FieldFault, Object, forbidden, invalid
 
 _ACCOUNTS: Final = "serviceaccounts."
 _TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path

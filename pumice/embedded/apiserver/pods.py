@@ -3,17 +3,17 @@
 import msgspec
 
 from pumice.embedded.apiserver import selecting
-from pumice.embedded.apiserver.answers import (
-    ApiReply,
-    Object,
-    RequestFailure,
-    answer,
-    bad_request,
-    conflict,
-)
 from pumice.embedded.apiserver.api_state import BUDGETS, ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.deleting import delete_object
+from pumice.embedded.apiserver.replies import (
+    ApiReply,
+    Object,
+    RequestFailure,
+    bad_request,
+    conflict,
+    json_reply,
+)
 from pumice.embedded.apiserver.target import RequestTarget, read_body
 from pumice.embedded.apiserver.writing import CREATED, Answering
 
@@ -42,7 +42,7 @@ def bind(api: ApiState, target: RequestTarget) -> ApiReply:
     _check_identity(target.resource, target.name, pod, preconditions)
     _check_free(resource, target.name, pod)
     if target.dry_run:
-        return answer(_done(), CREATED)
+        return json_reply(_done(), CREATED)
     pod["spec"]["nodeName"] = node
     meta = pod["metadata"]
     for field in ("annotations", "labels"):
@@ -59,7 +59,7 @@ def bind(api: ApiState, target: RequestTarget) -> ApiReply:
     )
     pod["status"]["conditions"] = conditions
     api.write(target.resource.id, pod)
-    return answer(_done(), CREATED)
+    return json_reply(_done(), CREATED)
 
 
 def _done() -> Object:
@@ -114,7 +114,7 @@ def evict(api: ApiState, target: RequestTarget) -> Answering:
         _spend(api, target, pod)
     options = eviction.get("deleteOptions") or {}
     yield from delete_object(api, target, pod, dict(options))
-    return answer(_done(), CREATED)
+    return json_reply(_done(), CREATED)
 
 
 def _spend(api: ApiState, target: RequestTarget, pod: Object) -> None:

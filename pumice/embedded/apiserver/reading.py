@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from pumice.embedded.apiserver import selecting, tables
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.api_state import ApiState, decode, key_of
+from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import (
     ApiReply,
     Object,
     RequestFailure,
-    answer,
     bad_request,
     expired,
+    json_reply,
     not_found,
 )
-from pumice.embedded.apiserver.api_state import ApiState, decode, key_of
-from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.store import Collection, ObjectVersion
 from pumice.embedded.apiserver.target import RequestTarget
 from pumice.embedded.apiserver.watching import Accepts, Watch
@@ -70,8 +70,8 @@ def get(api: ApiState, target: RequestTarget) -> ApiReply:
     convert = versioned(target.resource)
     body = convert(entry.body) if convert else entry.body
     if include := tables.wanted(target.request):
-        return answer(tables.table(api, target.resource, [decode(body)], include=include))
-    return answer(body)
+        return json_reply(tables.table(api, target.resource, [decode(body)], include=include))
+    return json_reply(body)
 
 
 def accepts(target: RequestTarget) -> Accepts | None:
@@ -126,8 +126,8 @@ def listing(api: ApiState, target: RequestTarget) -> ApiReply:
         bodies = [convert(body) for body in bodies]
     if include := tables.wanted(target.request):
         table = tables.table(api, target.resource, [decode(b) for b in bodies], include=include)
-        return answer(table | {"metadata": metadata})
-    return answer(_encoded(target.resource, metadata, bodies))
+        return json_reply(table | {"metadata": metadata})
+    return json_reply(_encoded(target.resource, metadata, bodies))
 
 
 def _encoded(resource: ApiResource, metadata: Object, bodies: list[bytes]) -> bytes:

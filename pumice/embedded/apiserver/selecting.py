@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object, RequestFailure, bad_request
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import Object, RequestFailure, bad_request
 from shared.api.selectors import (
     BadSelector,
     LabelSelector,

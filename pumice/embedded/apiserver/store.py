@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object, expired
+from pumice.embedded.apiserver.replies import Object, expired
 
 Listener = Callable[["StoreWrite", Object], None]
 """Gets each change and the object after it."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pumice.embedded.apiserver.answers import ApiRequest, Object
 from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import ApiRequest, Object
 
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[\?\(@\.([^=]+)==[\"']([^\"']+)[\"']\)\]|\[(\d+|\*)\]")
@@ -85,7 +85,7 @@ def _since(api: ApiState, *paths: str) -> Callable[[Object], str]:
     """Return a cell that says how long ago it was, by the first of the paths that has a time."""
 
     def cell(obj: Object) -> str:
-        found = next((time for path in paths if (time := _look(obj, path))), None)
+        found = next((time for path in paths if (time := _at_path(obj, path))), None)
         return _age(api, found) if found else "<unknown>"
 
     return cell
@@ -93,7 +93,7 @@ def _since(api: ApiState, *paths: str) -> Callable[[Object], str]:
 
 def _from_path(api: ApiState, column: Any) -> Callable[[Object], Any]:  # noqa: ANN401 - a Column
     def cell(obj: Object) -> Any:  # noqa: ANN401 - any JSON
-        found = _look(obj, column.path)
+        found = _at_path(obj, column.path)
         if column.type == "date":
             return _age(api, found) if found else "<unknown>"
         if column.type == "string" and isinstance(found, dict | list):
@@ -103,7 +103,7 @@ def _from_path(api: ApiState, column: Any) -> Callable[[Object], Any]:  # noqa: 
     return cell
 
 
-def _look(value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON
+def _at_path(value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON
     for name, key, wanted_value, index in _STEP.findall(path):
         if name:
             value = value.get(name.replace("\\", "")) if isinstance(value, dict) else None
@@ -167,7 +167,7 @@ def _roles(node: Object) -> str:
 
 
 def _path(path: str) -> Callable[[Object], Any]:
-    return lambda obj: _look(obj, path)
+    return lambda obj: _at_path(obj, path)
 
 
 def _server(obj: Object) -> str:
@@ -185,7 +185,7 @@ def _available(obj: Object) -> str:
 
 
 def _or(path: str, otherwise: str = _NONE) -> Callable[[Object], Any]:
-    return lambda obj: _look(obj, path) or otherwise
+    return lambda obj: _at_path(obj, path) or otherwise
 
 
 def _readiness_gates(pod: Object) -> str:
@@ -210,7 +210,7 @@ def _external(service: Object) -> str:
         return str(spec.get("externalName") or _NONE)
     addresses = list(spec.get("externalIPs") or ())
     if spec.get("type") == "LoadBalancer":
-        ingress = _look(service, ".status.loadBalancer.ingress") or ()
+        ingress = _at_path(service, ".status.loadBalancer.ingress") or ()
         addresses += [entry.get("ip") or entry.get("hostname") or "" for entry in ingress]
         return ",".join(addresses) or "<pending>"
     return ",".join(addresses) or _NONE
@@ -227,14 +227,14 @@ def _ports(service: Object) -> str:
 def _pairs(path: str) -> Callable[[Object], str]:
     """Return a cell with labels as one writes a selector."""
     return lambda obj: (
-        ",".join(f"{key}={value}" for key, value in sorted((_look(obj, path) or {}).items()))
+        ",".join(f"{key}={value}" for key, value in sorted((_at_path(obj, path) or {}).items()))
         or _NONE
     )
 
 
 def _of_containers(field: str) -> Callable[[Object], str]:
     def cell(obj: Object) -> str:
-        containers = _look(obj, ".spec.template.spec.containers") or ()
+        containers = _at_path(obj, ".spec.template.spec.containers") or ()
         return ",".join(str(container.get(field, "")) for container in containers)
 
     return cell
@@ -244,7 +244,7 @@ def _text(path: str, otherwise: str) -> Callable[[Object], str]:
     """Return a cell with a value as a text; 0 is one."""
 
     def cell(obj: Object) -> str:
-        found = _look(obj, path)
+        found = _at_path(obj, path)
         return otherwise if found is None else str(found)
 
     return cell
@@ -278,7 +278,7 @@ def _of_events(api: ApiState) -> list[Column]:
 
 
 def _number(path: str) -> Callable[[Object], int]:
-    return lambda obj: int(_look(obj, path) or 0)
+    return lambda obj: int(_at_path(obj, path) or 0)
 
 
 _BUILTIN: Final[dict[str, tuple[tuple[Column, ...], tuple[Column, ...]]]] = {

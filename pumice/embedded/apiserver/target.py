@@ -7,7 +7,8 @@ import msgspec
 import yaml
 
 from pumice.embedded.apiserver import protobuf
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.catalogue import UNSERVED, ApiResource, Catalogue, unserved
+from pumice.embedded.apiserver.replies import (
     ApiRequest,
     FieldFault,
     Object,
@@ -17,7 +18,6 @@ from pumice.embedded.apiserver.answers import (
     no_such_path,
     unsupported,
 )
-from pumice.embedded.apiserver.catalogue import UNSERVED, ApiResource, Catalogue, unserved
 from pumice.embedded.fakekubelet import no_program
 from shared.api.nesting import is_too_deep
 from shared.model.numbers import parse_bool

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from pumice.embedded.apiserver.answers import Object, RequestFailure
 from pumice.embedded.apiserver.catalogue import ApiResource
+from pumice.embedded.apiserver.replies import Object, RequestFailure
 from pumice.embedded.apiserver.store import ADDED, DELETED, MODIFIED, ObjectVersion, StoreWrite
 
 LONGEST_BACKLOG: Final = 100_000

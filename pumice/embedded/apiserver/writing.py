@@ -10,18 +10,18 @@ from collections.abc import Generator
 
 from pumice.embedded.apiserver import admission, applying, kindrules, metadata, patching, tables
 from pumice.embedded.apiserver.admission import AdmissionResponse, Attempt, Call
-from pumice.embedded.apiserver.answers import (
+from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState, decode, key, key_of
+from pumice.embedded.apiserver.forms import strict
+from pumice.embedded.apiserver.replies import (
     ApiReply,
     Object,
     RequestFailure,
     already_exists,
-    answer,
     bad_request,
     conflict,
+    json_reply,
     not_found,
 )
-from pumice.embedded.apiserver.api_state import NAMESPACES, ApiState, decode, key, key_of
-from pumice.embedded.apiserver.forms import strict
 from pumice.embedded.apiserver.target import RequestTarget, of_object
 
 CREATED = 201
@@ -36,8 +36,8 @@ def answered(
     """Return an object as the client wants it: plain or as a table."""
     if include := tables.wanted(target.request):
         whole = decode(obj) if isinstance(obj, bytes) else obj
-        return answer(tables.table(api, target.resource, [whole], include=include), status)
-    return answer(obj, status)
+        return json_reply(tables.table(api, target.resource, [whole], include=include), status)
+    return json_reply(obj, status)
 
 
 def create(api: ApiState, target: RequestTarget) -> Answering:

@@ -30,7 +30,7 @@ class PullRequest(msgspec.Struct, kw_only=True, eq=False):
     no_wait: bool
     expires_at: float
     heartbeat_s: float
-    heard_at: float
+    last_request_at: float
     """When something was sent to the reader last."""
     deliver: Deliver
 
@@ -42,7 +42,7 @@ class PullRequest(msgspec.Struct, kw_only=True, eq=False):
     @property
     def due(self) -> float:
         """Return when a status is due: a heartbeat, or the end of the request."""
-        return min(self.expires_at, self.heard_at + self.heartbeat_s)
+        return min(self.expires_at, self.last_request_at + self.heartbeat_s)
 
 
 class _Unacknowledged(msgspec.Struct):
@@ -107,7 +107,7 @@ class Consumer:
             self.filter.takes(stored.subject) for stored in self.stream.messages(self._next)
         )
 
-    def ask(self, request: PullRequest, *, now: float) -> None:
+    def pull(self, request: PullRequest, *, now: float) -> None:
         """Take a reader's request."""
         self.used_at = now
         self._waiting.append(request)
@@ -221,7 +221,7 @@ class Consumer:
             self._unacknowledged.pop(stored.sequence, None)  # to the end: redeliveries take turns
             self._unacknowledged[stored.sequence] = _Unacknowledged(now + self._ack_wait_s, attempt)
         request.left -= 1
-        request.heard_at = now
+        request.last_request_at = now
         self.used_at = now
         return request.left > 0
 
@@ -241,10 +241,10 @@ class Consumer:
         for request in self._waiting:
             if request.expires_at <= now:
                 request.send_status("408", "Request Timeout")
-            elif request.heard_at + request.heartbeat_s > now:
+            elif request.last_request_at + request.heartbeat_s > now:
                 keep.append(request)
             elif request.send_status("100", "Idle Heartbeat"):
-                request.heard_at = now
+                request.last_request_at = now
                 keep.append(request)
         self._waiting = keep
         if keep:

@@ -60,9 +60,9 @@ class Link(Generic[T]):
 
     def __init__(self, arrive: Callable[[T], None], network: SimulatedNetwork) -> None:
         self._arrive = arrive
-        self._weather = network
+        self._network = network
         self._loop = asyncio.get_running_loop()
-        self._under_way: deque[tuple[float, T]] = deque()
+        self._in_flight: deque[tuple[float, T]] = deque()
         self._armed = False
         self._cut = False
         self._held = False
@@ -71,16 +71,16 @@ class Link(Generic[T]):
         """Send an item; it is lost when the link is cut before it arrives."""
         if self._cut:
             return
-        due = self._loop.time() + self._weather.delay_s()
-        if self._under_way:
-            due = max(due, self._under_way[-1][0])
-        self._under_way.append((due, item))
+        due = self._loop.time() + self._network.delay_s()
+        if self._in_flight:
+            due = max(due, self._in_flight[-1][0])
+        self._in_flight.append((due, item))
         self._arm()
 
     def cut(self) -> None:
         """Lose what is under way and everything after it."""
         self._cut = True
-        self._under_way.clear()
+        self._in_flight.clear()
 
     def hold(self) -> None:
         """Let nothing arrive until `release`; nothing is lost."""
@@ -92,10 +92,10 @@ class Link(Generic[T]):
         self._arm()
 
     def _arm(self) -> None:
-        if self._held or self._armed or not self._under_way:
+        if self._held or self._armed or not self._in_flight:
             return
         self._armed = True
-        due = self._under_way[0][0]
+        due = self._in_flight[0][0]
         if due <= self._loop.time():
             self._loop.call_soon(self._drain)
         else:
@@ -104,6 +104,6 @@ class Link(Generic[T]):
     def _drain(self) -> None:
         self._armed = False
         now = self._loop.time()
-        while not self._held and self._under_way and self._under_way[0][0] <= now:
-            self._arrive(self._under_way.popleft()[1])
+        while not self._held and self._in_flight and self._in_flight[0][0] <= now:
+            self._arrive(self._in_flight.popleft()[1])
         self._arm()

@@ -311,14 +311,14 @@ class MemoryNats:
         body = msgspec.json.decode(frame.payload)
         expires, heartbeat = body.get("expires"), body.get("idle_heartbeat")
         consumer.stream.expire(self._wall())
-        consumer.ask(
+        consumer.pull(
             PullRequest(
                 inbox=frame.reply,
                 left=body["batch"],
                 no_wait=body.get("no_wait", False),
                 expires_at=now + expires / NANO if expires else NEVER,
                 heartbeat_s=heartbeat / NANO if heartbeat else NEVER,
-                heard_at=now,
+                last_request_at=now,
                 deliver=connection.deliver,
             ),
             now=now,

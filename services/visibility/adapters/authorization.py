@@ -20,9 +20,9 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 from shared.runtime.tasks import TaskGroup
 
-_KEPT_S: Final = 10.0
-_KEPT_MAX: Final = 4096
-_SEEN_MAX: Final = 256
+_CACHE_S: Final = 10.0
+_CACHE_MAX: Final = 4096
+_NAMESPACES_MAX: Final = 256
 """Namespaces that are asked for about one answer."""
 
 
@@ -42,45 +42,45 @@ class Authorization:
         self._kube = kube
         self._clock = clock
         self._metrics = metrics
-        self._kept: OrderedDict[tuple[User, AccessRight], tuple[float, _ReviewReply]] = (
+        self._cache: OrderedDict[tuple[User, AccessRight], tuple[float, _ReviewReply]] = (
             OrderedDict()
         )
         """With the time until which it is kept; the oldest first."""
 
     async def check(self, user: User, right: AccessRight) -> None:
         """Return when the user has the right. Raises ApiFailure (403, 503)."""
-        reply = await self._ask(user, right)
+        reply = await self._allowed(user, right)
         if not reply.allowed:
             raise forbidden(user, right, reply.reason)
 
-    async def seen(self, user: User, namespaces: Iterable[str]) -> set[str]:
+    async def visible_namespaces(self, user: User, namespaces: Iterable[str]) -> set[str]:
         """Return those of the namespaces whose jobs the user may see. Raises ApiFailure (503).
 
         Beyond a bound no more are asked for: the rest counts as not seen.
         """
         candidates = sorted(set(namespaces))
-        if not candidates or (await self._ask(user, to_see(""))).allowed:
+        if not candidates or (await self._allowed(user, to_see(""))).allowed:
             return set(candidates)
         try:
             async with TaskGroup() as tasks:
-                answers = {
+                reviews = {
                     namespace: tasks.create_task(
-                        self._ask(user, to_see(namespace)), name=f"may-see-{namespace}"
+                        self._allowed(user, to_see(namespace)), name=f"may-see-{namespace}"
                     )
-                    for namespace in candidates[:_SEEN_MAX]
+                    for namespace in candidates[:_NAMESPACES_MAX]
                 }
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
-        return {namespace for namespace, task in answers.items() if task.result().allowed}
+        return {namespace for namespace, task in reviews.items() if task.result().allowed}
 
-    async def _ask(self, user: User, right: AccessRight) -> _ReviewReply:
+    async def _allowed(self, user: User, right: AccessRight) -> _ReviewReply:
         if MASTERS in user.groups:
             return _ReviewReply(allowed=True)
         now = self._clock.monotonic()
-        until, reply = self._kept.get((user, right), (now, None))
+        until, reply = self._cache.get((user, right), (now, None))
         if reply is None or until <= now:
             reply = await self._reviewed(user, right)
-            self._keep((user, right), reply)
+            self._store((user, right), reply)
         return reply
 
     async def _reviewed(self, user: User, right: AccessRight) -> _ReviewReply:
@@ -91,8 +91,8 @@ class Authorization:
         except (PumiceError, msgspec.DecodeError) as error:
             raise unavailable(f"cannot ask what {user.name} may do: {error}") from error
 
-    def _keep(self, key: tuple[User, AccessRight], reply: _ReviewReply) -> None:
-        self._kept.pop(key, None)
-        self._kept[key] = (self._clock.monotonic() + _KEPT_S, reply)
-        if len(self._kept) > _KEPT_MAX:
-            self._kept.popitem(last=False)
+    def _store(self, key: tuple[User, AccessRight], reply: _ReviewReply) -> None:
+        self._cache.pop(key, None)
+        self._cache[key] = (self._clock.monotonic() + _CACHE_S, reply)
+        if len(self._cache) > _CACHE_MAX:
+            self._cache.popitem(last=False)

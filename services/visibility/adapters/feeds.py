@@ -11,7 +11,7 @@ from typing import Final
 from pumice.events import CloudEvent, PodBound, PodEvicted
 from pumice.events.envelope import decode_any
 from services.visibility.adapters.live import Live
-from services.visibility.answers.pending import Decisions
+from services.visibility.queries.pending import Decisions
 from services.visibility.usage_history import HOURS, GangRuns
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace

@@ -21,14 +21,14 @@ from pumice.events.envelope import decode_any
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.visibility.adapters.mirror_owner import MirrorOwner
-from services.visibility.adapters.seen import SeenEvents
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.survey import DecisionPolicy
+from services.visibility.adapters.recent_events import RecentEvents
 from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.ends import Ends
 from services.visibility.forecast.forecaster import DRAWS, Forecaster
 from services.visibility.forecast.simulation import SchedulerRules, waiting
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.survey import DecisionPolicy
 from shared.api.visibility import ExpectedStart
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
@@ -88,7 +88,7 @@ class Forecasting:
         self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MAX)
         self._activity = activity
         self._pace = Pace(clock, lag_s=EVERY_S, activity=activity)
-        self._seen = SeenEvents(_SEEN)
+        self._seen = RecentEvents(_SEEN)
         self._history = History()
         self._ends = Ends(self._history, clock.now)
         self._arrivals = JobArrivals()
@@ -155,7 +155,7 @@ class Forecasting:
         """Do `work` in the mirror's thread; what was expected is void when it fails."""
         with self._quarantine.isolate("forecasts", self._scheduler_name, stage=stage) as isolated:
             try:
-                await self._owner.look(work)
+                await self._owner.peek(work)
             except Retryable:
                 self._expected = {}
         if isolated.error is not None:

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from typing_extensions import override
 
 from pumice.events.envelope import decode_any
-from services.visibility.adapters.seen import SeenEvents
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.live import EndOf, entry_of, node_uses, running_jobs
+from services.visibility.adapters.recent_events import RecentEvents
 from services.visibility.forecast.ends import stated_end
 from services.visibility.interface import LiveQueries
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.live import EndOf, entry_of, node_uses, running_jobs
 from shared.api.time import format_seconds
 from shared.api.visibility import Change, NodeUse, RunningJob, TimelineEntry
 from shared.runtime.clock import Clock
@@ -45,7 +45,7 @@ class MirrorReader(Protocol):
     def follow_closely(self) -> None:
         """Read each message as it comes for a while."""
 
-    async def ask(self, work: Callable[[ClusterMirror], T]) -> T:
+    async def query(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds. Raises Retryable while the state is not known."""
 
 
@@ -93,19 +93,19 @@ class Live(LiveQueries):
         self._readers: set[_Reader] = set()
         self._recent: deque[TimelineEntry] = deque(maxlen=KEPT)
         self._unread: deque[bytes] = deque(maxlen=KEPT)
-        self._seen = SeenEvents(_SEEN)
+        self._seen = RecentEvents(_SEEN)
 
     @override
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         return [
             job
-            for job in (await self._mirror.ask(self._latest)).running
+            for job in (await self._mirror.query(self._latest)).running
             if namespace in ("", job.metadata.namespace)
         ]
 
     @override
     async def node_uses(self) -> Sequence[NodeUse]:
-        return (await self._mirror.ask(self._latest)).nodes
+        return (await self._mirror.query(self._latest)).nodes
 
     def _latest(self, mirror: ClusterMirror) -> _Lists:
         """Return lists of now, or of a moment ago: several pages ask for them at once."""

@@ -17,7 +17,7 @@ from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.decision import FoldFailure
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.state.held import held_uids
-from services.visibility.answers.cluster_mirror import ClusterMirror
+from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -81,7 +81,7 @@ class MirrorOwner:
         """Read each message as it comes for a while: a reader waits for changes."""
         self.pace.read_live()
 
-    async def ask(self, work: Callable[[ClusterMirror], T]) -> T:
+    async def query(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds in the cluster as the bus has it now.
 
         It runs in the mirror's thread when its turn has come. Raises Retryable while the cluster
@@ -102,7 +102,7 @@ class MirrorOwner:
         finally:
             self._waiting -= 1
 
-    async def look(self, work: Callable[[ClusterMirror], T]) -> T:
+    async def peek(self, work: Callable[[ClusterMirror], T]) -> T:
         """Return what `work` finds in what is folded so far, for work that no user waits for.
 
         Raises Retryable while the cluster is not known.
@@ -114,7 +114,7 @@ class MirrorOwner:
     async def _work(self, work: Callable[[ClusterMirror], T]) -> T:
         self._require_synced()
         found = await self._in_thread(lambda: work(self._mirror))
-        self._require_whole()
+        self._require_consistent()
         return found
 
     def _require_synced(self) -> None:
@@ -123,7 +123,7 @@ class MirrorOwner:
                 "the state of the cluster is not synced yet", retry_after_s=_RETRY_AFTER_S
             )
 
-    def _require_whole(self) -> None:
+    def _require_consistent(self) -> None:
         if not self._mirror.is_consistent:
             self._resync()
             raise Retryable("the state of the cluster is read again", retry_after_s=_RETRY_AFTER_S)

@@ -64,9 +64,9 @@ class Sources:
     """Reads objects and asks what-ifs for a user who has the right to do so."""
 
     def __init__(
-        self, answers: Queries, live: LiveQueries, authorization: Authorization, *, clock: Clock
+        self, queries: Queries, live: LiveQueries, authorization: Authorization, *, clock: Clock
     ) -> None:
-        self._answers = answers
+        self._queries = queries
         self._live = live
         self._authorization = authorization
         self._clock = clock
@@ -76,8 +76,8 @@ class Sources:
         """Return the objects of a collection. Raises ApiFailure (405), Retryable."""
         match target.resource.plural:
             case "queues/pendingjobs":
-                _named(await self._answers.queue_trees(), target.name, plural="queues")
-                return await self._answers.pending_jobs(queue=target.name)
+                _named(await self._queries.queue_trees(), target.name, plural="queues")
+                return await self._queries.pending_jobs(queue=target.name)
             case _:
                 objects = await self._collection(target)
                 return [obj for obj in objects if target.selects(obj.metadata)]
@@ -107,52 +107,54 @@ class Sources:
             await self._authorization.check(user, IMAGINE_CLUSTER)
         warnings = what_if_request.unknown_fields(raw, target)
         async with self._turns.turn(user):
-            status = await self._answers.what_if(namespace, spec)
-        seen = await self._seen(user, namespace, status)
+            status = await self._queries.what_if(namespace, spec)
+        visible_namespaces = await self._visible(user, namespace, status)
         metadata = msgspec.structs.replace(
             query.metadata,
             namespace=namespace,
             creation_timestamp=format_seconds(self._clock.now()),
         )
-        answered = WhatIf(metadata=metadata, spec=spec, status=hiding.hide(status, seen))
+        answered = WhatIf(
+            metadata=metadata, spec=spec, status=hiding.hide(status, visible_namespaces)
+        )
         return WhatIfResult(what_if=answered, spec=raw["spec"], warnings=warnings)
 
     async def _collection(self, target: ServedTarget) -> Listed:
         """Return all objects of a resource, or those of a namespace. Raises ApiFailure (405)."""
         match target.resource.plural:
             case "pendingjobs":
-                return await self._answers.pending_jobs(target.namespace)
+                return await self._queries.pending_jobs(target.namespace)
             case "queuetrees":
-                return await self._answers.queue_trees()
+                return await self._queries.queue_trees()
             case "runningjobs":
                 return await self._live.running_jobs(target.namespace)
             case "nodeuses":
                 return await self._live.node_uses()
             case "usagehistories":
-                return [await self._answers.usage_history()]
+                return [await self._queries.usage_history()]
             case _:
                 raise wrong_method()
 
     async def _explanation(self, user: User, target: ServedTarget) -> Explanation:
         async with self._turns.turn(user):
-            found = await self._answers.explanation(target.namespace, target.name)
+            found = await self._queries.explanation(target.namespace, target.name)
         if found is None:
             raise not_found("explanations", target.name)
-        return hiding.hide(found, await self._seen(user, target.namespace, found))
+        return hiding.hide(found, await self._visible(user, target.namespace, found))
 
     async def _timeline(self, user: User, target: ServedTarget) -> Timeline:
         async with self._turns.turn(user):
-            found = await self._answers.timeline(target.namespace, target.name)
+            found = await self._queries.timeline(target.namespace, target.name)
         if found is None:
             raise not_found("timelines", target.name)
         return found
 
-    async def _seen(
+    async def _visible(
         self, user: User, namespace: str, result: Explanation | WhatIfStatus
     ) -> set[str]:
         """Return the namespaces that the answer may name: the one asked about is among them."""
         others = hiding.namespaces(result) - {namespace}
-        return {namespace} | await self._authorization.seen(user, others)
+        return {namespace} | await self._authorization.visible_namespaces(user, others)
 
 
 def _named(objects: Listed, name: str, *, plural: str) -> View:

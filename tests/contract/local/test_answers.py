@@ -54,17 +54,17 @@ def run(cluster: Path) -> Run:
 PATIENT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from pumice.answers import asking, following
+from pumice.queries import client, refresh
 from pumice.cli.main import main
-following._EVERY_S = 3600.0
-asking.WATCH_S = 1
-open_watch = asking.QueryClient.watch
+refresh._EVERY_S = 3600.0
+client.WATCH_S = 1
+open_watch = client.QueryClient.watch
 async def watch(self, watched, version):
     stream = await open_watch(self, watched, version)
     sys.stderr.write("watches" + chr(10))
     sys.stderr.flush()
     return stream
-asking.QueryClient.watch = watch
+client.QueryClient.watch = watch
 sys.exit(main(sys.argv[1:]))
 """
 """The command with a clock that never comes, with short watches, and a line for each of them.

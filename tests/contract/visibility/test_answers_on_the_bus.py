@@ -7,7 +7,7 @@ import pytest
 
 from pumice.events import GangAdmitted, GangPlaced, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode
-from services.visibility.adapters.answering import QueryService
+from services.visibility.adapters.query_service import QueryService
 from services.visibility.interface import Queries
 from shared.api import keys
 from shared.api import time as times

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from services.visibility.adapters import answering
+from services.visibility.adapters import query_service
 from services.visibility.interface import Queries
 from shared.api.visibility import Explanation
 from shared.api.whatifs import WhatIfSpec
@@ -51,7 +51,7 @@ async def test_an_explanation_that_takes_too_much_is_killed_and_others_are_answe
         while True:
             pass
 
-    monkeypatch.setattr(answering, "explain", endless)
+    monkeypatch.setattr(query_service, "explain", endless)
     async with instance(what_if_cpu=Seconds(1.0)) as answers:
         await stage.cluster(nodes=1, cpu="4")
         await stage.gang("big", 1, cpu="5")

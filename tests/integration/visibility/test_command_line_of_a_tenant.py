@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pumice.answers.asking import Place, QueryClient
-from pumice.answers.following import RefreshTimes
 from pumice.local.control_plane import ControlPlane
+from pumice.queries.client import ClusterTarget, QueryClient
+from pumice.queries.refresh import RefreshTimes
 from tests.integration.deploy.tenants import tenant
 from tests.support import pages
 from tests.support.api import Api
@@ -130,11 +130,13 @@ async def test_a_watch_of_the_own_namespace_tells_of_its_changes_and_that_of_ano
     run: Run, told: FixedAnswers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (kubeconfig,) = tmp_path.glob("*.kubeconfig")
-    asker = await QueryClient.open(Place(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem))
+    asker = await QueryClient.open(
+        ClusterTarget(kubeconfig=str(kubeconfig), namespace=kubeconfig.stem)
+    )
     before = await asker.pending()
     own, foreign = (
-        RefreshTimes(asker, asker.waiting()),
-        RefreshTimes(asker, asker.waiting("/".join(FOREIGN))),
+        RefreshTimes(asker, asker.pending_target()),
+        RefreshTimes(asker, asker.pending_target("/".join(FOREIGN))),
     )
     told.jobs = [pending(FOREIGN[0], "another"), pending(kubeconfig.stem, "later")]
     async with asyncio.timeout(30):

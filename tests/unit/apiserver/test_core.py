@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pumice.embedded.apiserver.admission import AdmissionResponse, Call
-from pumice.embedded.apiserver.answers import ApiReply, ApiRequest, expired
 from pumice.embedded.apiserver.journal import StoreJournal
+from pumice.embedded.apiserver.replies import ApiReply, ApiRequest, expired
 from pumice.embedded.apiserver.watching import Watch
 from tests.support.api_server import ApiServer, unreachable
 from tests.support.world import pod

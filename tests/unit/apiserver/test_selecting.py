@@ -3,7 +3,7 @@
 import pytest
 
 from pumice.embedded.apiserver import selecting
-from pumice.embedded.apiserver.answers import RequestFailure
+from pumice.embedded.apiserver.replies import RequestFailure
 
 LABELS = {"app": "web", "tier": "3", "empty": ""}
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pumice.embedded.apiserver.answers import ApiReply
-from pumice.embedded.apiserver.answers import ApiRequest as CoreRequest
+from pumice.embedded.apiserver.replies import ApiReply
+from pumice.embedded.apiserver.replies import ApiRequest as CoreRequest
 from shared.api import kinds
 from tests.support.reconcilers import NAMESPACE, Died, Process, Stage
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pumice.embedded.apiserver.answers import ApiReply
-from pumice.embedded.apiserver.answers import ApiRequest as CoreRequest
+from pumice.embedded.apiserver.replies import ApiReply
+from pumice.embedded.apiserver.replies import ApiRequest as CoreRequest
 from services.controller.adapters.store import Touched
 from services.controller.job import reconciler
 from services.controller.job.plan import Pass, advance

@@ -1,7 +1,7 @@
 """Objects as the API server shows them, and a scene with a full cluster, for the demo's tests."""
 
 from pumice.demo.model import Moment, Scene, Seen, WatchChange, WatchOp
-from pumice.demo.sentences import Sentence, tell
+from pumice.demo.sentences import Sentence, sentences_of
 from shared.api import keys
 from shared.api.batch import Job
 from shared.api.core import Pod
@@ -85,7 +85,7 @@ class Story:
 
     def refresh(self, at_s: float, moments: list[Moment]) -> list[Sentence]:
         """Tell what has been folded since the refresh before."""
-        told = tell([*moments, *self.scene.settle(at_s)], self.scene)
+        told = sentences_of([*moments, *self.scene.settle(at_s)], self.scene)
         self.log += told
         return told
 

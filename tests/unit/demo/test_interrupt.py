@@ -65,7 +65,7 @@ async def test_a_first_ctrl_c_during_the_clearing_up_waits_for_its_end_and_count
     cleared = []
 
     async def work() -> int:
-        with interrupts.held():
+        with interrupts.deferred():
             await send(signal.SIGINT)
             cleared.append("all")
         return 0

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import structlog
 
-from pumice.embedded.apiserver.answers import ApiReply
+from pumice.embedded.apiserver.replies import ApiReply
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.values import Message, StreamInfo
 from shared.contracts import codec

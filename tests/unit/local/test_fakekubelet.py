@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from pumice.embedded.fakekubelet import answer, no_program
+from pumice.embedded.fakekubelet import no_program, response
 
 
 def said(path: str) -> tuple[str, bytes]:
-    head, _, body = answer(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).partition(
+    head, _, body = response(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()).partition(
         b"\r\n\r\n"
     )
     assert f"Content-Length: {len(body)}".encode() in head
@@ -39,4 +39,4 @@ def test_any_other_path_is_not_found(path):
 
 
 def test_what_is_no_request_is_not_found_either():
-    assert answer(b"\xff\r\n\r\n").startswith(b"HTTP/1.1 404 ")
+    assert response(b"\xff\r\n\r\n").startswith(b"HTTP/1.1 404 ")

@@ -9,7 +9,7 @@ import structlog
 from pumice.local import in_process
 from pumice.local.nats import Users
 from pumice.local.ports import LOOPBACK, free_port
-from pumice.local.services import InProcessServices, Wiring, parse_arguments
+from pumice.local.services import InProcessServices, ServiceSettings, parse_arguments
 from services.cache.settings import CacheSettings
 from shared.contracts.permissions import EVENTS
 from shared.runtime import service
@@ -58,9 +58,9 @@ class Fails:
 
 @pytest.fixture
 def words(tmp_path):
-    wiring = Wiring(kubeconfig=None, nats_url=f"nats://{LOOPBACK}:{free_port()}")
+    settings = ServiceSettings(kubeconfig=None, nats_url=f"nats://{LOOPBACK}:{free_port()}")
     flags = {"cache": ("--log-level=debug",), "scheduler": (), "admission": ()}
-    return parse_arguments(InProcessServices(wiring, tmp_path, flags=flags).process.spec.argv[4:])
+    return parse_arguments(InProcessServices(settings, tmp_path, flags=flags).process.spec.argv[4:])
 
 
 @pytest.fixture

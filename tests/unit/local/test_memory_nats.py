@@ -80,14 +80,14 @@ def test_a_consumer_looks_once_at_messages_that_it_does_not_take():
         events.publish("events.often", b"", None, now=0.0)
 
     def ask(now: float) -> None:
-        rare.ask(
+        rare.pull(
             PullRequest(
                 inbox="inbox",
                 left=1,
                 no_wait=False,
                 expires_at=NEVER,
                 heartbeat_s=NEVER,
-                heard_at=now,
+                last_request_at=now,
                 deliver=deliver,
             ),
             now=now,

@@ -31,11 +31,11 @@ def page(**gates):
     ],
 )
 def test_gates_that_are_shut_are_counted_by_family(body, said):
-    assert readiness.words(body) == said
+    assert readiness.message_of(body) == said
 
 
 def test_a_line_stays_a_line_however_long_the_reason():
-    said = readiness.words(page(nats="x\n" * 3000))
+    said = readiness.message_of(page(nats="x\n" * 3000))
     assert len(said) < 200
     assert "\n" not in said
 

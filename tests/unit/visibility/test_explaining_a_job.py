@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from services.scheduler.decide import configure
-from services.visibility.answers import remedies
-from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.holders import HOLDERS_MAX
-from services.visibility.answers.rehearsal import Rehearsal
-from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.forecast import shapes
+from services.visibility.queries import remedies
+from services.visibility.queries.explaining import explain, subject_of
+from services.visibility.queries.holders import HOLDERS_MAX
+from services.visibility.queries.rehearsal import Rehearsal
+from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api.kinds import Kind
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
 from tests.support.devices import DRIVER, request, spec_of, using

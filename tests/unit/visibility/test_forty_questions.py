@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
-from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
 from services.visibility.forecast.simulation import SchedulerRules
+from services.visibility.queries.explaining import explain, subject_of
+from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import Explanation

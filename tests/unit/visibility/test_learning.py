@@ -9,9 +9,9 @@ from pumice.events.types import JobPhaseChanged
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
 from services.visibility.adapters.forecasting import LEARN_S, Forecasting
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.survey import DecisionPolicy
 from services.visibility.forecast.durations import HistoricJob
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.survey import DecisionPolicy
 from shared.bus.pace import Activity
 from shared.bus.values import Batch, Message
 from shared.contracts.subjects import Subjects
@@ -68,7 +68,7 @@ class Thread:
         self._mirror = ClusterMirror()
         self.turns_s = []
 
-    async def look(self, work):
+    async def peek(self, work):
         begun = self._clock._time
         work(self._mirror)
         self.turns_s.append(self._clock._time - begun)

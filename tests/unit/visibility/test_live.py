@@ -18,8 +18,8 @@ from pumice.events.types import (
 )
 from services.visibility.adapters.feeds import EventFeed
 from services.visibility.adapters.live import KEEPALIVE_S, KEPT, LISTS, Live
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.live import entry_of
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.live import entry_of
 from shared.api.time import parse
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.bus.pace import Pace
@@ -50,7 +50,7 @@ class Stage:
         self.told += 1
         self.live.add_events([event(bound(namespace, name), str(self.told))])
 
-    async def ask(self, work):
+    async def query(self, work):
         """Ask the mirror, as the mirror's owner does in its thread."""
         self.asked += 1
         return work(self.mirror)

@@ -5,11 +5,11 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.state.memory import memory_of
-from services.visibility.answers.explaining import explain, subject_of
-from services.visibility.answers.pending import Decisions, PublishedWait, as_decided
-from services.visibility.answers.survey import DecisionPolicy, Survey, survey
 from services.visibility.api.resources import RESOURCES
 from services.visibility.api.tables import table
+from services.visibility.queries.explaining import explain, subject_of
+from services.visibility.queries.pending import Decisions, PublishedWait, as_decided
+from services.visibility.queries.survey import DecisionPolicy, Survey, survey
 from shared.api.base import NAME_MAX
 from shared.api.kinds import NODE, POD, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage

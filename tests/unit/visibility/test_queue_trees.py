@@ -3,9 +3,9 @@
 import pytest
 
 from pumice.testing import Cluster
-from services.visibility.answers.survey import DecisionPolicy, survey
 from services.visibility.api.resources import RESOURCES
 from services.visibility.api.tables import table
+from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api.visibility import QueueResource, QueueTree
 
 TIERS = """

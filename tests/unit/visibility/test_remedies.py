@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from pumice.answers.text import shortages
+from pumice.queries.text import shortages
 from tests.support.mirrors import World, running
 from tests.unit.visibility.test_explaining_a_job import answer, two_full_nodes
 

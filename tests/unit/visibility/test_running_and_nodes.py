@@ -4,9 +4,9 @@ import pytest
 
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
-from services.visibility.answers.live import node_uses, running_jobs
 from services.visibility.forecast.durations import HistoricJob, History
 from services.visibility.forecast.ends import KEPT_S, Ends, stated_end
+from services.visibility.queries.live import node_uses, running_jobs
 from shared.api.kinds import NODE
 from shared.api.time import format_seconds, parse
 from shared.api.visibility import NodeUse, RunningJob

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pumice.events import CloudEvent, GangAdmitted, JobPhaseChanged
-from services.visibility.timelines import Known, timeline
+from services.visibility.timelines import KnownJob, timeline
 
 AT_S = 1e9
 LATE_S = AT_S + 60
@@ -29,20 +29,20 @@ def phases(*names: str) -> list[CloudEvent]:
 
 @pytest.mark.parametrize("last", ["Pending", "Running"])
 def test_a_job_that_was_deleted_while_it_waited_or_ran_is_said_to_be_gone(last: str) -> None:
-    found = timeline("ns", "train", phases("Pending", last), Known(), LATE_S)
+    found = timeline("ns", "train", phases("Pending", last), KnownJob(), LATE_S)
     assert found is not None
     assert (found.gone, found.phase) == (True, last)
 
 
 def test_a_job_that_is_there_is_not_gone() -> None:
-    known = Known(group="ns/train-u1", uid="u1", posted_s=AT_S, queue="q")
+    known = KnownJob(group="ns/train-u1", uid="u1", posted_s=AT_S, queue="q")
     found = timeline("ns", "train", phases("Pending"), known, LATE_S)
     assert found is not None
     assert not found.gone
 
 
 def test_a_job_whose_group_is_about_to_be_made_is_not_gone() -> None:
-    found = timeline("ns", "train", phases("Pending"), Known(), AT_S + 1)
+    found = timeline("ns", "train", phases("Pending"), KnownJob(), AT_S + 1)
     assert found is not None
     assert not found.gone
 
@@ -58,7 +58,7 @@ def test_a_wait_goes_on_until_its_end_or_that_of_the_job(
     (new,) = phases("Pending")
     gang = GangAdmitted(gang="ns/train-u1", uid="g1", queue="q", job="ns/train")
     events = [new, *([replace(new, data=gang)] if is_admitted else [])]
-    found = timeline("ns", "train", events, Known(), now_s)
+    found = timeline("ns", "train", events, KnownJob(), now_s)
     assert found is not None
     (wait,) = (entry for entry in found.entries if entry.what == "Waits")
     assert (wait.seconds, wait.goes_on) == (None, goes_on)
@@ -66,6 +66,6 @@ def test_a_wait_goes_on_until_its_end_or_that_of_the_job(
 
 @pytest.mark.parametrize("last", ["Completed", "Aborted", "Restarting"])
 def test_a_phase_without_a_group_says_nothing_of_whether_the_job_is_gone(last: str) -> None:
-    found = timeline("ns", "train", phases("Running", last), Known(), LATE_S)
+    found = timeline("ns", "train", phases("Running", last), KnownJob(), LATE_S)
     assert found is not None
     assert not found.gone

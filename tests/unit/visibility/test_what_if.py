@@ -8,13 +8,13 @@ import pytest
 
 from services.scheduler.decide import configure
 from services.scheduler.engine.state.memory import memory_of
-from services.visibility.answers.cluster_mirror import ClusterMirror
-from services.visibility.answers.gangs import PODS_MAX, BadQuery
-from services.visibility.answers.survey import DecisionPolicy
-from services.visibility.answers.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from services.visibility.forecast.durations import History
 from services.visibility.forecast.forecaster import forecast
 from services.visibility.forecast.simulation import SchedulerRules
+from services.visibility.queries.cluster_mirror import ClusterMirror
+from services.visibility.queries.gangs import PODS_MAX, BadQuery
+from services.visibility.queries.survey import DecisionPolicy
+from services.visibility.queries.whatif import ForecastFor, changed_queue, no_forecast, what_if
 from shared.api.scheduling import Guarantee, QueueSpec
 from shared.api.time import parse
 from shared.api.visibility import (

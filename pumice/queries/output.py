@@ -1,0 +1,147 @@
+"""Flags that the commands share, forms of output, and the loop of `--watch` (`following`).
+
+A command gives `show` a question and a way to tell its answer as text; the rest is alike for all.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pumice.cli.program import is_plugin
+from pumice.queries.client import ClusterTarget, QueryClient, QueryError, WatchTarget
+from shared.api.visibility import GROUP
+
+FORMATS: Final = ("text", "wide", "json", "yaml", "name")
+
+Fetch = Callable[[QueryClient], Awaitable[bytes]]
+"""Returns the API server's JSON."""
+TargetOf = Callable[[QueryClient], WatchTarget]
+"""Returns what to watch for the moment at which an answer may be another one."""
+Render = Callable[[bytes, float], tuple[str, int]]
+"""Returns an answer as text, and the exit code that goes with it."""
+
+
+def add_target(parser: argparse.ArgumentParser, *, everywhere: str = "") -> None:
+    """Add the flags that name cluster and namespace; `everywhere` is the help of `-A`."""
+    parser.add_argument("-n", "--namespace", default="", help="default: that of the context")
+    if everywhere:
+        parser.add_argument("-A", "--all-namespaces", action="store_true", help=everywhere)
+    parser.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="default: the local cluster's, $KUBECONFIG, ~/.kube/config",
+    )
+    parser.add_argument("--context", default=None, help="of the kubeconfig, default: the current")
+
+
+def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
+    """Add the flags that say how an answer is shown: one that is not `stored` stays the same.
+
+    Such an answer has no name either.
+    """
+    add_format(parser, FORMATS if stored else FORMATS[:-1])
+    if stored:
+        parser.add_argument(
+            "-w", "--watch", action="store_true", help="go on, and print each answer that is new"
+        )
+
+
+def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    """Add the flag that says in which of the forms an answer is shown."""
+    parser.add_argument("-o", "--output", choices=formats, default="text")
+
+
+def target_of(args: argparse.Namespace) -> ClusterTarget:
+    """Return the place that the flags name."""
+    return ClusterTarget(
+        kubeconfig=args.kubeconfig,
+        context=args.context,
+        namespace=args.namespace,
+        everywhere=getattr(args, "all_namespaces", False),
+        local=not is_plugin(),
+    )
+
+
+async def show(
+    args: argparse.Namespace, fetch: Fetch, render: Render, *, watched: TargetOf | None = None
+) -> int:
+    """Ask, print the answer in the form that was wanted; return the exit code."""
+    if watched is not None and args.watch:
+        return await connected(args, lambda client: _follow(args, client, fetch, render, watched))
+    return await connected(args, lambda client: _show(args, client, fetch, render))
+
+
+async def connected(args: argparse.Namespace, act: Callable[[QueryClient], Awaitable[int]]) -> int:
+    """Act with a connection to the place that the flags name; a refusal is a line on stderr."""
+    try:
+        client = await QueryClient.open(target_of(args))
+        try:
+            return await act(client)
+        finally:
+            await client.close()
+    except QueryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.code
+
+
+async def _show(args: argparse.Namespace, client: QueryClient, fetch: Fetch, render: Render) -> int:
+    raw = await fetch(client)
+    text, code = _rendered(args, raw, render)
+    sys.stdout.write(text)
+    return code
+
+
+async def _follow(
+    args: argparse.Namespace, client: QueryClient, fetch: Fetch, render: Render, watched: TargetOf
+) -> int:
+    """Print an answer, and each that is another one, until it is interrupted."""
+    from pumice.queries.refresh import RefreshTimes  # one answer takes none of it
+
+    raw = await fetch(client)
+    refresh_times = RefreshTimes(client, watched(client))
+    printed = ""
+    try:
+        while True:
+            text, _ = _rendered(args, raw, render)
+            if text != printed:
+                sys.stdout.write(f"\n{text}" if printed else text)
+                sys.stdout.flush()
+            printed = text
+            await refresh_times.next(raw)
+            raw = await fetch(client)
+    finally:
+        refresh_times.close()
+
+
+def _rendered(args: argparse.Namespace, raw: bytes, render: Render) -> tuple[str, int]:
+    """Return an answer in the form that was wanted, and the exit code that goes with it."""
+    now_s = time.time()  # noqa: TID251 - ages for a person
+    text, code = render(raw, now_s)
+    return formatted(args.output, raw, text), code
+
+
+def formatted(output_format: str, raw: bytes, text: str) -> str:
+    """Return an answer as JSON, YAML or names, or else as its text."""
+    if output_format == "json":
+        return msgspec.json.format(raw, indent=2).decode() + "\n"
+    if output_format == "yaml":
+        import yaml  # not needed for the other forms
+
+        whole = msgspec.json.decode(raw)
+        return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True))
+    return "".join(f"{name}\n" for name in names(raw)) if output_format == "name" else text
+
+
+def names(raw: bytes) -> Sequence[str]:
+    """Return the objects of an answer as kubectl's `-o name` prints them."""
+    whole = msgspec.json.decode(raw)
+    items: list[dict[str, Any]] = whole.get("items", [whole])
+    usual = whole["kind"].removesuffix("List")
+    kinds = [(item.get("kind") or usual).lower() for item in items]
+    found = zip(kinds, items, strict=True)
+    return [f"{kind}.{GROUP}/{item['metadata']['name']}" for kind, item in found]
