@@ -126,7 +126,7 @@ def sums_of(world: Cluster, tasks) -> list[int]:
 
 def stated_sums_of(world: Cluster, tasks) -> list[int]:
     """Sum what pods state, also where less of it counts in their queue."""
-    return summed(world, [(task.task_class.asked or task.task_class).request for task in tasks])
+    return summed(world, [(task.task_class.unbounded or task.task_class).request for task in tasks])
 
 
 def summed(world: Cluster, requests) -> list[int]:

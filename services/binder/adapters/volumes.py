@@ -83,12 +83,12 @@ class VolumeBinder:
 
     async def _ready(self, item: Bind) -> ItemOutcome | None:
         deadline = self._clock.monotonic() + self._timeout_s
-        asked: set[str] = set()
+        requested: set[str] = set()
         attempt = 0
         while True:
             waiting = []
             for use in item.claims:
-                step = await self._advance(item, use, asked)
+                step = await self._advance(item, use, requested)
                 if isinstance(step, Unbindable):
                     return _failed(item, step.message)
                 if not isinstance(step, VolumeReady):
@@ -103,14 +103,16 @@ class VolumeBinder:
                 return ended
             await self._clock.sleep(_POLLS.wait_s(attempt, None))
 
-    async def _advance(self, item: Bind, use: ClaimUse, asked: set[str]) -> Step:
+    async def _advance(self, item: Bind, use: ClaimUse, requested: set[str]) -> Step:
         """Read a claim and write what it needs; when the API server is busy, do it later."""
         try:
             namespace, name = split_key(use.claim)
             claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
-            step = steps.claim_step(use, item.node, decode(PVC, claim), asked=use.claim in asked)
+            step = steps.claim_step(
+                use, item.node, decode(PVC, claim), was_requested=use.claim in requested
+            )
             if isinstance(step, VolumePending):
-                asked.add(use.claim)  # by us before, or for another pod
+                requested.add(use.claim)  # by us before, or for another pod
             if not isinstance(step, AskForVolume):
                 return step
             if use.volume:
@@ -123,7 +125,7 @@ class VolumeBinder:
             return Unbindable(f"claim {use.claim}: {error}")
         except (Retryable, Conflict):
             return VolumePending()
-        asked.add(use.claim)
+        requested.add(use.claim)
         return step
 
     async def _reserve(self, use: ClaimUse) -> Step:

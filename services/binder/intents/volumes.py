@@ -42,8 +42,10 @@ class Unbindable(msgspec.Struct, frozen=True):
 Step = VolumeReady | AskForVolume | VolumePending | Unbindable
 
 
-def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked: bool) -> Step:
-    """Return what a claim needs, given how it is; `asked`: this bind has named its node already."""
+def claim_step(
+    use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, was_requested: bool
+) -> Step:
+    """Return the next step of a claim; `was_requested`: this bind has set its node already."""
     meta = claim.metadata
     if meta.uid != use.uid:
         return Unbindable(f"claim {use.claim} is another one now")
@@ -60,10 +62,10 @@ def claim_step(use: ClaimUse, node: str, claim: PersistentVolumeClaim, *, asked:
     if selected not in {"", node}:
         return Unbindable(f"the volume of claim {use.claim} is being made for node {selected}")
     if use.volume:
-        return VolumePending() if asked else AskForVolume()
+        return VolumePending() if was_requested else AskForVolume()
     if selected:
         return VolumePending()
-    if asked:
+    if was_requested:
         return Unbindable(f"no volume for claim {use.claim} could be made for node {node}")
     return AskForVolume()
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from services.controller.adapters.quotas import quota_changed
 from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import (
     Identity,
@@ -38,6 +37,7 @@ from services.controller.adapters.stores import (
     load_held,
     node_changed,
     owners_of,
+    quota_changed,
     target_of,
 )
 from services.controller.job.facts import JobFacts, PodView, pod_view

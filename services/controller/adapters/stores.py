@@ -11,7 +11,7 @@ from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
 from shared.api import keys, kinds
 from shared.api.batch import Command, Job
-from shared.api.core import Node, Pod, PodPhase, ResourceQuota
+from shared.api.core import Node, Pod, PodPhase, ResourceQuota, ResourceQuotaStatus
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow, JobTemplate
 from shared.api.kinds import Kind
@@ -338,6 +338,28 @@ class Stores:
         at = home(owner.metadata.namespace, owner.metadata.uid)
         others = (stored.group for stored in self.pods.by_index("other-owner", at))
         return tuple(dict.fromkeys((*group_of_owner(owner), *others)))
+
+
+def quota_changed(change: ObjectChange[ResourceQuota], touched: Touched) -> None:
+    """Touch a quota that has more room than before; less room concerns nobody.
+
+    The API server checks the status, which the quota controller updates.
+    """
+    if change.before is not None and (
+        change.after is None or _has_more_room(change.before.status, change.after.status)
+    ):
+        touched.add(kinds.RESOURCEQUOTA, change.key)
+
+
+def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> bool:
+    """Tell whether a limit of a quota was removed, or leaves more room."""
+    if not before.hard.keys() <= after.hard.keys():
+        return True
+    return any(_room(after, name) > _room(before, name) for name in before.hard)
+
+
+def _room(status: ResourceQuotaStatus, name: str) -> int:
+    return milli(status.hard[name]) - milli(status.used.get(name, 0))
 
 
 def node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:

@@ -80,7 +80,7 @@ def volume(*, uid: str = "vu", holder: dict[str, str] | None = None, **meta: Any
     ],
 )
 def test_a_claim_that_can_have_its_volume_is_helped_on_its_way(use, seen, asked, step: Step):
-    assert claim_step(use, "n", seen, asked=asked) == step
+    assert claim_step(use, "n", seen, was_requested=asked) == step
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_claim_that_can_have_its_volume_is_helped_on_its_way(use, seen, asked,
     ],
 )
 def test_a_claim_that_cannot_have_its_volume_here_fails_the_bind(use, seen, asked, message: str):
-    step = claim_step(use, "n", seen, asked=asked)
+    step = claim_step(use, "n", seen, was_requested=asked)
     assert isinstance(step, Unbindable)
     assert message in step.message
 

@@ -157,7 +157,7 @@ class Nodes:
             return
         record = self._by_name.setdefault(task.node, NodeRecord())
         counted = CountedPod(
-            task.task_class.asked or task.task_class, task.status == TaskStatus.RELEASING, task
+            task.task_class.unbounded or task.task_class, task.status == TaskStatus.RELEASING, task
         )
         record.held[task.uid] = counted
         self.arrivals.come(task)

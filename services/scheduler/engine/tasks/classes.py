@@ -90,14 +90,14 @@ class TaskClasses:
         found = self._by_content.get((content, requested.affinity_terms))
         if found is None:
             found = self._variant(requested, content, requested.affinity_terms)
-            found.asked = requested
+            found.unbounded = requested
             found.request = amounts
             found.weight = max(int(amounts.max()), *found.scoring_request)
         return found
 
     def as_requested(self, task_class: TaskClass) -> TaskClass:
         """Return the class with the amounts that its pods state."""
-        requested = task_class.asked
+        requested = task_class.unbounded
         if requested is None:
             return task_class
         if requested.affinity_terms is task_class.affinity_terms:
@@ -152,7 +152,7 @@ def _read(
     made.best_effort = resource.is_empty()
     made.scoring_request = (max(0, min(cpu, POD_MAX)), max(0, min(memory, POD_MAX)))
     made.weight = max(int(made.request.max()), *made.scoring_request)
-    made.asked = None
+    made.unbounded = None
     made.counted, made.counted_within = made, None
     made.node_selector = spec.node_selector or _NO_LABELS
     made.node_affinity = affinity.node_affinity if affinity else None

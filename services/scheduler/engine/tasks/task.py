@@ -19,7 +19,6 @@ class TaskClass:
 
     __slots__ = (
         "affinity_terms",
-        "asked",
         "best_effort",
         "beyond",
         "claims",
@@ -40,6 +39,7 @@ class TaskClass:
         "stem",
         "tolerations",
         "traits",
+        "unbounded",
         "weight",
     )
 
@@ -52,7 +52,7 @@ class TaskClass:
     scoring_request: tuple[int, int]
     weight: int
     """No amount of it is larger (`amounts.Sums`)."""
-    asked: "TaskClass | None"
+    unbounded: "TaskClass | None"
     """The class as its pods state it, where `request` is bounded by the largest node."""
     counted: "TaskClass"
     """The class by which its pods count in jobs and queues while they are on nodes."""

@@ -110,10 +110,10 @@ class DeviceShare:
         cards, names = cluster.store(Gpus), cluster.node_names
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            asked = cards.asked(task_class)
-            if not (asked.memory if self._sharing else asked.number):
+            request = cards.asked(task_class)
+            if not (request.memory if self._sharing else request.number):
                 return np.zeros(len(rows), dtype=np.uint8)
-            room = cards.room(asked, rows.index, names)
+            room = cards.room(request, rows.index, names)
             full = (room >= 0) & (room <= rows.extra)
             return full.astype(np.uint8) * (_NO_MEMORY if self._sharing else _NO_CARDS)
 
@@ -138,10 +138,10 @@ class DeviceShare:
             return _places(cards, task_class, rows, names, np.flatnonzero(rows.pick(registered)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            want = cards.want(task_class)
-            if not want.requests:
+            request = cards.want(task_class)
+            if not request.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
-            codes = np.where(want.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
+            codes = np.where(request.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
             return _codes(places(task_class, rows), codes)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
@@ -168,10 +168,10 @@ class DeviceShare:
             return _places(cards, task_class, rows, names, np.arange(len(rows)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            want = cards.want(task_class)
-            if not want.requests:
+            request = cards.want(task_class)
+            if not request.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
-            if refuses(table, want):
+            if refuses(table, request):
                 return np.full(len(rows), _NEVER, dtype=np.uint8)
             return _codes(places(task_class, rows), np.full(len(rows), _NO_NPU, dtype=np.uint8))
 
@@ -181,11 +181,11 @@ class DeviceShare:
             return _points(places(task_class, rows)) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            want = cards.want(task.task_class)
-            taken = cards.settle_on(task) if want.requests else ()
+            request = cards.want(task.task_class)
+            taken = cards.settle_on(task) if request.requests else ()
             if not taken:
                 return {}
-            return annotations_of(taken, task.node, cluster.now, table, sliced=want.sliced)
+            return annotations_of(taken, task.node, cluster.now, table, sliced=request.sliced)
 
         hooks.predicate(predicate, reasons=_NPU_REASONS)
         if self._weight:
