@@ -62,7 +62,21 @@ class Connections:
         """
         await self._turns.acquire()
         try:
-            return Response(self, await self._asked(address, request, is_repeatable=is_repeatable))
+            connection = self._take()
+            may_repeat = is_repeatable and connection is not None
+            while True:
+                if connection is None:
+                    connection = await self._connect(address)
+                try:
+                    await connection.ask(request)
+                except BaseException as exc:
+                    self._drop(connection)
+                    is_closed = isinstance(exc, ConnectionEndedError)
+                    if not may_repeat or not is_closed or connection.has_answered:
+                        raise
+                    connection, may_repeat = None, False
+                else:
+                    return Response(self, connection)
         except BaseException:
             self._turns.release()
             raise
@@ -93,25 +107,6 @@ class Connections:
             self._sweep.cancel()
         for connection in self._open:
             connection.abort()
-
-    async def _asked(
-        self, address: Address, request: bytes, *, is_repeatable: bool
-    ) -> "_Connection":
-        if (idle := self._take()) is not None:
-            try:
-                return await self._ask(idle, request)
-            except ConnectionEndedError:
-                if not is_repeatable or idle.has_answered:
-                    raise
-        return await self._ask(await self._connect(address), request)
-
-    async def _ask(self, connection: "_Connection", request: bytes) -> "_Connection":
-        try:
-            await connection.ask(request)
-        except BaseException:
-            self._drop(connection)
-            raise
-        return connection
 
     async def _connect(self, address: Address) -> "_Connection":
         loop = asyncio.get_running_loop()

@@ -198,7 +198,18 @@ class HttpTransport:
             headers = {**headers, "Authorization": authorization}
         if request.body is not None:
             headers = {**headers, "Content-Type": request.content_type}
-        response = await self._begin(request, headers)
+        response: OpenResponse
+        if self._proxied is not None:
+            response = await self._proxied.begin(request, headers)
+        else:
+            access = self._credentials.access
+            if access is not self._access:
+                self._connect_to(access)
+            response = await self._connections.begin(
+                self._address,
+                self._encoded(request, headers),
+                is_repeatable=request.method in _REPEATABLE,
+            )
         if response.status < _CLIENT_ERROR:
             return response
         try:
@@ -206,19 +217,6 @@ class HttpTransport:
         finally:
             response.close()
         raise refusal(request.doing, read_status(response.status, body), response.headers)
-
-    async def _begin(self, request: Request, headers: Mapping[str, str]) -> OpenResponse:
-        """Send a request; return its response, whatever it says. Raises OSError."""
-        if self._proxied is not None:
-            return await self._proxied.begin(request, headers)
-        access = self._credentials.access
-        if access is not self._access:
-            self._connect_to(access)
-        return await self._connections.begin(
-            self._address,
-            self._encoded(request, headers),
-            is_repeatable=request.method in _REPEATABLE,
-        )
 
     def _connect_to(self, access: Access) -> None:
         """Use new connections: access may lead elsewhere, and a certificate is sent on these only.

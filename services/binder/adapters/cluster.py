@@ -44,16 +44,14 @@ class ApiServerClient:
         """Post the binding with the pod's uid and the annotations to merge (CA06)."""
         namespace, name = split_key(bind.pod)
 
-        async def post() -> bytes:
-            await self._kube.bind(
-                namespace,
-                name,
-                uid=bind.uid,
-                node=bind.node,
-                annotations=bind.annotations,
-            )
-            return b""
-
+        post = partial(
+            self._kube.bind,
+            namespace,
+            name,
+            uid=bind.uid,
+            node=bind.node,
+            annotations=bind.annotations,
+        )
         return await self._ask("bind", post, node=bind.node)
 
     async def get(self, pod: str) -> ApiResponse:
@@ -109,18 +107,24 @@ class ApiServerClient:
         """Delete the pod at version `rv` with its own grace period (D03)."""
         namespace, name = split_key(pod)
 
-        async def delete() -> bytes:
+        async def delete() -> None:
             await self._kube.delete(POD, namespace, name, uid=uid, resource_version=rv)
-            return b""
 
         return await self._ask("delete", delete)
 
     async def _ask(
-        self, verb: str, request: Callable[[], Awaitable[bytes]], *, node: str = ""
+        self, verb: str, request: Callable[[], Awaitable[bytes | None]], *, node: str = ""
     ) -> ApiResponse:
+        """Send a request once there is a slot; a pod that it returns is the snapshot."""
         async with self._throttle.slot(node):
             start = self._clock.monotonic()
-            reply = await _reply(request, self._scheduler_names)
+            try:
+                body = await request()
+            except (Gone, Conflict, Rejected, Retryable) as error:
+                reply = _failed(error)
+            else:
+                snapshot = seen(body, self._scheduler_names) if body else None
+                reply = ApiResponse(kind=ResponseKind.DONE, snapshot=snapshot)
             end = self._clock.monotonic()
         overloaded = reply.kind is ResponseKind.BUSY
         self._throttle.limiter.answered(latency_s=end - start, overloaded=overloaded, now_s=end)
@@ -130,24 +134,15 @@ class ApiServerClient:
         return reply
 
 
-async def _reply(
-    request: Callable[[], Awaitable[bytes]], scheduler_names: Collection[str]
-) -> ApiResponse:
-    try:
-        body = await request()
-    except Gone as error:
-        return ApiResponse(kind=ResponseKind.GONE, message=str(error))
-    except Conflict as error:
-        return ApiResponse(kind=ResponseKind.CONFLICT, message=str(error))
-    except Rejected as error:
-        return ApiResponse(kind=ResponseKind.REFUSED, message=str(error))
-    except Retryable as error:
-        return ApiResponse(
-            kind=ResponseKind.BUSY, message=str(error), retry_after_s=error.retry_after_s
-        )
-    return ApiResponse(
-        kind=ResponseKind.DONE, snapshot=seen(body, scheduler_names) if body else None
-    )
+def _failed(error: Gone | Conflict | Rejected | Retryable) -> ApiResponse:
+    """Return the response that an error of a request stands for."""
+    if isinstance(error, Retryable):
+        retry_s = error.retry_after_s
+        return ApiResponse(kind=ResponseKind.BUSY, message=str(error), retry_after_s=retry_s)
+    kind = ResponseKind.REFUSED
+    if isinstance(error, Conflict):
+        kind = ResponseKind.GONE if isinstance(error, Gone) else ResponseKind.CONFLICT
+    return ApiResponse(kind=kind, message=str(error))
 
 
 def seen(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:

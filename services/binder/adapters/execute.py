@@ -143,7 +143,13 @@ class IntentExecutor:
 
     async def _bind_all(self, gang: BindGang, progress: IntentProgress) -> None:
         async def one(index: int, item: Bind) -> None:
-            ended = await self._isolated(item, self._bind(item))
+            ended: ItemOutcome | None = None
+            with self._quarantine.isolate(
+                POD.token, item.pod, stage="execute", uid=item.uid
+            ) as isolated:
+                ended = await self._bind(item)
+            if ended is None:
+                ended = _failed(item, describe(isolated.error or Exception()))
             await self._clean_up(item, ended)
             if ended.result is Result.BOUND:
                 with self._quarantine.isolate(POD.token, item.pod, stage="tell"):
