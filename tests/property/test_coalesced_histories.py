@@ -238,9 +238,9 @@ def test_changes_that_a_watch_skips_leave_the_same_facts_to_publish(data: st.Dat
                 held = ObservedObject(uid=each.uid, rv=each.rv, body=body, digest=body)
                 queue.put(each.kind, each.key, held)
         found = {}
-        while (publication := queue.next()) is not None:
-            queue.confirmed(publication)
-            found[publication.fact.key] = (publication.fact.uid, publication.fact.op)
+        while (fact := queue.next()) is not None:
+            queue.confirmed(fact)
+            found[fact.key] = (fact.uid, fact.op)
         return found
 
     assert published(shown) == published(history)

@@ -11,7 +11,8 @@ from hypothesis.stateful import (
 )
 
 from services.cache.fold.objects import ObservedObject, Published, digest, observed_object
-from services.cache.fold.publish_queue import Publication, PublishQueue
+from services.cache.fold.publish_queue import PublishQueue
+from shared.contracts.messages import Fact, Op
 from tests.support.structs import pod
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -28,7 +29,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.stream: dict[str, Published] = {}
         self.newest: dict[str, int] = {}
         self.queue = PublishQueue(["pods"])
-        self.on_their_way: list[Publication] = []
+        self.on_their_way: list[Fact] = []
         self.leads = False
         self.listed_in_term = False
         """Whether the kind was listed, or is expected to be current, in the term under way."""
@@ -59,7 +60,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.on_their_way)
     @rule(listed=st.booleans())
     def an_object_goes_while_its_fact_is_on_its_way(self, listed: bool) -> None:
-        self.an_object_is_deleted(self.on_their_way[-1].slot[1].removeprefix("ns/"))
+        self.an_object_is_deleted(self.on_their_way[-1].key.removeprefix("ns/"))
         if listed:
             self.the_kind_is_listed_anew()
 
@@ -89,27 +90,27 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def facts_are_sent(self, count: int) -> None:
         for _ in range(count):
-            publication = self.queue.next()
-            if publication is not None:
-                self.on_their_way.append(publication)
+            fact = self.queue.next()
+            if fact is not None:
+                self.on_their_way.append(fact)
 
     @rule(stored=st.booleans(), answered=st.booleans())
     def a_fact_arrives(self, stored: bool, answered: bool) -> None:
         if not self.on_their_way:
             return
-        publication = self.on_their_way.pop(0)
+        fact = self.on_their_way.pop(0)
         if answered or stored:
-            self.store(publication)
+            self.store(fact)
         if answered:
-            self.queue.confirmed(publication)
+            self.queue.confirmed(fact)
         else:
-            self.queue.failed(publication)
+            self.queue.failed(fact)
 
-    def store(self, publication: Publication) -> None:
-        fact, key = publication.fact, publication.slot[1]
+    def store(self, fact: Fact) -> None:
+        key = fact.key
         assert int(fact.rv) >= self.newest.get(key, 0), "the stream went back in time"
         self.newest[key] = int(fact.rv)
-        if publication.is_tombstone:
+        if fact.op is Op.DELETE:
             self.stream.pop(key, None)
         else:
             body = bytes(fact.body)
@@ -125,8 +126,8 @@ class CacheMachine(RuleBasedStateMachine):
 
         The kind may be listed before the stream is read back, and changes may follow the list.
         """
-        for publication in self.on_their_way:
-            self.store(publication)
+        for fact in self.on_their_way:
+            self.store(fact)
         self.on_their_way.clear()
         if forgets:
             self.queue = PublishQueue(["pods"])
@@ -143,7 +144,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_fact_per_object_is_on_its_way(self) -> None:
-        slots = [publication.slot for publication in self.on_their_way]
+        slots = [(fact.kind, fact.key) for fact in self.on_their_way]
         assert len(slots) == len(set(slots))
 
     @rule()
@@ -163,9 +164,9 @@ class CacheMachine(RuleBasedStateMachine):
     def all_is_published(self) -> None:
         while self.on_their_way:
             self.a_fact_arrives(stored=True, answered=True)
-        while (publication := self.queue.next()) is not None:
-            self.store(publication)
-            self.queue.confirmed(publication)
+        while (fact := self.queue.next()) is not None:
+            self.store(fact)
+            self.queue.confirmed(fact)
         assert self.queue.waiting == 0
         assert self.queue.complete() == ("pods",)
         assert {key: said.digest for key, said in self.stream.items()} == {

@@ -18,14 +18,14 @@ from prometheus_client import Counter
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import cause_of
-from services.cache.fold.publish_queue import Publication, PublishQueue
+from services.cache.fold.publish_queue import PublishQueue, without_body
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
 from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
 from shared.bus.values import Ack, FencingToken
 from shared.contracts import codec
-from shared.contracts.messages import Marker, Op
+from shared.contracts.messages import Fact, Marker, Op
 from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.contracts.subjects import Subjects
 from shared.election.installation_elector import InstallationElector
@@ -52,7 +52,7 @@ IN_FLIGHT: Final = 2048
 _YIELD_EVERY: Final = 64
 """Facts sent between two yields to the event loop, so a burst cannot delay lease renewals."""
 
-_Submitted = tuple[Publication, Awaitable[Ack], float]
+_Submitted = tuple[Fact, Awaitable[Ack], float]
 
 
 class StatePublisher:
@@ -158,8 +158,8 @@ class StatePublisher:
         sent = 0
         next_batch_at = self._clock.monotonic()
         while True:
-            publication = self._queue.next()
-            if publication is None:
+            fact = self._queue.next()
+            if fact is None:
                 self._work.clear()
                 await self._work.wait()
                 # The first fact after a quiet time goes at once; those after it go together.
@@ -169,74 +169,70 @@ class StatePublisher:
                 continue
             self._faults.point("cache.before-publish")
             started = self._clock.monotonic()
-            kind, key = publication.slot
+            kind, key = fact.kind, fact.key
             try:
                 with self._quarantine.isolate(kind, key, stage=_SUBMIT) as isolated:
-                    publication, answer = await self._submit(publication, token)
+                    fact, answer = await self._submit(fact, token)
             except Retryable as exc:
-                self._submit_failed(publication, exc)
+                self._submit_failed(fact, exc)
                 await self._clock.sleep(RETRY_S)
                 continue
             except Rejected as exc:
-                self._quarantine_fact(publication, exc)
+                self._quarantine_fact(fact, exc)
                 continue
             if isolated.error is not None:
-                self._queue.quarantine(publication)
+                self._queue.quarantine(fact)
                 continue
-            await answers.put((publication, answer, started))
+            await answers.put((fact, answer, started))
             sent += 1
             if sent % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    async def _submit(
-        self, publication: Publication, token: FencingToken
-    ) -> tuple[Publication, Awaitable[Ack]]:
+    async def _submit(self, fact: Fact, token: FencingToken) -> tuple[Fact, Awaitable[Ack]]:
         """Send a fact; send one that is too large without its body, and log it."""
-        ttl_s = TOMBSTONE_TTL_S if publication.is_tombstone else None
-        kind, key = publication.slot
+        ttl_s = TOMBSTONE_TTL_S if fact.op is Op.DELETE else None
+        kind, key = fact.kind, fact.key
         subject = self._subjects.state(kind, key)
         try:
             answer = await self._publisher.submit(
                 subject,
-                codec.encode(self._seal.close(publication.fact)),
+                codec.encode(self._seal.close(fact)),
                 fence=token,
                 ttl_s=ttl_s,
             )
         except TooLarge as exc:
             self._metrics.oversized.labels(kind).inc()
             self._log.error("object_oversized", kind=kind, key=key, reason=str(exc))
-            self._quarantine.failed(
-                kind, key, stage=_STAGE, error=str(exc), uid=publication.fact.uid
-            )
-            publication = publication.without_body()
+            self._quarantine.failed(kind, key, stage=_STAGE, error=str(exc), uid=fact.uid)
+            fact = without_body(fact)
             answer = await self._publisher.submit(
-                subject, codec.encode(publication.fact), fence=token, ttl_s=ttl_s
+                subject, codec.encode(fact), fence=token, ttl_s=ttl_s
             )
-        return publication, answer
+        return fact, answer
 
     async def _collect(self, answers: asyncio.Queue[_Submitted]) -> None:
         while True:
-            publication, answer, started = await answers.get()
+            fact, answer, started = await answers.get()
             try:
                 await answer
             except Retryable as exc:
-                self._submit_failed(publication, exc)
+                self._submit_failed(fact, exc)
                 continue
             except Rejected as exc:
-                self._quarantine_fact(publication, exc)
+                self._quarantine_fact(fact, exc)
                 continue
             self._faults.point("cache.after-publish")
-            self._queue.confirmed(publication)
+            self._queue.confirmed(fact)
             self._failing = ""
-            kind, op = publication.slot[0], publication.fact.op
+            kind, op = fact.kind, fact.op
             if op is not Op.OVERSIZED:
-                self._quarantine.handled(kind, publication.slot[1], stage=_STAGE)
+                self._quarantine.handled(kind, fact.key, stage=_STAGE)
             self._counter(kind, op).inc()
             took_s = self._clock.monotonic() - started
             self._metrics.latency.observe(took_s)
-            if self._spans.is_on and (cause := cause_of(publication.fact)):
+            if self._spans.is_on and (cause := cause_of(fact)):
                 begun = self._clock.now() - took_s
-                self._spans.add(cause, f"publish {kind}", begun=begun, key=publication.slot[1])
+                self._spans.add(cause, f"publish {kind}", begun=begun, key=fact.key)
             self.changed()
 
     def _counter(self, kind: str, op: Op) -> Counter:
@@ -246,19 +242,19 @@ class StatePublisher:
             counter = self._counters[kind, op] = self._metrics.published.labels(kind, op.value)
         return counter
 
-    def _quarantine_fact(self, publication: Publication, exc: Rejected) -> None:
+    def _quarantine_fact(self, fact: Fact, exc: Rejected) -> None:
         """Quarantine a fact that NATS refuses even without its body."""
-        kind, key = publication.slot
-        self._quarantine.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=publication.fact.uid)
-        self._queue.quarantine(publication)
+        kind, key = fact.kind, fact.key
+        self._quarantine.failed(kind, key, stage=_SUBMIT, error=str(exc), uid=fact.uid)
+        self._queue.quarantine(fact)
         self.changed()
 
-    def _submit_failed(self, publication: Publication, exc: Retryable) -> None:
-        self._queue.failed(publication)
+    def _submit_failed(self, fact: Fact, exc: Retryable) -> None:
+        self._queue.failed(fact)
         self._metrics.failed.labels(type(exc).__name__).inc()
         if type(exc).__name__ != self._failing:  # one line for each run of the same error
             self._failing = type(exc).__name__
-            self._log.warning("publish_failed", key=publication.slot[1], reason=str(exc))
+            self._log.warning("publish_failed", key=fact.key, reason=str(exc))
         self._work.set()
 
     def _note_completeness(self) -> None:

@@ -36,23 +36,10 @@ Slot = tuple[str, str]
 """(token of the kind, key of the object)."""
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact to publish, with the digest by which later versions are compared."""
-
-    slot: Slot
-    fact: Fact
-    digest: bytes = b""
-
-    @property
-    def is_tombstone(self) -> bool:
-        """Return whether the fact says that the object was deleted."""
-        return self.fact.op is Op.DELETE
-
-    def without_body(self) -> "Publication":
-        """Return the same fact without a body, for an object that is too large to publish."""
-        op = Op.DELETE if self.is_tombstone else Op.OVERSIZED
-        fact = msgspec.structs.replace(self.fact, op=op, body=msgspec.Raw(b"null"))
-        return msgspec.structs.replace(self, fact=fact)
+def without_body(fact: Fact) -> Fact:
+    """Return the same fact without a body, for an object that is too large to publish."""
+    op = Op.DELETE if fact.op is Op.DELETE else Op.OVERSIZED
+    return msgspec.structs.replace(fact, op=op, body=msgspec.Raw(b"null"))
 
 
 class _KindState:
@@ -99,7 +86,8 @@ class PublishQueue:
         self._kinds: Final = {kind: _KindState() for kind in kinds}
         self._sorted: Final = sorted(self._kinds.items())
         self._pending: dict[Slot, None] = {}
-        self._in_flight: set[Slot] = set()
+        self._in_flight: dict[Slot, bytes] = {}
+        """Slots of facts that were sent, with the digest of the object; empty for a tombstone."""
         self._leads = False
         self._tombstone_bodies: dict[str, bytes] = {}
         """Uid of a deleted pod that had succeeded → body of its tombstone; the newest ones."""
@@ -223,46 +211,48 @@ class PublishQueue:
             state.expected = ""
             state.published_version = ""
 
-    def next(self) -> Publication | None:
+    def next(self) -> Fact | None:
         """Return the next fact to publish; None if STATE agrees with the observed objects."""
         while self._pending:
             slot = next(iter(self._pending))
             del self._pending[slot]
             state = self._kinds[slot[0]]
             if self._differs(slot, state):
-                self._in_flight.add(slot)
-                return self._publication(slot, state)
+                held = state.observed.get(slot[1])
+                self._in_flight[slot] = held.digest if held is not None else b""
+                return self._fact(slot, state)
             self._skip_unchanged(slot, state)
         return None
 
-    def confirmed(self, publication: Publication) -> None:
+    def confirmed(self, fact: Fact) -> None:
         """Record that a fact is in STATE."""
-        slot, fact = publication.slot, publication.fact
+        slot = (fact.kind, fact.key)
         state = self._kinds[slot[0]]
         state.quarantined.discard(slot[1])
-        if publication.is_tombstone:
+        if fact.op is Op.DELETE:
             state.publish(slot[1], None)
             self._tombstone_bodies.pop(fact.uid, None)
         else:
-            state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, digest=publication.digest))
+            digest = self._in_flight.get(slot, b"")
+            state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, digest=digest))
         state.initial.discard(slot[1])
         self._settled(slot, state)
 
-    def failed(self, publication: Publication) -> None:
+    def failed(self, fact: Fact) -> None:
         """Record that it is unknown whether a fact is in STATE; it is published again."""
-        slot, fact = publication.slot, publication.fact
+        slot = (fact.kind, fact.key)
         state = self._kinds[slot[0]]
         before = state.published.get(slot[1])
         done = before.done if before is not None and before.uid == fact.uid else b""
         state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, done=done))
-        if publication.is_tombstone:
+        if fact.op is Op.DELETE:
             state.gone.setdefault(slot[1], fact.rv)
         self._settled(slot, state)
 
-    def quarantine(self, publication: Publication) -> None:
+    def quarantine(self, fact: Fact) -> None:
         """Record that a fact cannot be published; its object is skipped until it changes."""
-        self.confirmed(publication)
-        self._kinds[publication.slot[0]].quarantined.add(publication.slot[1])
+        self.confirmed(fact)
+        self._kinds[fact.kind].quarantined.add(fact.key)
 
     def complete(self) -> tuple[str, ...]:
         """Return the kinds that are current in this term and fully published, sorted."""
@@ -297,7 +287,7 @@ class PublishQueue:
 
     def on_their_way(self) -> frozenset[Slot]:
         """Return the slots of facts that are pending or in flight."""
-        return frozenset(self._in_flight.union(self._pending))
+        return frozenset((*self._in_flight, *self._pending))
 
     def _observe_version(self, kind: str, state: _KindState, version: str) -> None:
         """Record the version up to which changes were observed; it may make the kind current."""
@@ -362,7 +352,7 @@ class PublishQueue:
         return slot in self._pending or slot in self._in_flight
 
     def _settled(self, slot: Slot, state: _KindState) -> None:
-        self._in_flight.discard(slot)
+        self._in_flight.pop(slot, None)
         state.outstanding -= 1
         self._enqueue_if_changed(slot, state)
         if not self._is_outstanding(slot):
@@ -386,7 +376,7 @@ class PublishQueue:
             published is not None and key in state.gone and not older(state.gone[key], published.rv)
         )
 
-    def _publication(self, slot: Slot, state: _KindState) -> Publication:
+    def _fact(self, slot: Slot, state: _KindState) -> Fact:
         """Return the fact that brings STATE to the observed object, for a slot that differs."""
         kind, key = slot
         held = state.observed.get(key)
@@ -396,7 +386,5 @@ class PublishQueue:
             body = msgspec.Raw(
                 self._tombstone_bodies.get(published.uid) or published.done or b"null"
             )
-            fact = Fact(kind=kind, key=key, uid=published.uid, rv=rv, op=Op.DELETE, body=body)
-            return Publication(slot=slot, fact=fact)
-        fact = Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))
-        return Publication(slot=slot, fact=fact, digest=held.digest)
+            return Fact(kind=kind, key=key, uid=published.uid, rv=rv, op=Op.DELETE, body=body)
+        return Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))

@@ -8,7 +8,7 @@ import structlog
 
 from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import Published
-from services.cache.fold.publish_queue import Publication, PublishQueue
+from services.cache.fold.publish_queue import PublishQueue
 from shared.bus.audit import CONFIRM_S, Audit, AuditMetrics
 from shared.bus.errors import WrongSequence
 from shared.bus.state import Facts, StateFollower, Synced
@@ -292,8 +292,8 @@ async def test_a_leader_whose_facts_are_not_in_the_stream_ends_its_term(
     assert differences(metrics) == 1
 
 
-def _of_a_pod(key, uid) -> Publication:
-    return Publication(slot=("pods", key), fact=Fact(kind="pods", key=key, uid=uid, rv="1"))
+def _of_a_pod(key, uid) -> Fact:
+    return Fact(kind="pods", key=key, uid=uid, rv="1")
 
 
 async def _mark(cache) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from services.cache.fold.objects import ObservedObject, Published, digest, observed_object, older
-from services.cache.fold.publish_queue import Publication, PublishQueue
+from services.cache.fold.publish_queue import PublishQueue, without_body
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
-from shared.contracts.messages import Op
+from shared.contracts.messages import Fact, Op
 from tests.support import structs
 
 Keyed = tuple[str, ObservedObject]
@@ -44,31 +44,30 @@ class World:
     def deletes(self, name: str, version: int, *, uid: str = "") -> None:
         self.queue.deleted("pods", f"ns/{name}", uid or f"uid-{name}", str(version))
 
-    def takes(self) -> list[Publication]:
+    def takes(self) -> list[Fact]:
         """Take all that is in line, without an answer."""
         return list(iter(self.queue.next, None))
 
-    def confirms(self, publications: list[Publication]) -> None:
-        for publication in publications:
-            fact, key = publication.fact, publication.slot[1]
-            if publication.is_tombstone:
+    def confirms(self, publications: list[Fact]) -> None:
+        for fact in publications:
+            key = fact.key
+            if fact.op is Op.DELETE:
                 self.stream.pop(key)
             else:
                 seen = digest(bytes(fact.body), fact.rv)
                 self.stream[key] = Published(uid=fact.uid, rv=fact.rv, digest=seen)
-            self.queue.confirmed(publication)
+            self.queue.confirmed(fact)
 
     def publishes(self) -> list[str]:
         """Publish and confirm all that is in line; one word per fact."""
         said = []
         while publications := self.takes():
-            said += [told(publication) for publication in publications]
+            said += [told(fact) for fact in publications]
             self.confirms(publications)
         return said
 
 
-def told(publication: Publication) -> str:
-    fact = publication.fact
+def told(fact: Fact) -> str:
     return f"{fact.op.value} {fact.key}@{fact.rv}"
 
 
@@ -358,8 +357,8 @@ def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
 def test_a_publication_without_an_answer_is_said_again() -> None:
     world = World()
     world.lists(held_pod("a", 1))
-    for publication in world.takes():
-        world.queue.failed(publication)
+    for fact in world.takes():
+        world.queue.failed(fact)
     assert world.queue.complete() == ()
     assert world.publishes() == ["put ns/a@1"]
     assert world.queue.complete() == ("pods",)
@@ -370,9 +369,9 @@ def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
     world.puts(held_pod("a", 1))
     on_its_way = world.takes()
     world.deletes("a", 2)
-    for publication in on_its_way:
+    for fact in on_its_way:
         world.stream["ns/a"] = Published(uid="uid-a", rv="1")
-        world.queue.failed(publication)
+        world.queue.failed(fact)
     tombstones = world.takes()
     assert [told(t) for t in tombstones] == ["delete ns/a@2"]
     world.queue.failed(tombstones[0])
@@ -433,9 +432,9 @@ def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
 def test_an_object_without_room_is_said_to_be_there() -> None:
     world = World()
     world.puts(held_pod("a", 1))
-    (publication,) = world.takes()
-    small = publication.without_body()
-    assert (small.fact.op, bytes(small.fact.body)) == (Op.OVERSIZED, b"null")
+    (fact,) = world.takes()
+    small = without_body(fact)
+    assert (small.op, bytes(small.body)) == (Op.OVERSIZED, b"null")
     world.queue.confirmed(small)
     assert world.publishes() == []
     world.puts(held_pod("a", 2, node="n"))

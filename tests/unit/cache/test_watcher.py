@@ -12,10 +12,11 @@ from aiohttp import web
 
 from services.cache.adapters import watcher
 from services.cache.adapters.watcher import Watcher
-from services.cache.fold.objects import Published
+from services.cache.fold.objects import Published, digest
 from services.cache.fold.publish_queue import PublishQueue
 from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
+from shared.contracts.messages import Op
 from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness, ReadinessGate
@@ -54,16 +55,15 @@ class Watched:
 
     def publish(self) -> None:
         """Say at once what is in line."""
-        while (publication := self.queue.next()) is not None:
-            self.said.append(f"{publication.fact.op.value} {publication.fact.key}")
-            fact = publication.fact
-            if publication.is_tombstone:
+        while (fact := self.queue.next()) is not None:
+            self.said.append(f"{fact.op.value} {fact.key}")
+            if fact.op is Op.DELETE:
                 self.stream.pop(fact.key)
             else:
                 self.stream[fact.key] = Published(
-                    uid=fact.uid, rv=fact.rv, digest=publication.digest
+                    uid=fact.uid, rv=fact.rv, digest=digest(bytes(fact.body), fact.rv)
                 )
-            self.queue.confirmed(publication)
+            self.queue.confirmed(fact)
 
 
 @pytest.fixture

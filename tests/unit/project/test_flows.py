@@ -42,7 +42,7 @@ FLOWS = {
             "services.scheduler.adapters.feed:Inbox.facts",
             "services.scheduler.engine.state.cluster_state:ClusterState.apply",
         ),
-        types=11,
+        types=10,
         frames=9,
     ),
     "bind → POST": Flow(
