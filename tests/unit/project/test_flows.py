@@ -5,6 +5,7 @@ an API server and a NATS server in memory; the request of a bind goes over a rea
 docs/tour.md follows the same paths.
 """
 
+import asyncio
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -106,9 +107,9 @@ def test_a_flow_has_few_types_and_frames(name):
     assert trace.frames <= flow.frames, trace.report()
 
 
-async def test_a_bind_has_few_frames_down_to_the_socket(tmp_path):
+def test_a_bind_has_few_frames_down_to_the_socket(tmp_path):
     flow = FLOWS["bind → POST"]
-    above, below = traces()["bind → POST"], await request_of_a_bind(tmp_path)
+    above, below = traces()["bind → POST"], asyncio.run(request_of_a_bind(tmp_path))
     upper, lower = above.stacks[flow.points[-1]], below.stacks[SOCKET]
     stack = [*upper, *lower[lower.index(upper[-1]) + 1 :]]
     print(f"{len(stack)} frames", *stack, sep="\n    ")
