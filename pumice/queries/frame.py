@@ -159,7 +159,7 @@ def _waiting(jobs: Sequence[PendingJob], rows: int, now_s: float) -> Table:
         jobs, key=lambda job: (job.waiting_since or "", job.metadata.namespace, job.position)
     )
     for job in longest[:rows]:
-        short = ", ".join(f"{s.resource} {s.requested}>{s.free}" for s in job.shortages)
+        short = ", ".join(map(str, job.shortages))
         expected = job.expected_start.median if job.expected_start else None
         waits = since(job.waiting_since, now_s)
         place = str(job.position or "-")

@@ -210,9 +210,7 @@ def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide:
 
 def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
     expected = job.expected_start
-    short = ",".join(
-        f"{s.resource} {decimal(s.requested)}>{decimal(s.free)}" for s in job.shortages
-    )
+    short = ", ".join(map(str, job.shortages))
     row: list[object] = [job.metadata.namespace] if everywhere else []
     row += [title(job), job.queue, job.position or "", job.gate, short]
     row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]

@@ -8,9 +8,11 @@ reader needs no table of units per resource.
 from typing import Annotated, Final
 
 from msgspec import field
+from typing_extensions import override
 
 from shared.api.base import Timestamp, View, doc
 from shared.api.meta import ObjectMeta
+from shared.model.quantity import decimal
 
 GROUP: Final = "visibility.pumice.dev"
 VERSION: Final = "v1alpha1"
@@ -55,6 +57,11 @@ class ResourceShortage(View, frozen=True, kw_only=True):
     ] = 0
     nodes: Annotated[int, doc("How many nodes have room for such a pod now.")] = 0
     places: Annotated[int, doc("For how many such pods these nodes have room.")] = 0
+
+    @override
+    def __str__(self) -> str:
+        """Return the form of table cells: `cpu 40 (2 free)`."""
+        return f"{self.resource} {decimal(self.requested)} ({decimal(self.free)} free)"
 
 
 class NodesReason(View, frozen=True, kw_only=True):

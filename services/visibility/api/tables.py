@@ -19,7 +19,6 @@ from shared.api.visibility import (
     PendingJob,
     QueueResource,
     QueueTree,
-    ResourceShortage,
     RunningJob,
     Timeline,
     TimelineEntry,
@@ -130,10 +129,6 @@ def _until(time: str | None, now: float) -> str:
     return f"in {age(found - now)}" if found > now else "now"
 
 
-def _short(shortages: Sequence[ResourceShortage]) -> str:
-    return ",".join(f"{s.resource} {decimal(s.requested)}>{decimal(s.free)}" for s in shortages)
-
-
 def _ref(kind: str, name: str) -> str:
     return f"{kind.lower()}/{name}"
 
@@ -238,7 +233,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
             TableColumn("Queue", lambda job, _: job.queue),
             TableColumn("Position", lambda job, _: job.position, "integer"),
             TableColumn("Gate", lambda job, _: job.gate),
-            TableColumn("Short", lambda job, _: _short(job.shortages)),
+            TableColumn("Short", lambda job, _: ", ".join(map(str, job.shortages))),
             TableColumn("Waiting", lambda job, now: _since(job.waiting_since, now)),
             TableColumn("Start", _expected),
             TableColumn("Latest", _latest, is_wide=True),

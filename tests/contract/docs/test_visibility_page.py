@@ -19,7 +19,7 @@ LINES = [
     line for block in pages.blocks(PAGE) if block.heading == "Questions" for line in block.commands
 ]
 SAYS = {
-    "kubectl get pendingjobs": "nvidia.com/gpu 4>2",
+    "kubectl get pendingjobs": "nvidia.com/gpu 4 (2 free)",
     "kubectl get pendingjobs -A": "2 of 4 pods fit",
     "kubectl get pendingjobs my-job": "position: 1",
     "kubectl get explanations my-job": "gang",

@@ -116,7 +116,7 @@ async def test_waiting_jobs_are_a_list_and_a_table(
     assert names == ["Name", "Queue", "Position", "Gate", "Short", "Waiting", "Start"]
     ((name, queue, position, gate, short, *_),) = (row["cells"] for row in table["rows"])
     assert (name, queue, position, gate) == ("second", "default", 2, "gang")
-    assert short == "nvidia.com/gpu 4>2"
+    assert short == "nvidia.com/gpu 4 (2 free)"
 
 
 async def test_running_jobs_and_the_use_of_nodes_are_lists_too(

@@ -48,9 +48,9 @@ not within 7 days, because the queue is closed
 team        other   research   3       45m       -        -          -
 """
 LIST = """\
-NAME    QUEUE      PLACE   GATE    SHORT                 WAITING   START
-train   research   1       queue   nvidia.com/gpu 16>4   45m       in 12m
-tune    research   2       queue   nvidia.com/gpu 16>4   45m       -
+NAME    QUEUE      PLACE   GATE    SHORT                        WAITING   START
+train   research   1       queue   nvidia.com/gpu 16 (4 free)   45m       in 12m
+tune    research   2       queue   nvidia.com/gpu 16 (4 free)   45m       -
 """
 TREE = """\
 QUEUE        STATE    RUNNING   INQUEUE   PENDING   RESOURCE         ALLOCATED   DESERVED   \

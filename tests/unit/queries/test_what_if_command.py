@@ -200,5 +200,5 @@ def test_no_amount_is_told_in_thousandths() -> None:
 
     assert "cpu: 40.5 asked, 38.4 free" in explained
     assert "cpu=249.6" in explained
-    assert "cpu 40.5>38.4" in listed
+    assert "cpu 40.5 (38.4 free)" in listed
     assert {"38.4", "1.5", "0.5"} <= set(queues.split())

@@ -422,4 +422,4 @@ def test_the_table_of_kubectl_tells_no_amount_in_thousandths() -> None:
 
     (row,) = table(resource, pending(world), now=0.0)["rows"]
 
-    assert "cpu 3.5>1.5" in row["cells"]
+    assert "cpu 3.5 (1.5 free)" in row["cells"]
