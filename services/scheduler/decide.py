@@ -192,7 +192,7 @@ def decide(
     quarantined: Mapping[str, str] = NO_QUARANTINE,
     progress: Progress | None = None,
 ) -> Plan:
-    """Return what this cycle wants. The cluster state is the same before and after.
+    """Return the plan of this cycle. The cluster state is the same before and after.
 
     `now` is Unix seconds; `seed` breaks ties between equal nodes; the same arguments give the same
     plan, whatever `ended` and `inspect` do. Jobs with keys in `without` are not visited, and

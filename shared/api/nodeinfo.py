@@ -1,6 +1,6 @@
 """Numatopology (nodeinfo.volcano.sh): the NUMA nodes of a node, as its agent reports them (C08).
 
-Full API type, from which `make crds` makes the CRD. Objects bear the name of their node.
+Full API type, from which `make crds` makes the CRD. Objects have the name of their node.
 """
 
 from collections.abc import Mapping

@@ -166,7 +166,7 @@ class DeviceCondition(View, frozen=True, kw_only=True):
 
 
 class AllocatedDeviceStatus(View, frozen=True, kw_only=True):
-    """The words of a driver on a device that a claim has."""
+    """The status of an allocated device, as its driver reports it."""
 
     driver: str = ""
     pool: str = ""

@@ -55,7 +55,7 @@ class RegexMatch(View, frozen=True, kw_only=True):
 
 
 class MemberSelector(View, frozen=True, kw_only=True):
-    """How members are told; exactly one of the three."""
+    """Selects members; exactly one of the three fields."""
 
     exact_match: Annotated[ExactMatch, doc("One member by name.")] | None = None
     regex_match: Annotated[RegexMatch, doc("Nodes by name; not for HyperNodes.")] | None = None

@@ -25,7 +25,7 @@ class AddedNodes(View, frozen=True, kw_only=True):
 
 
 class QueueChange(View, frozen=True, kw_only=True):
-    """A change of a queue that is there; an amount that is not named stays as it is."""
+    """A change of an existing queue; amounts that are not named stay unchanged."""
 
     name: Annotated[str, doc("Name of the queue.")]
     weight: (

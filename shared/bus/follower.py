@@ -160,7 +160,7 @@ class Follower:
         """Make the consumer; return why reading cannot go on where it was, or ""."""
         place = self._place
         await self._api.make_consumer(self._stream, name, self._config(place))
-        # Asked after the consumer was made: a stream made anew in between has lost the consumer.
+        # Read after the consumer was made: a stream recreated in between has lost the consumer.
         info = (await self._api.stream(self._stream)).info
         now = self._clock.monotonic()
         if place is None:

@@ -381,7 +381,9 @@ class NatsBus:
         self._declared.check_soon()
 
     def _on_error(self, error: str) -> None:
-        if self._connection.current is not None:  # a failed attempt is told once, by the connection
+        if (
+            self._connection.current is not None
+        ):  # a failed attempt is logged once, by the connection
             self._log.warning("nats_error", error=error)
         self._replies.refused(error)
 

@@ -39,7 +39,7 @@ _RECHECK_S: Final = 2.0
 
 
 class PodOutcomeListener(Protocol):
-    """Is told what happened to a pod: Kubernetes Events, events for subscribers."""
+    """Receives the outcomes of pods, for Kubernetes Events and events of subscribers."""
 
     def bound(self, gang: BindGang, item: Bind) -> None:
         """Handle that a pod was bound."""

@@ -212,7 +212,7 @@ def _may_be_named(preemptor: Preemptor, victim: Victim) -> bool:
 
 
 def for_whom(preemptor: Preemptor | None, victim: Victim) -> str:
-    """Return why a pod is evicted: readers of its namespace are told no name of another one."""
+    """Return why a pod is evicted; names of other namespaces are hidden."""
     if preemptor is None:
         return "to make room"
     if _may_be_named(preemptor, victim):

@@ -139,7 +139,7 @@ class Statuses:
         )
 
     async def _sign(self, desired: DesiredNodeShard) -> None:
-        """Have a NodeShard bear the name of the term in which its scheduler claims nodes."""
+        """Write into a NodeShard the leadership term in which its scheduler claims nodes."""
         body = {
             "metadata": {"annotations": {keys.LEADERSHIP_TERM: desired.leadership_term or None}}
         }

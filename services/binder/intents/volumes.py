@@ -26,7 +26,7 @@ class VolumeReady(msgspec.Struct, frozen=True):
 
 
 class AskForVolume(msgspec.Struct, frozen=True):
-    """Neither node nor volume has been asked for yet."""
+    """Neither node nor volume was requested yet."""
 
 
 class VolumePending(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from shared.model.held_status import HeldStatus
 
 
 class KnownCompanion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An object beside the pods that this process has made or seen."""
+    """A companion object that this process has created or read."""
 
     uid: str
     digest: int

@@ -177,7 +177,7 @@ def ports(body: bytes) -> list[FabricPort]:
 
 
 def from_ports(found: Iterable[FabricPort], nodes: Collection[str]) -> dict[str, HyperNode]:
-    """Return the HyperNodes of a fabric by name, over the nodes that there are."""
+    """Return the HyperNodes of a fabric by name, over the existing nodes."""
     made = {}
     names = []
     for number, members in enumerate(_leaves(found, nodes)):

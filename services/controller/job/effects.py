@@ -42,7 +42,7 @@ class EnsureCompanions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropCompanions(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete the objects beside the pods."""
+    """Delete the job's companion objects."""
 
     companions: tuple[Companion, ...]
 

@@ -94,7 +94,7 @@ def gate_is_open(facts: JobFacts) -> bool:
 
 
 def companions(job: Job) -> tuple[Companion, ...]:
-    """Return the objects beside the pods of a valid job: those of its plugins, then its claims."""
+    """Return the companion objects of a valid job: those of its plugins, then its claims."""
     made = [c for _, plugin, args in plugins_of(job) for c in plugin.companions(job, args)]
     return (*made, *claims(job))
 

@@ -20,11 +20,11 @@ from shared.runtime.logs import Logger
 POLL_S: Final = 0.2
 
 Note = Callable[[str, str], None]
-"""Is told, of a reload, the file and why it was refused; "" when it is in force."""
+"""Receives the file of a reload, and why it was rejected; "" if it is in force."""
 
 
 def _no_note(file: str, reason: str) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class ConfFile:

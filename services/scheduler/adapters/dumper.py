@@ -176,7 +176,7 @@ class Dumper:
     def take(
         self, config: SchedulerConfig, remembered: Remembered, *, now: float, plan: Plan
     ) -> None:
-        """Take a cycle: what it went by beside the facts, and what it decided."""
+        """Record a cycle: its input beside the facts, and its decision."""
         if self._recording is None or self._taken is None or self._taken.done():
             return
         memory, waiting_groups = remembered
@@ -195,7 +195,7 @@ class Dumper:
     # --- the file ----------------------------------------------------------------------------
 
     def _write(self, dump: Dump) -> Path:
-        """Write the file beside its place, then put it there."""
+        """Write a temporary file, then rename it."""
         directory = Path(self._directory)
         when = datetime.fromtimestamp(dump.header.now, tz=UTC).strftime("%Y%m%dT%H%M%S")
         instance = re.sub(r"[^\w.-]", "_", self._instance)

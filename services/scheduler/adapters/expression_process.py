@@ -25,7 +25,7 @@ _KILLED_MAX: Final = 3
 """Fresh processes that are killed over an expression before it is blamed: they may have had no
 processor, or another one may have killed them."""
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""Variables that the process gets beside those of Python: not the keys and tokens of a service."""
+"""Environment variables passed to the process, without keys and tokens of the service."""
 
 _now: Final = SystemClock().monotonic
 """Processes take real time, in a simulation, too."""

@@ -50,7 +50,7 @@ TURN_S: Final = 0.02
 """A turn has so many devices as took so long before, one at least."""
 _TURN_MAX: Final = 64
 _TELL_S: Final = 0.05
-"""While more is waiting, verdicts are told of so often at most."""
+"""Minimum interval of notifications while more requests wait."""
 _RETRY_S: Final = 5.0
 """Pause before a process is started again that could not be."""
 
@@ -100,7 +100,7 @@ class ExpressionEvaluator(Evaluator):
         news: Callable[[], None] = lambda: None,
         log: Logger | None = None,
     ) -> None:
-        """Take how long a session may wait for verdicts in all, and whom to tell of new ones.
+        """Limit the total wait of a session for results; `news` is called for new ones.
 
         `news` is called in the evaluator's thread.
         """
@@ -192,7 +192,7 @@ class ExpressionEvaluator(Evaluator):
         self._condition.acquire()
 
     def forked(self, *, in_child: bool) -> None:
-        """Go on after a fork. A child has neither thread nor process: it knows what is known."""
+        """Continue after a fork. A child has only the cached results: no thread, no process."""
         self._closed = self._closed or in_child
         self._condition.release()
 

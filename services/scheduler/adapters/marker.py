@@ -1,4 +1,4 @@
-"""Two files by which a process that starts learns what its predecessor was doing when it died.
+"""Two files from which a process learns what its predecessor did when it died.
 
 `handling` is mapped into memory: the present step is written there before it begins, which costs a
 copy of some bytes, and the kernel keeps it whatever ends the process: kill -9, the limit of memory,

@@ -33,7 +33,7 @@ class UsageStore:
         self._samples = samples
 
     def latest(self) -> Mapping[str, NodeUsage] | None:
-        """Return the samples, None while there were none; never changed once they lie here."""
+        """Return the samples, None if there are none yet; a mapping is never changed."""
         return self._samples
 
 

@@ -118,7 +118,7 @@ def _priority(pod: Pod) -> int:
         try:
             return int(text)
         except ValueError:
-            pass  # an unreadable annotation counts as absent, as upstream
+            pass  # an unreadable annotation counts as absent, as in Volcano
     return 1 if pod.spec.priority is None else pod.spec.priority
 
 

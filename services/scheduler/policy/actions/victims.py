@@ -71,7 +71,7 @@ class ReclaimableJobs:
         self._exist_for: dict[str, bool] = {}
 
     def exist_for(self, queue: str) -> bool:
-        """Tell whether plugins might choose victims for a queue, by what they say of jobs."""
+        """Tell whether plugins might choose victims for a queue, by their rules about jobs."""
         self._refresh()
         found = self._exist_for.get(queue)
         if found is None:
@@ -90,7 +90,7 @@ class ReclaimableJobs:
         self._refresh()
         queues = self._queues.get(bound)
         if queues is None:
-            # Two are enough: one of them is another queue.
+            # Two are enough, because one of them is another queue.
             having = (name for name in self._reclaimable if self._within(name, bound))
             queues = self._queues[bound] = list(islice(having, 2))
         return any(name != queue for name in queues)

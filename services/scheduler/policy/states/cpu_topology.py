@@ -208,7 +208,7 @@ def _whole(places: Mapping[int, CpuLocation], available: Cpus, group: _Group) ->
 def _nearest(
     places: Mapping[int, CpuLocation], free: Cpus, taken: set[int]
 ) -> Callable[[int], tuple[int, ...]]:
-    """Return the order of single CPUs: by what was taken beside, then where least is left."""
+    """Return the order of single CPUs: next to CPUs already taken, then where fewest are left."""
     beside = Counter(places[cpu].socket for cpu in taken)
     in_socket = Counter(places[cpu].socket for cpu in free)
     in_core = Counter(_core_of(places[cpu]) for cpu in free)

@@ -47,7 +47,7 @@ class Numa(PolicyState):
         return {kinds.NUMATOPOLOGY.token: Fold(self.put, self.remove)}
 
     def put(self, name: str, obj: Numatopology) -> None:
-        """Store a Numatopology, which bears the name of its node. Raises `BadQuantity`."""
+        """Store a Numatopology; its name is that of its node. Raises `BadQuantity`."""
         topology = self._topologies[name] = topology_of(obj)
         counted = self._held.get(name, {})
         for uid in [u for u, (task, _) in counted.items() if task.status == TaskStatus.RUNNING]:

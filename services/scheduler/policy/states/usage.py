@@ -40,7 +40,7 @@ class UsageTable(PolicyState):
         self._by_node.pop(node, None)
 
     def replace(self, samples: Mapping[str, NodeUsage]) -> None:
-        """Store what a source says of all nodes; it knows no others."""
+        """Replace the samples of all nodes."""
         self._by_node = dict(samples)
 
     @override

@@ -68,7 +68,7 @@ class DeviceShare:
     def __init__(self, arguments: Arguments) -> None:
         """Take ways, policy, weight, `deviceshare.GPUExclusiveRules` and `deviceshare.VNPUs`.
 
-        Two ways at once are refused, as upstream refuses them.
+        Two modes at once are rejected, as in Volcano.
         """
         self._sharing = boolean(arguments, "deviceshare.GPUSharingEnable", default=False)
         self._number = boolean(arguments, "deviceshare.GPUNumberEnable", default=False)

@@ -69,7 +69,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
 
     @override
     def folds(self) -> Mapping[str, Fold]:
-        """Read nodes, and what MindCluster tells of them."""
+        """Read nodes, and MindCluster's ConfigMaps about them."""
         if not self.on:
             return {}
         config_maps = Fold(self.put_config_map, self.remove_config_map)

@@ -15,7 +15,7 @@ from services.scheduler.policy.arguments import BadArgument
 
 HUAWEI: Final = "huawei.com/"
 FAMILY: Final = "Ascend"
-"""How the word of every chip begins."""
+"""Prefix of every chip's name."""
 MEMORY_SUFFIX: Final = "-memory"
 CORES_SUFFIX: Final = "-core"
 ARGUMENT: Final = "deviceshare.VNPUs"
