@@ -56,7 +56,7 @@ class _Names(msgspec.Struct, frozen=True):
 def candidates(
     words: Sequence[str], commands: Sequence[str], parser: Parser, ask: Ask | None = None
 ) -> list[str]:
-    """Return the candidates for the last of the words: commands, flags, and names of the cluster.
+    """Return the completions of the last word: commands, flags, and names of objects.
 
     `pumice __complete WORD...` prints them for the scripts below. There are none where it is not
     known what may follow: the shell then offers files.
@@ -99,7 +99,7 @@ def _values(
 
 
 def _object_names(words: Sequence[str], kind: str, ask: Ask) -> list[str]:
-    """Return names of the cluster; none if it cannot be asked."""
+    """Return names of objects in the cluster; none if it cannot be reached."""
     place = _flags_among(words)
     if kind in {"job", _TIMELINE} and "/" in words[-1]:
         place.namespace, place.prefix = words[-1].split("/", 1)[0], True
@@ -124,7 +124,7 @@ def _subparsers(parser: argparse.ArgumentParser) -> "dict[str, argparse.Argument
 
 
 def _flags_among(words: Sequence[str]) -> argparse.Namespace:
-    """Return the flags of a place among words that need not be a whole line."""
+    """Return the flags for cluster and namespace in a command line that may be incomplete."""
     found = argparse.Namespace(namespace="", kubeconfig="", context=None, prefix=False)
     for flag, value in itertools.pairwise(words):
         if flag in _TARGET_FLAGS:

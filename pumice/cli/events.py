@@ -96,7 +96,7 @@ def _add_forwarding(parser: argparse.ArgumentParser) -> None:
 async def run(
     args: argparse.Namespace, *, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stdout
 ) -> int:
-    """Print events; return the exit code (1 with one line on stderr when it cannot go on)."""
+    """Print events; return the exit code (1 with one line on stderr when it cannot continue)."""
     try:
         await _serve(args, lambda: server_of(args, environ), environ=environ, out=out)
     except BrokenPipeError:
@@ -143,7 +143,7 @@ def _matches(args: argparse.Namespace, received: Received) -> bool:
 
 
 def is_about(job: str, key: str) -> bool:
-    """Tell whether a key is that of the job that is wanted: in any namespace without one."""
+    """Return whether a key is that of the job that is wanted: in any namespace without one."""
     return job in ("", key) or ("/" not in job and key.endswith(f"/{job}"))
 
 

@@ -33,7 +33,7 @@ async def forward(
     on_connection: Connection,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Send what is wanted for as long as the process lives. Raises EventsError."""
+    """Send the selected events until the process ends. Raises EventsError."""
     if not args.webhook.startswith(("http://", "https://")):
         raise EventsError(f"--webhook: {args.webhook!r} is no http or https address")
     folder = default_directory(environ).parent / "webhooks"

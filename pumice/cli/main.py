@@ -131,7 +131,7 @@ def kubectl_complete() -> int:
 
 
 def _complete(words: list[str]) -> int:
-    """Print what may follow the words; an error prints nothing."""
+    """Print the completions of a command line; print nothing on an error."""
     from pumice.cli.completion import candidates
 
     def parser(name: str) -> argparse.ArgumentParser:
@@ -176,7 +176,7 @@ class _Parser(argparse.ArgumentParser):
 
     @override
     def error(self, message: str) -> NoReturn:
-        """End the process with the way to the help of the command."""
+        """End the process with a hint at the help of the command."""
         self.exit(_WRONG_USAGE, f"error: {self.prog}: {message}; see `{self.prog} --help`\n")
 
 

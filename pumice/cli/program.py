@@ -7,12 +7,12 @@ from typing import Final
 
 
 def is_plugin() -> bool:
-    """Tell whether kubectl runs this program as its plugin."""
+    """Return whether kubectl runs this program as its plugin."""
     return Path(sys.argv[0]).name.startswith("kubectl")
 
 
 def called_as() -> str:
-    """Return the words by which a user calls the program."""
+    """Return the command by which a user runs the program."""
     return "kubectl pumice" if is_plugin() else "pumice"
 
 

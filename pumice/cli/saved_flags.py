@@ -1,8 +1,8 @@
-"""The flags of a local cluster, which are kept with its data and hold until that is removed.
+"""The flags of a local cluster, saved with its data and valid until that is removed.
 
 A cluster that went down and comes up is the same cluster: the same nodes, configuration of the
 scheduler, flags of services, ports. A flag that says otherwise is an error, since half of the data
-would be of the one and half of the other, and nobody would have been told.
+would belong to the one and half to the other, without a warning.
 """
 
 import argparse
@@ -25,13 +25,13 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("nodes-file", "kubeconfig-out", "scheduler-conf", "log-dir"), Path),
     **dict.fromkeys(("cpu", "memory", "cluster", "without"), str),
 }
-"""Kept flags of `pumice up` itself, and how their values are read."""
+"""Saved flags of `pumice up` itself, and the parsers of their values."""
 _REPLACED: Final = frozenset({"kubeconfig-out", "log-dir"})
 """Flags that may differ each time: they are of the person, not of the cluster."""
 
 
 def from_arguments(args: argparse.Namespace) -> dict[str, str]:
-    """Return the flags of this command line that are kept. Raises Rejected for unknown ones."""
+    """Return the flags of this command line that are saved. Raises Rejected for unknown ones."""
     found = {}
     for name in _PARSERS:
         value = getattr(args, name.replace("-", "_"))
@@ -45,7 +45,7 @@ def from_arguments(args: argparse.Namespace) -> dict[str, str]:
 
 
 def merged(stored: SavedFlags, now: SavedFlags, directory: Path) -> dict[str, str]:
-    """Return the kept flags with those given now. Raises WrongSettingError if they differ.
+    """Return the saved flags merged with those given now. Raises WrongSettingError if they differ.
 
     A new cluster keeps the shape of its nodes even where that is the default.
     """
@@ -63,7 +63,7 @@ def merged(stored: SavedFlags, now: SavedFlags, directory: Path) -> dict[str, st
 
 
 def _former(stored: SavedFlags, name: str) -> str | None:
-    """Return the kept flag that speaks of the same thing as another; None when none does."""
+    """Return the saved flag that conflicts with a new one, as written; None without one."""
     if name in SHAPE and _FILE in stored:
         return f"--{_FILE}={stored[_FILE]}"
     if name == _FILE and _FILE not in stored:
@@ -80,7 +80,7 @@ def fill(args: argparse.Namespace, flags: SavedFlags) -> None:
 
 
 def as_arguments(flags: SavedFlags, *, without: Iterable[str] = ()) -> str:
-    """Return flags as one writes them; without those that are as by default, and others."""
+    """Return flags as command line arguments, without defaults and those in `without`."""
     left_out = {*without, "nats-port", "port"}
     shown = [
         f"--{name}={value}"

@@ -62,7 +62,7 @@ async def run(args: argparse.Namespace) -> int:
 
 
 async def _condition(program: Program) -> str:
-    """Return `ready` or `running`, else what is wrong; only services have an open page to ask."""
+    """Return `ready` or `running`, else the fault; only services serve a readiness page."""
     if not _alive(program.pid):
         return f"not running, see {program.log}"
     if not _is_service(program):

@@ -19,9 +19,9 @@ from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 
 _EVERY_S: Final = 2.0
 _LONG: Final = 60
-"""Least lines of a picture that is not kept on a screen."""
+"""Least lines of a frame that is printed once."""
 _WIDE: Final = (160, 1_000_000)
-"""Least columns and lines of a wide picture."""
+"""Least columns and lines of a wide frame."""
 
 
 Part = tuple[str, str, Any, bool]
@@ -32,7 +32,7 @@ _PARTS: Final[tuple[Part, ...]] = (
     ("running", "runningjobs", Items[RunningJob], True),
     ("nodes", "nodeuses", Items[NodeUse], False),
 )
-"""Part of the picture, its resource, the type of its list, and whether it is of a namespace."""
+"""Part of the frame, its resource, the type of its list, and whether it is namespaced."""
 _NEVER_MISSED: Final = frozenset({"queuetrees", "pendingjobs"})
 """Resources that each release of visibility serves."""
 
@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Show pictures until it is interrupted, or one, or its objects."""
+    """Draw frames until interrupted, or one frame, or print its objects."""
     show = _show if args.output in {"text", "wide"} else _list
     return await connected(args, lambda client: show(args, client))
 
 
 async def _list(args: argparse.Namespace, client: QueryClient) -> int:
-    """Print the objects of one picture. Raises QueryError if none can be had."""
+    """Print the objects of one frame. Raises QueryError if none can be had."""
     raws, errors = await _first(args, client, await _served(client))
     for error in errors:
         sys.stderr.write(f"note: {error}\n")
@@ -66,7 +66,7 @@ async def _list(args: argparse.Namespace, client: QueryClient) -> int:
 
 
 async def _show(args: argparse.Namespace, client: QueryClient) -> int:
-    """Print pictures. Raises QueryError if the first one cannot be had."""
+    """Draw frames. Raises QueryError if the first one cannot be had."""
     from rich.console import Console, ConsoleDimensions, RenderableType
     from rich.live import Live
 

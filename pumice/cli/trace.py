@@ -103,7 +103,7 @@ def _of_context(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
 async def _events(
     args: argparse.Namespace, environ: Mapping[str, str], namespace: str
 ) -> list[CloudEvent]:
-    """Return the events of a namespace that are kept. Raises LocalError."""
+    """Return the events of a namespace that the stream still has. Raises LocalError."""
     try:
         server = server_of(args, environ)
     except EventsError as error:
@@ -118,7 +118,7 @@ async def _events(
 
 
 async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple[Objects, str]:
-    """Return what the API server has of the job, and why it could not be asked, "" when it was."""
+    """Return the job's objects, and the error of the API server, "" without one."""
     # Imported where it is used: `pumice trace --help` needs no services.
     from pumice.trace.objects import objects_of
     from shared.kube.config import connect
@@ -137,7 +137,7 @@ async def _objects(args: argparse.Namespace, namespace: str, name: str) -> tuple
 
 
 def _unknown(key: str, events: list[CloudEvent], failure: str) -> str:
-    """Return the refusal for a job that neither an event nor an object names, with a hint."""
+    """Return the error message for a job without events and objects, with a hint."""
     objects_note = (
         f"the API server could not be asked ({failure})" if failure else "there is no such Job"
     )

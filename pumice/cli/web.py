@@ -111,9 +111,9 @@ async def _transport(source: "Source") -> "HttpTransport":
 
 
 async def _check(transport: "HttpTransport") -> None:
-    """Ask the API server for its version; a page of a server that is away helps nobody.
+    """Read the API server's version: without a reachable server the page is useless.
 
-    Raises LocalError. A refusal is an answer: the page shows it.
+    Raises LocalError. An HTTP error counts as reachable: the page shows it.
     """
     from shared.kube.errors import Unreachable
     from shared.kube.wire import Request

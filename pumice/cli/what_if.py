@@ -29,7 +29,7 @@ _AMOUNTS: Final = {
 
 
 class _WhatIfReply(msgspec.Struct, frozen=True):
-    """The part of a WhatIf that is an answer."""
+    """The result of a WhatIf."""
 
     status: WhatIfStatus | None = None
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(args: argparse.Namespace) -> int:
-    """Ask and print the answer. Raises WrongSettingError for a question that is none."""
+    """Post the WhatIf and print its result. Raises WrongSettingError for an empty one."""
     spec, namespace = question(args)
     args.namespace = args.namespace or namespace
     body = {"apiVersion": API_VERSION, "kind": "WhatIf", "metadata": {}, "spec": spec}
@@ -92,7 +92,7 @@ def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _of_file(file: str) -> tuple[dict[str, Any], str]:
-    """Return what a file asks and the namespace that its job names. Raises WrongSettingError."""
+    """Return the spec in a file and the namespace of its job. Raises WrongSettingError."""
     spec: dict[str, Any] = {}
     namespace = ""
     for document in _documents(file):

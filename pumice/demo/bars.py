@@ -1,6 +1,6 @@
 """Pods and nodes as coloured characters: the strip of a gang, the bar of a node.
 
-Every gang has one colour, so that its pods can be found again on the nodes; a stage is told by
+Every gang has one colour, so that its pods can be found on the nodes; a stage is shown by
 shape too, for those who see no colours.
 """
 

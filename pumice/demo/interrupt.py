@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Let the block run to its end; a signal that comes meanwhile is kept in `first`."""
+        """Defer signals until the block ends; the first one is stored in `first`."""
         self._holds += 1
         try:
             yield
@@ -45,7 +45,7 @@ class Interrupts:
             self._holds -= 1
 
     def mute(self) -> None:
-        """Hear no more of them: everything is cleared up, and the process only has to end.
+        """Ignore further signals: the clean-up is done and the process is about to end.
 
         The loop gives SIGINT back to Python when it closes, which would then die of it.
         """

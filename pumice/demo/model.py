@@ -1,10 +1,10 @@
-"""Folds watch events into a `Scene`, and tells which moments each of them makes.
+"""Folds watch events into a `Scene`, and returns the moments (changes) of each event.
 
-Called by `pumice.demo.story` for each event; read by the view. Pure: `at_s` says when an event was
-seen, in seconds since the demo began. Times are those of seeing, because objects carry whole
+Called by `pumice.demo.story` for each event; read by the view. Pure: `at_s` is the time at which
+an event was received, in seconds since the demo began, because times of objects are in whole
 seconds only.
 
-The watches of the four kinds are independent, so a pod may be seen before its job: a `Gang` begins
+The watches of the four kinds are independent, so a pod may come before its job: a `GangRow` begins
 with whatever comes first.
 """
 
@@ -109,7 +109,7 @@ class GangPod(Struct, frozen=True, kw_only=True):
     cpu_milli: int
     memory_bytes: int
     bound_s: float | None = None
-    """When it was first seen with a node."""
+    """When the first event with a node was received."""
 
 
 class Milestones(Struct, frozen=True, kw_only=True):
@@ -131,14 +131,14 @@ class GangRow(Struct, frozen=True, kw_only=True):
     phase: JobPhase | None = None
     queue: str = ""
     minimum: int = 0
-    """Pods that are placed together or not at all."""
+    """`minAvailable`: pods that are placed together or not at all."""
     replicas: int = 0
     group_phase: PodGroupPhase | None = None
     why: str = ""
     """The last reason why the group waits, "" when it does not wait."""
     why_since_s: float = 0.0
     why_settled: str = ""
-    """The last reason that has held for a while; this one is shown."""
+    """The last reason that was stable for `PATIENCE_S`; this one is shown."""
     members: Mapping[str, GangPod] = {}
     """By pod name."""
     milestones: Milestones = Milestones()
@@ -159,7 +159,7 @@ class GangRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether its minimum has no place yet."""
+        """Return whether fewer pods than its minimum are placed."""
         return self.phase not in ENDED and self.placed < self.minimum
 
     @property
@@ -187,7 +187,7 @@ class Load(Struct, frozen=True, kw_only=True):
 
 
 class Scene:
-    """Everything seen so far: gangs by key of the job, nodes by name."""
+    """The state after all events so far: gangs by key of the job, nodes by name."""
 
     def __init__(self) -> None:
         self.gangs: dict[str, GangRow] = {}
@@ -207,7 +207,7 @@ class Scene:
                 return list(self._node(node, at_s, gone=gone))
 
     def settle(self, at_s: float) -> list[Moment]:
-        """Return the waits whose reason has held for `PATIENCE_S`; call it now and then.
+        """Return the waits whose reason was stable for `PATIENCE_S`; to be called regularly.
 
         While the pods of a gang are made and bound one by one, scheduling may find for a moment
         that some are lacking. That is true and of no interest.
@@ -311,7 +311,7 @@ class Scene:
         gang = self.gangs.get(key, GangRow(key=key))
         before = gang.members.get(name)
         if before is not None and before.uid != pod.metadata.uid:
-            if gone:  # its successor has been seen already
+            if gone:  # the event of its successor came first
                 return
             before = None
         after = replace(_member(pod), bound_s=before.bound_s if before else None)

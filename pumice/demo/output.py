@@ -1,6 +1,6 @@
 """The two outputs of the demo: a terminal that is redrawn, and plain lines for everything else.
 
-`choose` decides by the kind of the stream and by what the user asked for (NO_COLOR, TERM=dumb, CI).
+`choose` decides by the kind of the stream and by the environment (NO_COLOR, TERM=dumb, CI).
 Both report the same sentences; `story` does not know which one it writes to.
 """
 
@@ -26,7 +26,7 @@ class Output(Protocol):
     refresh_s: float
     """Seconds between two refreshes; the moments in between are reported together."""
     linger_s: float
-    """Seconds for which the last picture stays."""
+    """Seconds for which the last frame stays."""
 
     def report(self, sentences: Sequence[Sentence]) -> None:
         """Show the sentences of the last refresh."""
@@ -37,7 +37,7 @@ class Output(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove the picture from the terminal; may be called twice."""
+        """Remove the frame from the terminal; may be called twice."""
         ...
 
     def write(self, lines: Sequence[Text]) -> None:
@@ -83,9 +83,9 @@ class PlainOutput:
 
 
 class TerminalOutput:
-    """A picture on the terminal's second screen, so that the first one comes back at the end.
+    """Draws frames on the terminal's alternate screen, so that its text comes back at the end.
 
-    Before the first picture and after the last, sentences and lines are written as they come.
+    Before the first frame and after the last, sentences and lines are written as they come.
     """
 
     refresh_s = 0.1
@@ -101,7 +101,7 @@ class TerminalOutput:
         return self._console.width
 
     def report(self, sentences: Sequence[Sentence]) -> None:
-        """Write the sentences, unless there is a picture: it shows them."""
+        """Write the sentences, unless a frame is drawn: it shows them."""
         if self._live is not None:
             return
         for sentence in sentences:
@@ -113,7 +113,7 @@ class TerminalOutput:
             )
 
     def show(self, frame: DemoFrame) -> None:
-        """Draw the picture at the terminal's present size."""
+        """Draw the frame at the terminal's present size."""
         if self._live is None:
             self._live = Live(console=self._console, screen=True, auto_refresh=False)
             self._live.start()

@@ -91,7 +91,7 @@ class DemoRun:
         self._up_s = 0.0
 
     async def run(self) -> None:
-        """Set up, play, tell how it went. Raises DemoError, LocalError, PumiceError."""
+        """Run the whole demo and print its summary. Raises DemoError, LocalError, PumiceError."""
         api = self._options.api
         self._setup(f"a demo on {_GROUND[api]}")
         binaries = await ensure(api, self._setup)
@@ -158,7 +158,7 @@ class DemoRun:
         )
 
     def _write(self, *lines: Text | str) -> None:
-        """Write lines below everything else, sentences (str) wrapped; the picture goes first."""
+        """Remove the frame and write lines; sentences (str) are wrapped."""
         self._output.close()
         for line in lines:
             if isinstance(line, Text):

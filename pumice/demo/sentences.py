@@ -1,6 +1,6 @@
-"""Moments in words: one sentence per gang and kind of moment within one refresh.
+"""Moments as text: one sentence per gang and kind of moment within one refresh.
 
-The view and the plain lines tell the same sentences. Twenty pods that are bound within a tenth of a
+The view and the plain lines show the same sentences. Twenty pods that are bound within a tenth of a
 second are one sentence with their nodes, not twenty. Pure; ASCII only, for logs of any encoding.
 """
 
@@ -49,7 +49,7 @@ def sentences_of(moments: Iterable[Moment], scene: Scene) -> list[Sentence]:
     """
     groups: dict[tuple[MomentKind, str, str], list[Moment]] = {}
     for moment in moments:
-        # a phase is told by itself, however many a job runs through in one refresh
+        # each phase gets its own sentence, even if several fall into one refresh
         apart = moment.detail if moment.kind is MomentKind.JOB_PHASE else ""
         key = (moment.kind, moment.gang, apart)
         groups[key] = [*groups.pop(key, []), moment]

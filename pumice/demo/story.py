@@ -1,11 +1,11 @@
 """The run of the demo: a cluster comes up, jobs come in, and it is over when all have completed.
 
 `Demo.play` is what `pumice demo` does between starting and stopping the local stack. It creates
-jobs as a user would, and otherwise only looks: `Feed` brings the API server's watches to the scene,
-and nothing is told or shown from other sources.
+jobs as a user would, and otherwise only reads: `WatchFeed` folds the API server's watches into the
+scene, and nothing is shown from other sources.
 
 The files of the jobs are copies of those in `examples/`, made by `make crds`, so that an installed
-demo has them, too. Their annotations tell the fake kubelets when their pods end.
+demo has them, too. Their annotations set when the fake kubelets end their pods.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class WatchFeed:
 def changes_of_list(known: dict[str, Seen], items: list[Seen]) -> Iterator[WatchChange]:
     """Yield the changes between the objects `known` by key and a whole list; updates `known`.
 
-    An object that has gone and come back under its name between two lists is told as both.
+    An object that was deleted and created again between two lists yields both changes.
     """
     listed = {obj.metadata.key: obj for obj in items}
     for key, before in list(known.items()):

@@ -59,7 +59,7 @@ class DemoFrame(Struct, frozen=True, kw_only=True):
 
 
 class Screen:
-    """A picture as something that rich can show, whatever the terminal's size is then."""
+    """A renderable of rich that draws a frame at the terminal's current size."""
 
     def __init__(self, model: DemoFrame) -> None:
         self.picture = model

@@ -24,11 +24,11 @@ _TIMEOUT_S: Final = 3.0
 _EVERY_S: Final = 2.0
 
 Probe = Callable[[str], str]
-"""Asks an address; returns "" if the answer is a success, else why not."""
+"""Requests a URL; returns "" on success, else the error."""
 
 
 def probe_with(ca: Path) -> Probe:
-    """Return a way to ask that trusts the authority in a file."""
+    """Return a probe that trusts the certificate authority in a file."""
     context = ssl.create_default_context(cafile=ca)
 
     def probe(url: str) -> str:
@@ -59,7 +59,7 @@ def _log(lines: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Ask once and return the exit code, or go on asking and log what changes."""
+    """Probe once and return the exit code, or probe repeatedly and log changes."""
     parser = argparse.ArgumentParser(prog="pumice.deploy.compose_health")
     parser.add_argument("--ca", type=Path, required=True)
     parser.add_argument("--once", action="store_true")

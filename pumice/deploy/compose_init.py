@@ -1,7 +1,7 @@
 """Makes certificates, passwords and configuration of the Compose stack; runs before its parts.
 
 Each part mounts one folder below the given one, a volume of its own, so that no container can read
-another's credentials. Everything is made once; the NATS configuration is written anew at each
+another's credentials. Everything is made once; the NATS configuration is written again at each
 start, with the same passwords, because a newer image may need other permissions.
 
 The services are the ServiceAccounts of k8s/base on the API server, by client certificates in their

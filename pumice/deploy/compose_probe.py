@@ -56,7 +56,7 @@ def services() -> list[int]:
 
 
 def end(pid: int) -> int:
-    """End a process that answers nothing."""
+    """Kill a process that does not respond."""
     os.kill(pid, signal.SIGKILL)
     return pid
 

@@ -27,7 +27,7 @@ ADMIN: Final = "admin"
 _API: Final = "$JS.API."
 _ACCOUNT_INFO: Final = "$JS.API.INFO"
 _STREAMED: Final = ("$JS.API.DIRECT.GET.", "$JS.API.CONSUMER.MSG.NEXT.")
-"""Subjects whose answer may have several messages."""
+"""Subjects whose reply may have several messages."""
 
 
 class _Account(msgspec.Struct):
@@ -110,7 +110,7 @@ class _AccountsBuilder:
     def _grant(self, name: str, user: str, subjects: Iterable[str]) -> None:
         for subject in subjects:
             if subject.startswith(self._subjects.presence_prefix):
-                continue  # replicas of one service ask each other, within their own account
+                continue  # replicas of one service query each other, within their own account
             owner = self._owner(subject, user)
             if subject.startswith(_API):
                 local = f"{user}.{subject.removeprefix('$JS.')}"

@@ -98,7 +98,7 @@ def render(server: Server, passwords: Mapping[str, str]) -> str:
 def render_routes(server: Server, *, beside: str) -> str:
     """Return the text of a configuration file that makes one of several servers of `beside`.
 
-    What stands here takes the place of what the included file says.
+    Settings here override those of the included file.
     """
     changed = {"jetstream": _storing(server), **_routing(server.routes)}
     sections = (f"{key}: {json.dumps(value, indent=2)}\n" for key, value in changed.items())
@@ -106,7 +106,7 @@ def render_routes(server: Server, *, beside: str) -> str:
 
 
 def _routing(routes: Routes | None) -> dict[str, object]:
-    """Return the section `cluster`. Clients are not told of the other servers' addresses.
+    """Return the section `cluster`. Clients do not get the other servers' addresses.
 
     They come by the name that the server's certificate is for.
     """

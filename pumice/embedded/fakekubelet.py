@@ -1,4 +1,4 @@
-"""Answers in the place of the kubelets of fake nodes: no program was started on them.
+"""Serves requests to the kubelets of fake nodes with an error: no container runs on them.
 
 kube-apiserver hands `kubectl logs`, `exec`, `attach`, `cp` and `port-forward` to the kubelet of the
 pod's node over HTTPS. KWOK plays nodes without a kubelet, and without this endpoint a user is told
@@ -25,7 +25,7 @@ _SUBRESOURCES: Final[Mapping[str, str]] = {
     "exec": "exec",
     "portForward": "portforward",
 }
-"""First part of a kubelet's path → subresource of pods that kube-apiserver was asked for."""
+"""First part of a kubelet's path → subresource of pods in the request to kube-apiserver."""
 
 
 def no_program(pod: str, subresource: str) -> str:
@@ -37,7 +37,7 @@ def no_program(pod: str, subresource: str) -> str:
 
 
 class FakeKubelet:
-    """One HTTPS endpoint on the loopback that refuses in words."""
+    """One HTTPS endpoint on the loopback that refuses with a message."""
 
     def __init__(self, port: int, certificate: Pair) -> None:
         self.port = port
@@ -66,7 +66,7 @@ class FakeKubelet:
 
 
 def response(head: bytes) -> bytes:
-    """Return the whole HTTP answer to a request that begins with `head`.
+    """Return the HTTP response to a request that begins with `head`.
 
     The codes are those with which kube-apiserver passes the words on: it takes the text of a 406
     for logs, and the message of a Status for what would upgrade the connection.

@@ -22,7 +22,7 @@ RETRY_S: Final = 0.3
 
 
 class Connection(Protocol):
-    """Hears that the connection is lost, and that it is there again; in words for a person, too."""
+    """Called when the connection is lost or restored, with a message for the user."""
 
     def __call__(self, *, is_there: bool, words: str) -> None:
         """Take note."""
@@ -51,12 +51,12 @@ class Received(msgspec.Struct, frozen=True):
     """An event and its place."""
 
     sequence: int
-    """Place on the stream: give `Start(sequence + 1)` to go on behind it."""
+    """Position in the stream: give `Start(sequence + 1)` to continue behind it."""
     event: CloudEvent
     payload: bytes = b""
     """The event as it is on the stream."""
     stream: str = ""
-    """When the stream was made: sequences begin again when it is made anew."""
+    """When the stream was made: sequences begin again when it is made again."""
 
 
 class _Position(msgspec.Struct):
@@ -89,7 +89,7 @@ def subscribe(
     ends with ClusterGone when a local cluster ends; without, it ends with the last event there is.
 
     Raises Unreachable when the first contact fails, NotAllowed, and PositionGone when events are
-    asked for, or were missed while away, that are no longer kept. Leave it early under
+    requested, or were missed while away, that are no longer kept. Leave it early under
     `contextlib.aclosing`, or by cancelling the task.
     """
 
@@ -115,7 +115,7 @@ async def subscribe_at(
     follow: bool = True,
     on_connection: Connection = _silent,
 ) -> AsyncGenerator[Received, None]:
-    """Yield events as `subscribe` does; `where` is asked for the server before each connection."""
+    """Yield events as `subscribe` does; `where` returns the server before each connection."""
     place: _Position | None = None
     server: Server | None = None
     is_lost = False
@@ -175,7 +175,7 @@ def _filters(cluster: str, types: Collection[type[Event]], namespace: str) -> li
 
 
 def _base(position: Position, start: Start | Since | None, *, follow: bool) -> int:
-    """Return the sequence from which a resume goes on before anything was given."""
+    """Return the sequence from which to resume before any event was delivered."""
     match start:
         case Start(sequence):
             return sequence
@@ -211,7 +211,7 @@ def _begin(position: Position, start: Start | Since | None, *, follow: bool) -> 
 
 
 def _resume(position: Position, place: _Position) -> dict[str, Any]:
-    """Return where to go on. Raises PositionGone when events were lost while away."""
+    """Return where to continue. Raises PositionGone when events were lost while away."""
     _check_resume(position, place)
     return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(place.next_seq, 1)}
 

@@ -30,7 +30,7 @@ class Unknown(Event, frozen=True, kw_only=True):
     @property
     @override
     def key(self) -> str:
-        """Return the key of the object, as the CloudEvent's `subject` says."""
+        """Return the key of the object, which is the CloudEvent's `subject`."""
         return self.about
 
 

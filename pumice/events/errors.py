@@ -21,7 +21,7 @@ class PositionGone(EventsError):  # noqa: N818
     """Events between the wanted position and the oldest kept one are gone.
 
     `oldest` is the sequence of the oldest event that is kept (0 when there is none), `oldest_time`
-    its time in Unix seconds: subscribe from there to go on with a known gap.
+    its time in Unix seconds: subscribe from there to continue with a known gap.
     """
 
     def __init__(self, message: str, *, oldest: int, oldest_time: float) -> None:

@@ -41,7 +41,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether this was a local cluster and is none any more."""
+        """Return whether this was a local cluster and is none any more."""
         return self.directory is not None and not _is_locked(self.directory)
 
 
@@ -106,7 +106,7 @@ def local(directory: Path, *, cluster: str = "local") -> Server:
 
 
 def _is_locked(directory: Path) -> bool:
-    """Tell whether the process that holds a local cluster lives: it keeps its file locked."""
+    """Return whether the process of a local cluster lives: it keeps the lock file locked."""
     try:
         with (directory / LOCK).open("rb") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)

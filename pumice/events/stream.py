@@ -1,7 +1,7 @@
 """One connection to the stream of events: positions, a consumer, batches of messages.
 
-The client asks for batches (pull) and hears a heartbeat each second, so that it neither overflows
-nor waits for ever; a broken connection is for `client` to make anew.
+The client requests batches (pull) and hears a heartbeat each second, so that it neither overflows
+nor waits for ever; a broken connection is for `client` to make again.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ INBOX: Final = "_INBOX_events"
 
 
 class StreamBroken(Exception):  # noqa: N818 - never seen outside this package
-    """The connection or the consumer is gone; the text says how."""
+    """The connection or the consumer is gone; the message has the reason."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -158,9 +158,9 @@ class EventStream:
     async def messages(
         self, filters: list[str], start: dict[str, Any]
     ) -> AsyncGenerator[list[tuple[int, bytes]], None]:
-        """Yield (sequence, payload) in batches; an empty batch says that nothing is left now.
+        """Yield (sequence, payload) in batches; an empty batch means that none is left now.
 
-        Raises Broken when reading cannot go on over this connection.
+        Raises Broken when reading cannot continue over this connection.
         """
         name = f"events-{secrets.token_hex(6)}"
         inbox = f"{INBOX}.{name}"

@@ -1,4 +1,4 @@
-"""A NATS client that sends nothing in the clear once TLS was asked for.
+"""A NATS client that sends nothing in the clear once TLS was requested.
 
 nats-py turns TLS on when the server says that it needs it. To a program that stands in for the
 server and does not say so, it would send its password as it is.
@@ -16,7 +16,7 @@ def trusting(ca: str) -> ssl.SSLContext:
     """Return a TLS context that trusts the authority in a file. Raises OSError.
 
     Python 3.13's strict X.509 checks are off, as towards the API server: a NATS server's authority
-    need not have the extensions that it asks for.
+    need not have the extensions that it requests.
     """
     context = ssl.create_default_context(cafile=ca)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -38,7 +38,7 @@ class DeliveryMode(enum.StrEnum):
 
 
 class ReceiverGone(EventsError):  # noqa: N818 - named by what happened
-    """The receiver wants no more events: it has answered 410."""
+    """The receiver wants no more events: it has returned 410."""
 
 
 class DeliveryMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class DeliveryMark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> Start | Since:
-        """Return where to go on."""
+        """Return where to continue."""
         if self.sequence:
             return Start(self.sequence + 1, stream=self.stream)
         return Since(self.since)
@@ -199,6 +199,6 @@ def check_writable(path: Path) -> None:
 
 
 def _is_readable(received: Received) -> bool:
-    """Tell whether a payload is a CloudEvent; others cannot be sent as one."""
+    """Return whether a payload is a CloudEvent; others cannot be sent as one."""
     data = received.event.data
     return not (isinstance(data, Unknown) and data.problem and not received.event.type)

@@ -35,7 +35,7 @@ CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class AdminReply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of the API server: the HTTP status, and the object (or the text of a probe)."""
+    """A response of the API server: the HTTP status, and the object (or the text of a probe)."""
 
     status: int
     body: Any
@@ -66,7 +66,7 @@ class Admin:
         content_type: str = "application/json",
         params: dict[str, str] | None = None,
     ) -> AdminReply:
-        """Send one request and read its answer whole; aiohttp's errors pass through."""
+        """Send one request and read the whole response; aiohttp's errors pass through."""
         async with self._session.request(
             method, path, data=body, params=params, headers={"Content-Type": content_type}
         ) as reply:
@@ -149,7 +149,7 @@ class Admin:
                 await asyncio.sleep(0.05)
 
     async def _listed(self, collection: str) -> None:
-        """Wait until a new kind's first list is answered; until then each one gets a 429."""
+        """Wait until the first list of a new kind succeeds; until then each one gets a 429."""
         async with asyncio.timeout(_REQUEST_S):
             while True:
                 if (await self.request("GET", collection, params={"limit": "1"})).ok:

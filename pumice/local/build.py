@@ -166,7 +166,7 @@ def cost(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _go_for(modules: Sequence[Module], environ: Mapping[str, str]) -> GoToolchain:
-    """Return the toolchain; LocalError says what is missing and where the search was."""
+    """Return the toolchain; LocalError names what is missing and where it was searched."""
     try:
         return find_go(environ)
     except LocalError as error:
@@ -286,7 +286,7 @@ def _go_build(module: Module, go: GoToolchain, draft: Path) -> tuple[str, ...]:
 
 
 def version_stamps(module: str) -> str:
-    """Return the linker flags that tell a program its release; Kubernetes' default is 0.0.0."""
+    """Return the linker flags that set a program's release; Kubernetes' default is 0.0.0."""
     if module != "kubernetes":
         return ""
     version = versions().parts["kubernetes"]
@@ -302,7 +302,7 @@ def version_stamps(module: str) -> str:
 
 
 async def _follow(process: Process, module: Module, log: Path, report: Report) -> None:
-    """Wait for the build; tell every few seconds how far it is."""
+    """Wait for the build; report its progress every few seconds."""
     begin = reported = time.monotonic()
     while process.exit_code is None:
         await asyncio.sleep(_LOOK_S)

@@ -90,7 +90,7 @@ class ControlPlane:
     """Starts and stops the programs; `processes` gives access to each by its name.
 
     Use it as an async context manager, or call `start` and `stop`. `start` on a directory that
-    was used before goes on with its data.
+    was used before continues with its data.
     """
 
     api_program: ClassVar[str] = "kube-apiserver"
@@ -354,14 +354,14 @@ def _aggregation_flags(keys: Pki) -> list[str]:
 
 
 async def _listens(port: int) -> str:
-    """Return "" when something accepts connections at a port; OSError says why not."""
+    """Return "" when a server accepts connections at a port, else the text of the OSError."""
     _, writer = await asyncio.open_connection(LOOPBACK, port)
     writer.close()
     return ""
 
 
 def _token(path: Path) -> str:
-    """Return the administrator's token, kept in the form that kube-apiserver reads."""
+    """Return the administrator's token, stored in the format that kube-apiserver reads."""
     if path.exists():
         return path.read_text(encoding="utf-8").split(",", 1)[0]
     token = secrets.token_urlsafe(32)

@@ -81,7 +81,7 @@ class Declaring:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, *, report: Callable[[str], None]) -> None:
-        """Begin on a server of others, and tell when its user may not: then another declares."""
+        """Start on an external server; report when its user may not write."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -91,7 +91,7 @@ class Declaring:
         self._task.add_done_callback(ended)
 
     async def start(self, *, deadline_s: float = DECLARED_S) -> None:
-        """Begin anew, and return once everything is declared. Raises LocalError."""
+        """Start again, and return once everything is declared. Raises LocalError."""
         await self.stop()
         readiness = Readiness()
         gate = readiness.gate("streams")

@@ -53,7 +53,7 @@ class EmbeddedPlane(ControlPlane):
 
 
 def plane_of(options: ControlPlaneOptions, binaries: Mapping[str, Path]) -> ControlPlane:
-    """Return the control plane that the options ask for."""
+    """Return the control plane for the options."""
     kind = EmbeddedPlane if options.api == "embedded" else ControlPlane
     return kind(options, binaries)
 

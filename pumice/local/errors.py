@@ -13,7 +13,7 @@ class LocalError(Exception):
 
 
 class WrongSettingError(LocalError):
-    """A flag or file that was given cannot be used; giving it again gives the same answer."""
+    """A flag or file cannot be used; a retry with it fails in the same way."""
 
 
 @contextmanager

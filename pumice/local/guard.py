@@ -22,7 +22,7 @@ def die_with_parent(parent: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it died before prctl took effect
         sys.exit("the process that wanted this one is gone")
 
 

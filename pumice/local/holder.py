@@ -92,7 +92,7 @@ class StateRecord:
         self._is_behind = False
 
     def write(self) -> bool:
-        """Write what is seen now, and return whether that is done; else `run` tries again."""
+        """Write the current state, and return whether that succeeded; else `run` tries again."""
         try:
             state.write(self._directory, self._seen())
         except OSError as error:

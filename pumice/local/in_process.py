@@ -3,11 +3,11 @@
 Started by `pumice run --in-process` as `python -P -m pumice.local.in_process`, and started again
 when it ends (`pumice.local.services.InProcessServices`). Each service has its settings, its health
 pages and its logger as in a process of its own; only the client of the bus is another. The bus
-begins empty: the cache fills it from the API server, and what was under way is decided anew.
+begins empty: the cache fills it from the API server, and what was under way is decided again.
 
 The loop may be woken as often as the service which may be woken most often. The first part of any
 service that fails ends the process with one line that names the service: on one loop, a service
-that goes on beside a dead one is no safer than one that starts again. Passwords and the key of
+that continues beside a dead one is no safer than one that starts again. Passwords and the key of
 STATE are read from the files in the data directory, and are in no argument.
 """
 

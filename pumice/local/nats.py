@@ -28,7 +28,7 @@ START_S: Final = 20.0
 _HEALTH_S: Final = 2.0
 _UNHEALTHY_CHECKS: Final = 2
 ROOM: Final = 64 * 1024**2
-"""Bytes that must be free on the disk before a server that met its end there is started anew."""
+"""Bytes that must be free before a server that filled the disk is started again."""
 MEMORY_MAX: Final = 4 * 1024**3
 FILE_MAX: Final = 16 * 1024**3
 
@@ -111,7 +111,7 @@ class NatsServer:
         return self._users.environ(user)
 
     async def start(self) -> None:
-        """Write the configuration, start the server and wait until JetStream answers."""
+        """Write the configuration, start the server and wait until JetStream is ready."""
         write_private(self._config, self._configuration())
         self.process.start()
         await self.process.ready(self._probe, deadline_s=START_S)
@@ -132,10 +132,10 @@ class NatsServer:
         await self.start()
 
     async def needs_restart(self, report: Callable[[str], None]) -> bool:
-        """Tell whether streams cannot be written any more although there is room for them.
+        """Return whether streams cannot be written any more although there is room for them.
 
         A stream that met a full disk refuses all messages, without a word to those who send them,
-        until the server is started anew. Two looks in a row must say so: it may be starting.
+        until the server is started again. Two looks in a row must say so: it may be starting.
         """
         error = await self._unhealthy()
         self._failed_checks = self._failed_checks + 1 if error else 0
@@ -154,7 +154,7 @@ class NatsServer:
         return False
 
     async def _unhealthy(self) -> str:
-        """Return the fault that `/healthz` reports; "" also when no answer comes in time."""
+        """Return the fault that `/healthz` reports; "" also when it times out."""
         try:
             async with asyncio.timeout(_HEALTH_S):
                 reader, writer = await asyncio.open_connection(LOOPBACK, self.monitor)

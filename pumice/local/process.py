@@ -30,7 +30,7 @@ _RELAYED_KEPT: Final = 20
 _SHARE: Final = 4
 
 Probe = Callable[[], Awaitable[str]]
-"""Asks a program whether it is ready: "" when it is, else the missing condition."""
+"""Probes a program's readiness: "" when it is ready, else the missing condition."""
 
 
 def go_environ(*, main: bool = False) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Process:
                 sys.stderr.write(f"{self.name:<10} | {line}\n")
 
     async def ready(self, probe: Probe, *, deadline_s: float) -> None:
-        """Wait until `probe` answers "".
+        """Wait until `probe` returns "".
 
         Raises LocalError when the program exits first or the deadline passes; the message holds
         its last log line and the path of the log.
@@ -202,7 +202,7 @@ class Process:
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen program go on (SIGCONT)."""
+        """Let a frozen program continue (SIGCONT)."""
         self.signal(signal.SIGCONT)
 
     def signal(self, number: signal.Signals) -> None:

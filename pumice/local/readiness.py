@@ -1,7 +1,7 @@
-"""Asks a service whether it is ready, and puts the gates that are shut into words.
+"""Reads a service's readiness, and formats its closed gates as text.
 
 `/readyz` answers with the gates that are shut. A cache has one per list and a binder one per
-partition: gates of one family are counted, and the reason that most of them give is told.
+partition: gates of one family are counted, and their most frequent reason is shown.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ async def ask(address: str) -> str:
 
 
 async def notes(address: str) -> str:
-    """Return what a ready service goes on without, in one line; "" if that is nothing."""
+    """Return what a ready service lacks and does without, in one line; "" without any."""
     try:
         status, body = await page(address, "/readyz")
     except LocalError:
@@ -52,7 +52,7 @@ async def notes(address: str) -> str:
 
 
 async def page(address: str, path: str) -> tuple[int, bytes]:
-    """Return status and body of a page at `host:port`; LocalError says why there is none."""
+    """Return status and body of a page at `host:port`; LocalError has the reason if it fails."""
     return await asyncio.to_thread(_get, address, path)
 
 

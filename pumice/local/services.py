@@ -30,13 +30,13 @@ from shared.runtime.tasks import TaskGroup
 READY_S: Final = 60.0
 _REPORT_AFTER_S: Final = 10.0
 _REPORT_AGAIN_S: Final = 300.0
-"""Seconds until the same is told again: a wait for another installation may last."""
+"""Seconds until the same message is repeated: a wait for another installation may last."""
 _STABLE_S: Final = 60.0
 """A program that ran this long starts its back-off from the beginning."""
 
 _LISTENS: Final = "listen-address"
 _CHECK_EVERY_S: Final = 3.0
-"""Between two looks at a program that may live and not work."""
+"""Seconds between two checks of a program that may be alive and not work."""
 _NICE: Final = 5
 """Niceness of the services: an API server beside them that gets no time drops its watchers, and
 each of those lists everything again."""
@@ -107,7 +107,7 @@ class Service(Hosted):
         await self.ready()
 
     async def ready(self, *, deadline_s: float = READY_S) -> None:
-        """Wait until `/readyz` says so; LocalError when the process ends or the time passes."""
+        """Wait until `/readyz` succeeds; LocalError when the process ends or the time passes."""
         await self.process.ready(self.probe, deadline_s=deadline_s)
 
 
@@ -172,7 +172,7 @@ def settings_type(service: str) -> type[CommonSettings]:
 def flags_of(
     service: str, name: str, settings: ServiceSettings, flags: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return all flags of a service, with an address at which its readiness can be asked."""
+    """Return all flags of a service, with the address of its readiness page."""
     common = [
         f"--nats={settings.nats_url}",
         f"--cluster={settings.cluster}",
@@ -271,7 +271,7 @@ class Supervised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervisor:
-    """Starts programs again when they die: after a growing, jittered delay, and says so."""
+    """Restarts programs that die, after a growing, jittered delay, and reports it."""
 
     def __init__(
         self,

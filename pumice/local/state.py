@@ -121,7 +121,7 @@ def _lock_file(directory: Path) -> IO[str]:
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether a holder lives."""
+    """Return whether a process has the cluster's lock."""
     if not layout.is_signed(directory):
         return False
     with (directory / LOCK).open() as file:

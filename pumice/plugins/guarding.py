@@ -1,4 +1,4 @@
-"""The guard around plugins of other distributions: it checks their answers.
+"""The guard around plugins of other distributions: it checks their results.
 
 The engine computes with the answers of plugins without checks. For plugins that it was not tested
 with, type, length and range are checked here, so that a mistake is reported as the plugin's error
@@ -49,7 +49,7 @@ LAST: Final = (math.inf,)
 
 
 class BadResult(TypeError):  # noqa: N818 - reads as the fact it states
-    """An answer that the engine cannot use; the message describes a usable one."""
+    """A result that the engine cannot use; the message describes a usable one."""
 
 
 class Guard:
@@ -76,7 +76,7 @@ class Guard:
             return None
 
     def is_steady(self, point: str) -> bool:
-        """Tell whether the point never failed, so that its answers may be kept."""
+        """Return whether the point never failed, so that its results may be cached."""
         return point not in self._unsteady
 
     def around(
@@ -86,7 +86,7 @@ class Guard:
         checked: Callable[..., _T],
         instead: Callable[..., _T],
     ) -> Callable[..., _T]:
-        """Return a function that answers as `fn` does, or `instead`.
+        """Return a function that returns what `fn` does, or `instead`.
 
         `checked` gets the answer and what was asked, and returns the answer made exact. Raises
         `BadResult` when `fn` is no function.
@@ -117,7 +117,7 @@ def guarded_results(
     *,
     made: Callable[..., object] | None = None,
 ) -> Callable[[Guard, str, _F], _F]:
-    """Return a guard of functions, which checks answers and replaces failures.
+    """Return a guard of functions, which checks results and replaces failures.
 
     `checked` gets the answer and what was asked. `made` gets the guard and what was asked, and
     returns what stands in; without it that is `instead`.
@@ -136,7 +136,7 @@ def guarded_results(
 
 
 def guarded_predicate(guard: Guard, point: str, given: Predicate) -> Predicate:
-    """Guard a predicate; a failure refuses all nodes that were asked about."""
+    """Guard a predicate; a failure rejects all nodes of the call."""
     known = guard.reasons(given.reasons)
     failed = len(known)
     fn = guard.around(
@@ -149,7 +149,7 @@ def guarded_predicate(guard: Guard, point: str, given: Predicate) -> Predicate:
 
 
 def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
-    """Guard a ranking; a failure ranks all alike."""
+    """Guard a ranking; a failure ranks all equally."""
     fn = guard.around(
         point,
         given.fn,
@@ -162,7 +162,7 @@ def guarded_rank(guard: Guard, point: str, given: Rank) -> Rank:
 def guarded_cross_node_predicate(
     guard: Guard, point: str, given: CrossNodePredicate
 ) -> CrossNodePredicate:
-    """Guard a predicate over all nodes and the functions in its answer; a failure refuses all."""
+    """Guard a predicate over all nodes and the functions in its result; a failure rejects all."""
     known = guard.reasons(given.reasons)
     failed = len(known)
 
@@ -183,7 +183,7 @@ def guarded_cross_node_predicate(
 
 
 def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -> CrossNodeScorer:
-    """Guard a score over all nodes and the functions in its answer; a failure scores 0."""
+    """Guard a score over all nodes and the functions in its result; a failure scores 0."""
 
     def checked(result: object, _: object) -> CrossNodeScore | None:
         if result is None:
@@ -201,7 +201,7 @@ def guarded_cross_node_score(guard: Guard, point: str, given: CrossNodeScorer) -
 
 
 def guarded_trait(guard: Guard, point: str, given: Trait) -> Trait:
-    """Guard a trait; a failure tells nothing."""
+    """Guard a trait; a failure yields none."""
     return given._replace(fn=guard.around(point, given.fn, text, lambda _: ""))
 
 
@@ -223,7 +223,7 @@ def _of(kind: type[_T], result: object, what: str) -> _T:
 
 
 def nothing(_answer: object, *_asked: object) -> None:
-    """Return None, whatever was answered."""
+    """Return None for any result."""
 
 
 def flag(result: object, *_: object) -> bool:
@@ -331,7 +331,7 @@ def levels(result: object, *_: object) -> list[list[str]]:
 
 
 def numbers(result: object, _: object, names: Sequence[str]) -> list[float]:
-    """Return finite numbers, one per name that was asked about."""
+    """Return finite numbers, one per name of the call."""
     return [float(number) for number in scores(result, len(names))]
 
 

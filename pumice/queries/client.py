@@ -1,6 +1,6 @@
 """Requests to `visibility.pumice.dev` through the API server, and refusals as one line with a hint.
 
-The commands' only way to the cluster. `QueryError` carries the exit code that docs/cli.md tells.
+All commands send their requests with it. `QueryError` has the exit code listed in docs/cli.md.
 """
 
 import difflib
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 NEGATIVE_RESULT: Final = 3
-"""Exit code of an answer that is no: a job that would not start, or whose start is unknown."""
+"""Exit code of a negative result: a job that would not start, or whose start is unknown."""
 NOT_INSTALLED: Final = 4
 
 _REQUEST_TIMEOUT_S: Final = 60.0
@@ -40,7 +40,7 @@ _NOT_INSTALLED_HINT: Final = (
     "the service visibility of Pumice is not installed: docs/deployment.md says how"
 )
 _STRICT: Final = (("fieldValidation", "Strict"),)
-"""As kubectl asks: a field that is misspelt would be answered about as if it were not there."""
+"""As kubectl does: without it the server would ignore a misspelt field."""
 _PENDING: Final = "pendingjobs"
 _TIMELINES: Final = "timelines"
 _OTHERS_MAX: Final = 5
@@ -53,11 +53,11 @@ _RIGHTS_HINTS: Final = (
     ("", _CLUSTER, _CLUSTER_WIDE_HINT),
     ("", "", "the ClusterRole view, or pumice-visibility-viewer, gives it"),
 )
-"""Resource and words of a refusal, and what helps; the first that fits."""
+"""Resource, part of the error message, and the hint to show; the first match counts."""
 
 
 class QueryError(Exception):
-    """No answer: one line for a person, and the exit code."""
+    """A query failed: one line for the user, and the exit code."""
 
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class QueryError(Exception):
 
 
 class ClusterTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster and the namespace of a command."""
+    """The cluster and the namespace that a command is about."""
 
     kubeconfig: str = ""
     context: str | None = None
@@ -77,16 +77,16 @@ class ClusterTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchTarget(msgspec.Struct, frozen=True):
-    """The aim of a watch: a list of the group, or the one object of a name in it."""
+    """What to watch: a list of the API group, or one named object in it."""
 
     path: str
     name: str = ""
     queue: str = ""
     """Changes of jobs in other queues do not matter."""
     about: str = ""
-    """The aim is the stream of what happens, of which only what is about this job matters."""
+    """Watch the stream `changes`; only entries about this job matter."""
     is_hint: bool = False
-    """Whether the answer is another object, of which the watch tells the most part."""
+    """Whether the result is another object, so that an event only hints at a change of it."""
 
 
 class QueryClient:
@@ -132,7 +132,7 @@ class QueryClient:
         await self._transport.close()
 
     async def of_job(self, plural: str, name: str) -> bytes:
-        """Return the answer about one job. Raises QueryError, with a hint for a wrong name.
+        """Return the result for one job. Raises QueryError, with a hint for a wrong name.
 
         What names no job may be the KIND/NAME of a workload that owns one.
         """
@@ -183,7 +183,7 @@ class QueryClient:
             raise QueryError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
     async def get(self, path: str, *, query: Query = ()) -> bytes:
-        """Return what stands at a path of the group. Raises QueryError."""
+        """Return the object or list at a path of the API group. Raises QueryError."""
         try:
             return await self._owners.shown(await self._request("GET", path, query=query))
         except _Unknown as unknown:
@@ -201,14 +201,14 @@ class QueryClient:
             raise QueryError(f"there is no queue {queue}; {hint}") from unknown
 
     def pending_target(self, job: str = "", *, is_hint: bool = False) -> WatchTarget:
-        """Return what tells of the jobs that wait in the namespace, in all, or of one of them."""
+        """Return the watch target for the pending jobs of the namespace, of all, or for one job."""
         if job:
             namespace, name = self._key(job)
             return WatchTarget(collection("pendingjobs", namespace), name, is_hint=is_hint)
         return WatchTarget(collection("pendingjobs", self.namespace))
 
     def changes_of(self, job: str) -> WatchTarget:
-        """Return what tells of what happens to a job and its pods. Raises QueryError."""
+        """Return the watch target for events of a job and its pods. Raises QueryError."""
         namespace, name = self._key(job)
         return WatchTarget(collection("changes", namespace), about=name, is_hint=True)
 
@@ -230,7 +230,7 @@ class QueryClient:
             return
 
     async def watch(self, watched: WatchTarget, version: str) -> Stream | None:
-        """Open a watch that goes on from a version; None if the answer has to be asked for first.
+        """Open a watch from a resourceVersion; None if the client has to list first.
 
         Raises QueryError where there is no watch, or none for this user.
         """
@@ -252,7 +252,7 @@ class QueryClient:
             raise QueryError(self._error_message(error)) from error
 
     async def create(self, plural: str, body: Mapping[str, Any]) -> bytes:
-        """Ask a question that is an object. Raises QueryError, for an unknown field as well."""
+        """Create an object and return the reply. Raises QueryError, also for an unknown field."""
         path = collection(plural, self.namespace or "default")
         try:
             return await self._request("POST", path, query=_STRICT, body=body)
@@ -292,7 +292,7 @@ class QueryClient:
             raise QueryError(self._error_message(error)) from error
 
     def _error_message(self, error: PumiceError) -> str:
-        """Return a refusal as one line that says what to do."""
+        """Return an error of the API server as one line with a hint."""
         if isinstance(error, Unreachable):
             return f"{error}; is the cluster up, and is it the one of this kubeconfig?"
         if not isinstance(error, Refusal):
@@ -320,7 +320,7 @@ class QueryClient:
         return found.pod_group if found is not None and found.about.kind == "Pod" else ""
 
     async def _last_phase(self, namespace: str, name: str) -> str:
-        """Return what became of a job that neither waits nor runs, "" if its life is not kept."""
+        """Return the last phase of a job that neither waits nor runs, "" if it has no timeline."""
         found = await self._decoded(_TIMELINES, namespace, name, Timeline)
         if found is None or not found.phase:
             return ""
@@ -329,7 +329,7 @@ class QueryClient:
         return f"does not wait, its phase is {found.phase}"
 
     async def _decoded(self, plural: str, namespace: str, name: str, kind: type[_T]) -> _T | None:
-        """Return an answer about one object, None where there is none for this user."""
+        """Return the result for one object, None where this user gets none."""
         try:
             raw = await self.get(f"{collection(plural, namespace)}/{quote(name)}")
         except QueryError:
@@ -360,7 +360,7 @@ def _segment(name: str, kind: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Tell whether an object may have a name, by the API server's rule for parts of paths."""
+    """Return whether an object may have a name, by the API server's rule for parts of paths."""
     return name not in ("", ".", "..") and not set(name) & set("/%")
 
 

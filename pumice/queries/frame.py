@@ -1,7 +1,7 @@
-"""One picture of `pumice top`: queues with bars, gangs that wait and run, nodes. Pure.
+"""One frame of `pumice top`: queues with bars, pending and running gangs, nodes. Pure.
 
-The rows that a terminal has are shared out: queues first, then what waits, then what runs, since a
-person looks for what stands still.
+Rows of the terminal are given to queues first, then to pending and then to running jobs: users
+look for jobs that wait.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ _LEAST_ROWS: Final = 3
 _NAMES: Final = 14
 """Least width of the first column."""
 _PODS: Final = "pods"
-"""Counted as a resource, too, and no share of it tells how much of a cluster a queue has."""
+"""Left out of the dominant share: pod counts do not show how much of the cluster a queue uses."""
 _ELASTIC: Final = frozenset({"holds", "short"})
-"""Columns that give way to the others, as the first one does."""
+"""Columns that shrink first when the terminal is narrow, as the first column does."""
 _TENTHS: Final = 10
 _FULL: Final = 0.995
 _HEAT: Final = "░▒▓█"
 
 
 class FrameModel(Struct, frozen=True, kw_only=True):
-    """The parts of one picture; None where the user may not see it, or it is not served."""
+    """The data of one frame; None for a part that the user may not read or that is not served."""
 
     host: str
     now_s: float
@@ -46,7 +46,7 @@ class FrameModel(Struct, frozen=True, kw_only=True):
 
 
 def frame(model: FrameModel, *, height: int) -> RenderableType:
-    """Return the picture for a terminal of so many lines."""
+    """Return the frame for a terminal with `height` lines."""
     queues, waiting, running = _rows(model, height)
     parts: list[RenderableType] = [_headline(model)]
     if model.queues is not None:
@@ -131,7 +131,7 @@ def _queues(queues: Sequence[QueueTree], rows: int) -> Table:
 
 
 def dominant(queue: QueueTree) -> tuple[float, str]:
-    """Return the largest share that a queue has of a resource that it deserves, and of which."""
+    """Return a queue's dominant share (0 to 1 or more of what it deserves) and its resource."""
     shares = [
         (amount(found.allocated) / whole, found.resource)
         for found in queue.resources

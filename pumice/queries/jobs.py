@@ -1,6 +1,6 @@
-"""Answers about jobs: why they wait, when they start, how they lived.
+"""Results for jobs: why they wait, when they start, and their timeline.
 
-`why` and `when` answer about one job or, without JOB, list the jobs that wait.
+`why` and `when` show one job or, without JOB, list the pending jobs.
 """
 
 import argparse
@@ -27,12 +27,12 @@ class JobTable(Protocol):
 
 
 def why(raw: bytes, now_s: float) -> TextAndCode:
-    """Tell why one job waits."""
+    """Render why one job waits."""
     return text.explanation(msgspec.json.decode(raw, type=Explanation), now_s), 0
 
 
 def when(raw: bytes, now_s: float) -> TextAndCode:
-    """Tell when one job starts; exit code 3 when that is not known."""
+    """Render when one job starts; exit code 3 when that is not known."""
     found = msgspec.json.decode(raw, type=PendingJob)
     return text.when(found, now_s), 0 if text.is_known(found.expected_start) else NEGATIVE_RESULT
 
@@ -40,7 +40,7 @@ def when(raw: bytes, now_s: float) -> TextAndCode:
 def job_table(
     *, everywhere: bool, wide: bool, table: JobTable = text.pending
 ) -> Callable[[bytes, float], TextAndCode]:
-    """Return the teller of a list of jobs that wait."""
+    """Return a renderer for a list of pending jobs."""
 
     def render(raw: bytes, now_s: float) -> TextAndCode:
         jobs = msgspec.json.decode(raw, type=Items[PendingJob]).items
@@ -50,7 +50,7 @@ def job_table(
 
 
 def timeline(raw: bytes, now_s: float) -> TextAndCode:
-    """Tell the life of one job."""
+    """Render the timeline of one job."""
     return text.timeline(msgspec.json.decode(raw, type=Timeline), now_s), 0
 
 
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def print_result(
     args: argparse.Namespace, plural: str, render: Render, *, table: JobTable, is_hint: bool
 ) -> int:
-    """Print the answer about the job, or the list; `is_hint`: the waiting job is another object."""
+    """Print the result for the job, or the list; `is_hint` as in `WatchTarget`."""
     if not args.job:
         wide, everywhere = args.output == "wide", args.all_namespaces
         render_table = job_table(everywhere=everywhere, wide=wide, table=table)

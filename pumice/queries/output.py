@@ -1,6 +1,6 @@
 """Flags that the commands share, forms of output, and the loop of `--watch` (`following`).
 
-A command gives `show` a question and a way to tell its answer as text; the rest is alike for all.
+A command gives `show` a query and a renderer of its result; everything else is shared.
 """
 
 import argparse
@@ -20,9 +20,9 @@ FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 Fetch = Callable[[QueryClient], Awaitable[bytes]]
 """Returns the API server's JSON."""
 TargetOf = Callable[[QueryClient], WatchTarget]
-"""Returns what to watch for the moment at which an answer may be another one."""
+"""Returns the watch target whose events hint at a new result."""
 Render = Callable[[bytes, float], tuple[str, int]]
-"""Returns an answer as text, and the exit code that goes with it."""
+"""Returns a result as text, and the exit code."""
 
 
 def add_target(parser: argparse.ArgumentParser, *, everywhere: str = "") -> None:
@@ -40,9 +40,9 @@ def add_target(parser: argparse.ArgumentParser, *, everywhere: str = "") -> None
 
 
 def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
-    """Add the flags that say how an answer is shown: one that is not `stored` stays the same.
+    """Add the output flags: a result that is not `stored` cannot be watched.
 
-    Such an answer has no name either.
+    Such a result has no name either.
     """
     add_format(parser, FORMATS if stored else FORMATS[:-1])
     if stored:
@@ -52,7 +52,7 @@ def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Add the flag that says in which of the forms an answer is shown."""
+    """Add the flag `-o`, with the formats of a result."""
     parser.add_argument("-o", "--output", choices=formats, default="text")
 
 
@@ -70,7 +70,7 @@ def target_of(args: argparse.Namespace) -> ClusterTarget:
 async def show(
     args: argparse.Namespace, fetch: Fetch, render: Render, *, watched: TargetOf | None = None
 ) -> int:
-    """Ask, print the answer in the form that was wanted; return the exit code."""
+    """Run a query, print the result in the requested format; return the exit code."""
     if watched is not None and args.watch:
         return await connected(args, lambda client: _follow(args, client, fetch, render, watched))
     return await connected(args, lambda client: _show(args, client, fetch, render))
@@ -99,8 +99,8 @@ async def _show(args: argparse.Namespace, client: QueryClient, fetch: Fetch, ren
 async def _follow(
     args: argparse.Namespace, client: QueryClient, fetch: Fetch, render: Render, watched: TargetOf
 ) -> int:
-    """Print an answer, and each that is another one, until it is interrupted."""
-    from pumice.queries.refresh import RefreshTimes  # one answer takes none of it
+    """Print a result, and again whenever it changes, until interrupted."""
+    from pumice.queries.refresh import RefreshTimes  # needed for --watch alone
 
     raw = await fetch(client)
     refresh_times = RefreshTimes(client, watched(client))
@@ -119,14 +119,14 @@ async def _follow(
 
 
 def _rendered(args: argparse.Namespace, raw: bytes, render: Render) -> tuple[str, int]:
-    """Return an answer in the form that was wanted, and the exit code that goes with it."""
+    """Return a result in the requested format, and the exit code."""
     now_s = time.time()  # noqa: TID251 - ages for a person
     text, code = render(raw, now_s)
     return formatted(args.output, raw, text), code
 
 
 def formatted(output_format: str, raw: bytes, text: str) -> str:
-    """Return an answer as JSON, YAML or names, or else as its text."""
+    """Return a result as JSON, YAML or names, or else its text."""
     if output_format == "json":
         return msgspec.json.format(raw, indent=2).decode() + "\n"
     if output_format == "yaml":
@@ -138,7 +138,7 @@ def formatted(output_format: str, raw: bytes, text: str) -> str:
 
 
 def names(raw: bytes) -> Sequence[str]:
-    """Return the objects of an answer as kubectl's `-o name` prints them."""
+    """Return the objects of a result as kubectl's `-o name` prints them."""
     whole = msgspec.json.decode(raw)
     items: list[dict[str, Any]] = whole.get("items", [whole])
     usual = whole["kind"].removesuffix("List")

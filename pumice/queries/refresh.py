@@ -1,10 +1,10 @@
-"""`--watch`: waits until an answer may have changed, so that it is asked for again.
+"""`--watch`: waits until a result may have changed, so that the command reads it again.
 
 Where the resource can be watched, an event of the watch is the sign; its content is not read, since
-the answer is asked for as a whole. An explanation, a timeline and the line of a queue cannot be
+the answer is requested as a whole. An explanation, a timeline and the line of a queue cannot be
 watched: the watch of the waiting jobs or the stream `changes` stands in for them, and its bookmarks
 and comments, which come when nothing changes, count as signs as well. Where a watch is refused, the
-answer is asked for every two seconds, and a line on stderr says so.
+answer is requested every two seconds, and a line on stderr says so.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from shared.kube.wire import Stream
 _EVERY_S: Final = 2.0
 _DATA: Final = b"data: "
 _KEEP_ALIVE: Final = b": lives"
-"""The comment of the server that stands for nothing new."""
+"""The server's comment when nothing has changed."""
 _SILENCE_S: Final = 90.0
 """Visibility sends a bookmark each half minute."""
 _TOO_SHORT_S: Final = 0.5
@@ -31,7 +31,7 @@ _PAUSE_S: Final = 1.0
 
 
 class RefreshTimes:
-    """When to ask for one answer again: at a change of `watched`, or by the clock."""
+    """Decides when to read a result again: after an event of `watched`, or by the clock."""
 
     def __init__(self, client: QueryClient, watched: WatchTarget) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class RefreshTimes:
         self._lines = Lines()
 
     async def next(self, raw: bytes) -> None:
-        """Wait until the answer may be another one than `raw`."""
+        """Wait until the result may differ from `raw`."""
         if self._watched is not None and self._stream is None:
             await self._begin(self._watched, raw)
         if self._watched is None:
@@ -63,7 +63,7 @@ class RefreshTimes:
             self._stream = None
 
     async def _begin(self, watched: WatchTarget, raw: bytes) -> None:
-        """Open a watch that goes on from an answer; poll from now on if there is none."""
+        """Open a watch from the version of a result; if that fails, poll from now on."""
         version = (
             "" if watched.is_hint else msgspec.json.decode(raw, type=_ReadResult).metadata.version
         )
@@ -113,14 +113,14 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 def _may_change(event: _Event, watched: WatchTarget) -> bool:
-    """Tell whether an answer may be another one after an event of its watch."""
+    """Return whether the result may have changed after an event of its watch."""
     if event.type == "BOOKMARK":
         return watched.is_hint
     return watched.queue in ("", event.object.queue)
 
 
 def _is_about(line: bytes, job: str) -> bool:
-    """Tell whether a line of the stream of what happens is about a job, or a sign of life.
+    """Return whether a line of the stream `changes` is about a job, or a keep-alive.
 
     Pods and PodGroups that controllers make have names that begin with that of the job.
     """

@@ -1,4 +1,4 @@
-"""Answers as text for a person at a terminal. Pure: `now_s` is an argument."""
+"""Results as text for a terminal. Pure: `now_s` (Unix seconds) is an argument."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ from shared.model.quantity import decimal
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _ONE_UNIT_FROM: Final = 10
-"""Of a unit so many are told without the next smaller one."""
+"""From this count on, the next smaller unit is left out."""
 _STATES: Final = {"Passed": "passed", "Failed": "FAILED", "NotReached": "not reached"}
 _NONE: Final = "-"
 
@@ -93,7 +93,7 @@ _BASES: Final = {
 
 
 def basis(names_and_note: str) -> str:
-    """Return in words where the durations behind a forecast come from, the weakest alone."""
+    """Return the source of a forecast's durations as a phrase: the least reliable one."""
     names, _, left_out = names_and_note.partition("; ")
     weakest = names.split(", ")[-1]
     for name in _BASES:
@@ -104,7 +104,7 @@ def basis(names_and_note: str) -> str:
 
 
 def is_known(expected: ExpectedStart | None) -> bool:
-    """Tell whether a start was forecast."""
+    """Return whether a start was forecast."""
     return expected is not None and (expected.median or expected.latest) is not None
 
 
@@ -338,7 +338,7 @@ def _moved(pods: int, unplaced: int) -> str:
 
 
 def _named(status: WhatIfStatus, name: str, render: Callable[[Any], str]) -> Sequence[str]:
-    """Return a list of the answer as lines, and a last one for what it does not name."""
+    """Return a list of the result as lines, with a last one that counts the entries left out."""
     more = status.remaining.get(name)
     return [*map(render, getattr(status, name)), *([f"and {more} more"] if more else [])]
 

@@ -1,6 +1,6 @@
 """Workloads at the top of owner chains, such as a RayJob, a Deployment or a Workflow.
 
-Visibility names what controls a PodGroup. What controls that in turn is looked up here, by the
+Visibility returns the controller of a PodGroup. The owners above it are looked up here, by the
 client, with its user's credentials: an owner is shown only if its user may get it, whatever its
 kind is, and no service needs the right to read all kinds. Only metadata is requested. An owner
 counts if it has the uid of the reference, since a reference may name any object.
@@ -43,7 +43,7 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 class OwnerChains:
-    """Looks up chains of owners; what it finds counts for a minute."""
+    """Looks up chains of owners; results are cached for a minute."""
 
     def __init__(self, transport: Transport) -> None:
         def get(path: str, accept: str) -> Awaitable[bytes]:

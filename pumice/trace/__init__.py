@@ -1,4 +1,4 @@
 """One job's life as a tree of spans, for `pumice trace`: `tree` makes it, `text` writes it.
 
-Both are pure. `objects` reads from the API server the times that no event tells.
+Both are pure. `objects` reads from the API server the times that no event has.
 """

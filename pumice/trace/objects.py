@@ -77,7 +77,7 @@ async def _group(kube: Kube, job: Job) -> PodGroup | None:
 
 
 def fold(job: Job, group: PodGroup | None, pods: Sequence[TracedPod]) -> Objects:
-    """Return the times that a job's objects tell; pods of a namesake are left out. Pure."""
+    """Return the times in a job's objects; pods of another job of that name are left out. Pure."""
     state = job.status.state
     wait = _wait(group)
     return Objects(

@@ -41,7 +41,7 @@ class PodLife(Struct, frozen=True, kw_only=True):
 
 
 class Objects(Struct, frozen=True, kw_only=True):
-    """A job's objects at the API server; empty where there are none, or where it was not asked."""
+    """A job's objects at the API server; empty where there are none, or they were not read."""
 
     uid: str = ""
     posted_s: float | None = None
@@ -56,7 +56,7 @@ class Objects(Struct, frozen=True, kw_only=True):
 
 
 NOTHING: Final = Objects()
-"""For a job of which the API server has nothing, or was not asked."""
+"""For a job without objects, or whose objects were not read."""
 
 
 class Span(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Span(Struct, frozen=True, kw_only=True):
     start: float
     """Unix seconds."""
     end: float | None = None
-    """None: it goes on."""
+    """None: it has not ended."""
     detail: str = ""
     about: str = ""
     """Key of the object that it is about, where that is not the job."""
@@ -76,12 +76,12 @@ class Span(Struct, frozen=True, kw_only=True):
 
     @property
     def is_moment(self) -> bool:
-        """Tell whether it has no duration."""
+        """Return whether it has no duration."""
         return self.end == self.start
 
 
 def cut_off(span: Span) -> Span:
-    """Return the life of a job that was deleted before its end: nothing of it goes on."""
+    """Return the tree of a job that was deleted before its end: all open spans end."""
     at = _last(span)
     return replace(
         _ended(span, at), detail=f"deleted while {span.detail}" if span.detail else "deleted"
@@ -100,7 +100,7 @@ def _ended(span: Span, at: float) -> Span:
 
 
 class Life(Struct):
-    """The events of one job, told apart by what they are about."""
+    """The events of one job, by type."""
 
     phases: list[tuple[float, JobPhaseChanged]]
     admitted: list[tuple[float, GangAdmitted]]
@@ -191,7 +191,7 @@ def _last_uid(job: str, events: Iterable[CloudEvent]) -> str:
 def _is_of(
     job: str, gang: str, data: GangAdmitted | GangPlaced | GangUnschedulable | PodBound | PodEvicted
 ) -> bool:
-    """Tell whether an event is of this life of the job, whose uid is in its PodGroup's name."""
+    """Return whether an event is of the job with this uid, which its PodGroup's name contains."""
     return data.job == job and (not gang or not data.gang or data.gang == gang)
 
 
@@ -360,7 +360,7 @@ def _eviction(evicted: tuple[float, PodEvicted] | None) -> Iterator[Span]:
 def _placed(life: Life, bound: tuple[float, PodBound] | None) -> float | None:
     """Return when the placement was published that a binding carries out.
 
-    The scheduler tells of a placement once it is published, and a binder may be faster than that.
+    The scheduler reports a placement after publishing it; the binder's event may come first.
     """
     if bound is None:
         return None

@@ -1,4 +1,4 @@
-"""The way to the cluster: which API server a user means, requests to it, refusals in Go's words.
+"""Connection to the cluster: the selected API server, requests, errors worded as client-go's.
 
 Called by the commands. Reads and writes carry the API server's JSON as it is: what a type of ours
 does not know is still shown and sent.
@@ -49,7 +49,7 @@ _VERBS: Final = {"GET": "Get", "POST": "Post", "PATCH": "Patch", "DELETE": "Dele
 
 
 class ClusterClient:
-    """The requests of the commands. `now_s` is the time that ages are told by."""
+    """Sends the requests of the commands. `now_s` (Unix seconds) is the time for ages."""
 
     def __init__(self, transport: Transport, *, now_s: float) -> None:
         self._transport = transport
@@ -259,7 +259,7 @@ def _address(kind: Kind, namespace: str, name: str) -> str:
 
 
 def _unanswered(host: str, request: Request, error: PumiceError) -> str:
-    """Return what Go's client says of a request without an answer."""
+    """Return client-go's message for a request without a response."""
     reason = _reason(host, error.__cause__) or str(error)
     return f'{_VERBS[request.method]} "{host}{request.path}": {reason}'
 

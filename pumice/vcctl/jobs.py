@@ -77,7 +77,7 @@ async def suspend(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
 
 
 async def resume(cluster: ClusterClient, values: Mapping[str, Value]) -> str:
-    """Order a job to go on."""
+    """Resume a job."""
     return await _command(cluster, values, "resume", "ResumeJob")
 
 

@@ -126,5 +126,5 @@ def vsuspend() -> int:
 
 
 def vresume() -> int:
-    """Let a job go on."""
+    """Resume a job."""
     return main("vresume")

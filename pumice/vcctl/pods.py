@@ -78,7 +78,7 @@ def restarts(pod: Object, now_s: float) -> str:
 
 
 def state(pod: Object) -> str:
-    """Return the word for the pod's state."""
+    """Return the pod's state as kubectl's column STATUS shows it."""
     status = pod.get("status") or {}
     reason = str(status.get("reason") or _gate(status) or status.get("phase") or "")
     begun = _initialising(pod)
@@ -89,13 +89,13 @@ def state(pod: Object) -> str:
 
 
 def _gate(status: Object) -> str:
-    """Return the word for a pod that may not be scheduled yet."""
+    """Return the state of a pod with scheduling gates."""
     own = (c for c in status.get("conditions") or () if c.get("type") == "PodScheduled")
     return next((_GATED for c in own if c.get("reason") == _GATED), "")
 
 
 def _initialising(pod: Object) -> str | None:
-    """Return the word for a pod whose init containers are not done, None when they are."""
+    """Return the state of a pod whose init containers are not done, None when they are."""
     init = {c.get("name"): c for c in (pod.get("spec") or {}).get("initContainers") or ()}
     for at, status in enumerate(_initial(pod)):
         container_state = status.get("state") or {}
@@ -114,7 +114,7 @@ def _initialising(pod: Object) -> str | None:
 
 
 def _of_containers(pod: Object, reason: str) -> str:
-    """Return what the first container that waits or has ended says, else the word given."""
+    """Return the reason of the first container that waits or has ended, else the given state."""
     running = False
     for status in reversed(_containers(pod)):
         container_state = status.get("state") or {}
@@ -141,7 +141,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _lasts(container: Object) -> bool:
-    """Tell whether an init container stays beside the others (a sidecar)."""
+    """Return whether an init container stays beside the others (a sidecar)."""
     return container.get("restartPolicy") == "Always"
 
 

@@ -47,7 +47,7 @@ class LineResult(NamedTuple):
 
 
 def run(program: Command, line: Sequence[str]) -> LineResult:
-    """Return what a command line asks for."""
+    """Return the command and flags of a command line."""
     program = _with_help(program)
     path, rest = _find((program,), list(line))
     words = _plain(path, rest)
@@ -83,7 +83,7 @@ def _execute(path: Path, rest: Sequence[str]) -> LineResult:
 
 
 def _topic(root: Path, words: Sequence[str]) -> LineResult:
-    """Return the help of the command that `help` was asked for."""
+    """Return the help text of the command named after `help`."""
     path, rest = _find(root, list(words))
     if len(path) == 1 and _plain(path, rest):
         topics = " ".join(f"`{argument}`" for argument in words)
@@ -130,7 +130,7 @@ def _places(path: Path, line: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield the words that are neither flags nor their values, with their places.
 
     ⚠ As in Cobra an unknown flag is taken for one with a value, `--help` among them before the
-    command is known: `vcctl --help job list` asks for the command `list`.
+    command is known: `vcctl --help job list` requests the command `list`.
     """
     flags = [flag for command in path for flag in (*command.flags, *command.shared)]
     at = 0

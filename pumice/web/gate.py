@@ -1,4 +1,4 @@
-"""Which requests of a browser are answered. Pure: no request is answered that this module refuses.
+"""Decides which requests of a browser are served. Pure: the server refuses all others.
 
 The server acts with its user's credentials, so three strangers are kept out: pages of other sites
 in the same browser (host, origin and fetch metadata), other users of this machine (the key), and
@@ -27,7 +27,7 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 class GateRefusal(msgspec.Struct, frozen=True):
-    """Why a request is not answered."""
+    """Why a request is refused."""
 
     status: int
     words: str
@@ -71,7 +71,7 @@ class RequestGate:
 
 
 def is_proxied(method: str, path: str) -> bool:
-    """Return whether a path of the API server is one that the page asks."""
+    """Return whether the page uses a path of the API server."""
     if not path.startswith(_API):
         return False
     below = path.removeprefix(_API)

@@ -87,7 +87,7 @@ _TYPES: Final = {
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _SILENCE_S: Final = 60.0
-"""The stream of changes says something at least every quarter of a minute."""
+"""The stream of changes sends something at least every 15 s."""
 _CLOSED_S: Final = 2.0
 
 Files = Mapping[str, tuple[bytes, str]]
@@ -98,10 +98,10 @@ class Transport(Protocol):
     """Requests to the API server with the user's credentials."""
 
     async def exchange(self, request: Request) -> bytes:
-        """Return the body of an answer. Raises a refusal, or Unreachable."""
+        """Return the body of a response. Raises Refusal, or Unreachable."""
 
     async def open(self, request: Request) -> Stream:
-        """Return an answer that does not end; raises as `exchange` does."""
+        """Return a streaming response; raises as `exchange` does."""
 
 
 class KubeconfigFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ def _file(file: Traversable) -> tuple[bytes, str]:
 
 
 class PageServer:
-    """Answers one browser."""
+    """Serves one browser."""
 
     def __init__(
         self, transport: Transport, *, gate: RequestGate, context: KubeconfigFacts

@@ -1,1 +1,1 @@
-"""Visibility: answers why, when and what if, under the cluster's own rules of access."""
+"""Visibility: explanations, expected starts and what-ifs under the cluster's access rules."""

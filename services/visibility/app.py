@@ -62,7 +62,7 @@ SERVICE: Final = "visibility"
 _AUTHORITY: Final = "pumice-visibility-ca"
 """Name of our certificate authority."""
 _EXPRESSIONS_WAIT_S: Final = 0.05
-"""An answer waits so long for expressions about devices; a later one has what was lacking."""
+"""Longest wait of a query for device expressions, in seconds; a later query has the rest."""
 _SHOWN_S: Final = 60.0
 """How long a request that failed is shown."""
 
@@ -80,7 +80,7 @@ async def build(
 def query_parts(
     settings: VisibilitySettings, context: Context, bus: NatsBus
 ) -> tuple[Queries, LiveQueries, Sequence[Part]]:
-    """Return the answers, those of the live page, and the parts that keep them up to date."""
+    """Return the queries, those of the live page, and the parts that keep their data current."""
     needed = streams(settings.cluster)
     on_bus = BusComponents(context, bus, streams=needed, settings=settings)
     queries, owner, following = following_parts(settings, context, bus, on_bus)
@@ -106,7 +106,7 @@ def query_parts(
 def following_parts(
     settings: VisibilitySettings, context: Context, bus: NatsBus, on_bus: BusComponents
 ) -> tuple[QueryService, MirrorOwner, Sequence[Part]]:
-    """Return answers from a mirror, its owner, and what follows the bus for it."""
+    """Return queries on a mirror, its owner, and the parts that read the bus for it."""
     return _Following(settings, context, bus, on_bus).parts()
 
 
@@ -155,7 +155,7 @@ class _Following:
         )
 
     def parts(self) -> tuple[QueryService, MirrorOwner, Sequence[Part]]:
-        """Return answers, the mirror's owner, and everything that has to run."""
+        """Return the queries, the mirror's owner, and all parts to run."""
         clock, log, events = self._context.clock, self._context.log, self._streams.events
         state, outcomes = self._state(), self._outcomes()
         owner = MirrorOwner(

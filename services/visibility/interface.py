@@ -1,6 +1,6 @@
-"""The questions of the aggregated API to the rest of the service, as one protocol.
+"""The queries of the aggregated API, as two protocols.
 
-The HTTP side (`adapters`) knows users, paths and tables; the answers know the cluster state. They
+The HTTP side (`adapters`) knows users, paths and tables; `queries` knows the cluster state. They
 meet here only.
 """
 
@@ -22,17 +22,17 @@ from shared.api.whatifs import WhatIfSpec
 
 
 class Queries(Protocol):
-    """All answers; each shows everything, and the caller hides what its user may not see.
+    """All queries; each result has everything, and the caller hides what its user may not see.
 
-    A method raises `Retryable` while the cluster state is not synced, and `Rejected` for a question
-    that cannot be answered, with the field that is wrong.
+    A method raises `Retryable` while the cluster state is not synced, and `Rejected` for an invalid
+    query, with the field that is wrong.
     """
 
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
         """Return jobs that wait, by queue and place in line; empty arguments mean all."""
 
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
-        """Return the whole answer for a Job, else a PodGroup, else a pod of that name."""
+        """Return the explanation for a Job, else a PodGroup, else a pod of that name."""
 
     async def queue_trees(self) -> Sequence[QueueTree]:
         """Return all queues, each behind its parent."""

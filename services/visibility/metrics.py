@@ -31,7 +31,7 @@ class VisibilityMetrics:
         )
 
     def answered(self, resource: str, verb: str, code: int, seconds: float) -> None:
-        """Count one answer."""
+        """Count one response."""
         self._requests.labels(resource, verb, str(code)).inc()
         self._seconds.labels(resource, verb).observe(seconds)
 
@@ -40,5 +40,5 @@ class VisibilityMetrics:
         self._reviews.inc()
 
     def dropped(self, why: str) -> None:
-        """Count a connection that was ended before its caller wanted to."""
+        """Count a connection that the server ended early."""
         self._dropped.labels(why).inc()

@@ -1,4 +1,4 @@
-"""Lives of jobs: the tree of `pumice.trace` as entries in their order. Pure.
+"""Timelines of jobs: the tree of `pumice.trace` as ordered entries. Pure.
 
 The tree is made from events, which have exact times, and from what the mirror knows of the job's
 group and pods, with times in whole seconds.
@@ -23,7 +23,7 @@ from shared.api.scheduling import PodGroupConditionType
 from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
 
 PODS_MAX: Final = 100
-"""Pods whose lives one answer tells."""
+"""Most pods in one timeline."""
 _WITH_A_GROUP: Final = frozenset({"Pending", "Running"})
 """Phases in which a Job has a PodGroup (J27)."""
 _GROUP_MADE_S: Final = 5.0
@@ -121,7 +121,7 @@ def timeline(
 
 
 def _is_gone(phase: str, events: Sequence[CloudEvent], known: KnownJob, now_s: float) -> bool:
-    """Tell whether the job was deleted before its end: no event says so, its missing group does.
+    """Return whether the job was deleted before its end: then it has no PodGroup.
 
     A job in another phase may be there without a group. One that is new has its group in a moment.
     """
@@ -130,7 +130,7 @@ def _is_gone(phase: str, events: Sequence[CloudEvent], known: KnownJob, now_s: f
 
 
 def is_about(event: CloudEvent, key: str, known: KnownJob) -> bool:
-    """Tell whether an event belongs to the life of the job of a key."""
+    """Return whether an event belongs to the job of a key."""
     if known.is_job:
         return event.data.about_job == key
     return not event.data.about_job and getattr(event.data, "gang", "") == known.group

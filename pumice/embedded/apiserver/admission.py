@@ -1,4 +1,4 @@
-"""Admission webhooks: selects those for a write, makes their requests and applies their answers.
+"""Admission webhooks: selects those for a write, makes their requests and applies their replies.
 
 The core has no sockets: a write is a generator that yields each `Call` and is sent its
 `AdmissionResponse`. Its driver makes the call: `http` over HTTPS, the simulation by calling a
@@ -24,7 +24,7 @@ _EXEMPT: Final = "admissionregistration.k8s.io"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One webhook to be asked; `url` is empty for one that is named by a Service."""
+    """One webhook to call; `url` is empty for one that is named by a Service."""
 
     webhook: str
     url: str
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a webhook: the AdmissionReview, or the error in its place."""
+    """The reply of a webhook: the AdmissionReview, or the error in its place."""
 
     body: bytes = b""
     error: str = ""
@@ -47,7 +47,7 @@ Steps = Generator[Call, AdmissionResponse, Object]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One write on its way."""
+    """One write that is being admitted."""
 
     resource: ApiResource
     operation: str
@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
-    """Ask the mutating webhooks; returns the object as they want it. Raises RequestFailure."""
+    """Call the mutating webhooks; returns the object with their patches. Raises RequestFailure."""
     for hook in _matching_webhooks(api, MUTATING, attempt, obj):
         response = yield from _review_with(api, hook, attempt, obj)
         patch = response.get("patch") if response else None
@@ -74,7 +74,7 @@ def mutate(api: ApiState, attempt: Attempt, obj: Object) -> Steps:
 
 
 def validate(api: ApiState, attempt: Attempt, obj: Object | None) -> Steps:
-    """Ask the validating webhooks. Raises RequestFailure when one says no."""
+    """Call the validating webhooks. Raises RequestFailure when one denies the write."""
     for hook in _matching_webhooks(api, VALIDATING, attempt, obj):
         yield from _review_with(api, hook, attempt, obj)
     return obj or {}

@@ -42,14 +42,14 @@ class ExtensionServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProxiedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that an extension API server answers."""
+    """A request that an extension API server serves."""
 
     server: ExtensionServer
     request: ApiRequest
 
 
 class Aggregation:
-    """The APIServices of a world, and what was found out about their servers."""
+    """The APIServices, and the availability of their servers."""
 
     def __init__(self, api: ApiState) -> None:
         self._api = api
@@ -63,7 +63,7 @@ class Aggregation:
                 yield self._server(obj)
 
     def route(self, request: ApiRequest) -> ProxiedRequest | ApiReply | None:
-        """Return the proxied request, 503 if its server is unavailable, None to answer it here."""
+        """Return the proxied request, 503 if its server is unavailable, None to serve it here."""
         server = self._server_of(request.path)
         if server is None:
             return None
@@ -80,7 +80,7 @@ class Aggregation:
         return found
 
     def discovered(self, group: str, version: str) -> Object | None:
-        """Return the resources that an extension server listed, None when it never answered."""
+        """Return the resources that an extension server listed, None before its first reply."""
         return self._resources.get(f"{version}.{group}")
 
     def openapi(self) -> Iterator[str]:

@@ -63,7 +63,7 @@ class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
     custom: bool = False
     columns: tuple[ExtraColumn, ...] = ()
     served: bool = True
-    """False: named in discovery, so that clients find it, and answered with 501."""
+    """False: listed in discovery, so that clients find it, and refused with 501."""
 
     @property
     def id(self) -> str:

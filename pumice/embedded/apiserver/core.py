@@ -1,4 +1,4 @@
-"""`ApiServer`: requests in, answers and watches out. No socket, no thread, no clock of its own.
+"""`ApiServer`: requests in, responses and watches out. No socket, no thread, no clock of its own.
 
 A request is a generator of `steps`: it yields each call of an admission webhook and is sent the
 answer, so that the HTTP shell makes the calls (`http`). Time passes only by `tick`, which ends
@@ -69,7 +69,7 @@ class ApiServer:
         self.tick()
 
     def steps(self, request: ApiRequest) -> Steps:
-        """Carry out a request; yields each webhook to be asked and is sent its reply."""
+        """Carry out a request; yields each webhook call and is sent its reply."""
         try:
             return (yield from self._route(request))
         except RequestFailure as failure:
@@ -113,7 +113,7 @@ class ApiServer:
     def load_journal(self, journal: StoreJournal) -> None:
         """Restore the objects of a journal, and write all changes to it; before the first request.
 
-        Watches and paged lists from before get 410 and begin anew: past changes are not kept.
+        Watches and paged lists from before get 410 and begin again: past changes are not kept.
         """
         version = journal.version()
         for resource, key, entry in journal.load():

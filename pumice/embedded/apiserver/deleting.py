@@ -39,7 +39,7 @@ def options(target: RequestTarget) -> Object:
 def delete_object(
     api: ApiState, target: RequestTarget, obj: Object, options_body: Object
 ) -> Generator[Call, AdmissionResponse, Object]:
-    """Delete an object as far as its finalizers and its grace let; returns the answer."""
+    """Delete an object as far as finalizers and grace period allow; return the reply."""
     resource, meta = target.resource, obj["metadata"]
     name: str = meta["name"]
     metadata.check_preconditions(resource, name, meta, options_body.get("preconditions"))

@@ -45,12 +45,12 @@ _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 
 _PROTO_OPENAPI: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _EMPTY_V2: Final = b"\x0a\x032.0"
-"""A document without kinds (`swagger: "2.0"`): kubectl asks for it about a kind that is in no
-OpenAPI v3 document, and then goes on to say that it is not served."""
+"""A document without kinds (`swagger: "2.0"`): kubectl requests it about a kind that is in no
+OpenAPI v3 document, and then reports that it is not served."""
 
 
 def respond(catalogue: Catalogue, request: ApiRequest, elsewhere: Aggregation) -> ApiReply | None:
-    """Return the answer to a request about the server itself, None when it is about objects."""
+    """Return the reply to a request about the server itself, None when it is about objects."""
     path = request.path.rstrip("/")
     parts = path.strip("/").split("/")
     match parts:

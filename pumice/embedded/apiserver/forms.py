@@ -46,7 +46,7 @@ class SchemaRule:
         self._program = cel.compile(self.text)
 
     def holds(self, value: Any, old: Any) -> bool:  # noqa: ANN401 - any JSON
-        """Tell whether a value obeys the rule; an error while looking counts as no."""
+        """Return whether a value obeys the rule; an error of the evaluation counts as no."""
         known = {"self": value} | ({"oldSelf": old} if self.is_transition else {})
         try:
             return bool(self._program.execute(known))
@@ -55,7 +55,7 @@ class SchemaRule:
 
 
 def _broken(rules: Sequence[SchemaRule], value: Any, old: Any, path: str) -> Iterator[FieldFault]:  # noqa: ANN401
-    """Yield the rules that a value breaks; rules about a change ask only where something was."""
+    """Yield the rules that a value breaks; transition rules apply only where there was a value."""
     for rule in rules:
         if (rule.is_transition and old is None) or rule.holds(value, old):
             continue
@@ -218,7 +218,7 @@ def _compiled(resource: bytes) -> KindSchema:
 
 
 def strict(unknown: Sequence[str], resource: ApiResource) -> RequestFailure:
-    """Return the refusal of unknown fields that `fieldValidation=Strict` asks for."""
+    """Return the error for unknown fields under `fieldValidation=Strict`."""
     listed = ", ".join(f'unknown field "{path}"' for path in unknown)
     return bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a '

@@ -59,7 +59,7 @@ class FrontProxy:
     async def forward(
         self, request: web.BaseRequest, proxied: ProxiedRequest
     ) -> web.StreamResponse:
-        """Send a request to its extension server, and stream the answer to the client."""
+        """Send a request to its extension server, and stream the response to the client."""
         original = proxied.request
         given = {
             name: original.headers[name] for name in _FORWARDED_HEADERS if name in original.headers
@@ -106,7 +106,7 @@ class FrontProxy:
         return self._contexts[authorities]
 
     async def _check(self, server: ExtensionServer) -> None:
-        """Ask a server for its resources, and note whether it answers."""
+        """Read a server's resources, and note whether it is available."""
         resources: Object | None = None
         error = server.error
         if server.url:

@@ -95,7 +95,7 @@ class HttpFrontend:
         if not (request.path in _ANONYMOUS_PATHS or is_authenticated):
             return _last(RequestFailure(401, "Unauthorized", "Unauthorized").response())
         try:
-            # Nobody but a known client makes the server hold a body.
+            # Read bodies of authenticated clients only, so that others cannot fill the memory.
             body = await read_body(request, most=LARGEST_BODY) if is_authenticated else b""
         except BodyTooLargeError:
             message = f"the body is larger than {LARGEST_BODY} bytes"
@@ -135,7 +135,7 @@ class HttpFrontend:
             return outcome
 
     async def _call_webhook(self, call: Call) -> AdmissionResponse:
-        """Return the answer of one webhook, or why there is none."""
+        """Return the reply of one webhook, or its error."""
         if not call.url:
             return AdmissionResponse(
                 error=f"service {call.service}: there is no cluster network here"
@@ -209,14 +209,14 @@ def _plain(response: ApiReply) -> web.Response:
 
 
 def _last(response: ApiReply) -> web.Response:
-    """Return an answer to a request whose body is not read, and close its connection."""
+    """Return a response to a request whose body is not read, and close its connection."""
     reply = _plain(response)
     reply.force_close()
     return reply
 
 
 def tls_of(*, cert: str, key: str, client_ca: str) -> ssl.SSLContext:
-    """Return a server's TLS settings that ask for, and check, client certificates."""
+    """Return a server's TLS settings that request, and check, client certificates."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
     context.load_cert_chain(cert, key)
     context.verify_mode = ssl.CERT_OPTIONAL

@@ -1,6 +1,6 @@
 """The optional file in which the embedded API server keeps its objects from one run to the next.
 
-One line per write, appended as it happens; at the start the file is read and written anew without
+One line per write, appended as it happens; at the start the file is read and written again without
 what has been overwritten since. A last line that was torn by a kill is left out. Nothing is synced
 to the disk: a power loss may cost the last writes, as with the etcd of the local stack.
 """

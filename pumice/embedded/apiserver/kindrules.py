@@ -25,7 +25,7 @@ RETURNS_DELETED: Final = frozenset(
         "storageclasses",
     )
 )
-"""Kinds whose delete answers with the object instead of a Status."""
+"""Kinds whose delete returns the object instead of a Status."""
 
 
 def default(resource: ApiResource, obj: Object) -> None:

@@ -110,7 +110,7 @@ def _check_texts(resource: ApiResource, metadata: Mapping[str, Any]) -> None:
 def check(resource: ApiResource, metadata: Object, *, has_rules: bool = False) -> None:
     """Raise RequestFailure (422) for names, labels and annotations that break the rules.
 
-    `has_rules`: the kind has CEL rules, of which it is said that they were not checked.
+    `has_rules`: the kind has CEL rules; the error adds that they were not checked.
     """
     faults = [*_name_faults(resource, metadata), *_label_faults(metadata)]
     annotations = metadata.get("annotations") or {}
@@ -252,7 +252,7 @@ def _check_uid(resource: ApiResource, metadata: Object, before: Object, *, is_pa
         return
     if is_patch:
         words = f'Invalid value: "{uid}": field is immutable'
-        # The real server checks it twice and says so twice.
+        # The real server checks it twice and reports it twice.
         times = 1 if resource.id == EVENTS else 2
         raise invalid(resource, name, [FieldFault(field="metadata.uid", message=words)] * times)
     raise conflict(

@@ -172,7 +172,7 @@ class GarbageCollector:
         self._api.write(ref[0], obj)
 
     def _propagate(self, ref: ObjectKey | None) -> None:
-        """Go on with a foreground or orphaning deletion."""
+        """Continue with a foreground or orphaning deletion."""
         obj = self._find(ref)
         if ref is None or obj is None or "deletionTimestamp" not in obj["metadata"]:
             return

@@ -96,7 +96,7 @@ def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
 
 
 def _is_zero(item: object) -> bool:
-    """Tell whether Go's `omitempty` omits a value; it omits no struct."""
+    """Return whether Go's `omitempty` omits a value; it omits no struct."""
     return not isinstance(item, dict) and not item
 
 

@@ -1,4 +1,4 @@
-"""The values that the core takes and returns: requests, answers, and refusals as `Status` objects.
+"""The values that the core takes and returns: requests, replies, and errors as `Status` objects.
 
 The reasons, codes and details of refusals are those of kube-apiserver; clients decide by them.
 """
@@ -25,7 +25,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP answer."""
+    """One HTTP response."""
 
     status: int
     headers: Mapping[str, str] = msgspec.field(default_factory=lambda: {"Content-Type": JSON})
@@ -33,7 +33,7 @@ class ApiReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def json_reply(value: Any, status: int = 200, content_type: str = JSON) -> ApiReply:  # noqa: ANN401
-    """Return a JSON answer; bytes are sent as they are."""
+    """Return a JSON response; bytes are sent as they are."""
     body = value if isinstance(value, bytes) else msgspec.json.encode(value)
     return ApiReply(status=status, headers={"Content-Type": content_type}, body=body)
 
@@ -58,12 +58,12 @@ _UNCHECKED: Final = FieldFault(
 
 
 def rules_left_out(faults: Iterable[FieldFault]) -> list[FieldFault]:
-    """Return the fault that stands for unchecked CEL rules, if `faults` prevent their check."""
+    """Return the fault for CEL rules that could not be checked because of `faults`."""
     return [_UNCHECKED] if any(fault.reason in _BLOCKING for fault in faults) else []
 
 
 class RequestFailure(Exception):  # noqa: N818 - a refusal is an answer here, no error of ours
-    """A request that is refused; `status` is the answer's body."""
+    """A request that is refused; `status` is the response's body."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RequestFailure(Exception):  # noqa: N818 - a refusal is an answer here, no
         }
 
     def response(self) -> ApiReply:
-        """Return the refusal as an answer."""
+        """Return the refusal as a response."""
         response = json_reply(self.status, self.code)
         return msgspec.structs.replace(response, headers={**response.headers, **self.headers})
 
@@ -182,7 +182,7 @@ def wrong_method() -> RequestFailure:
 
 
 def success(resource: ApiResource, name: str, uid: str) -> Object:
-    """Return the answer to a finished delete."""
+    """Return the response to a finished delete."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

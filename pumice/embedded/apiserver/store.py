@@ -104,7 +104,7 @@ KEEP_S: Final = 300.0
 
 
 class ApiStore:
-    """All collections; `listeners` hear of each change after it is made."""
+    """All collections; `listeners` are called with each change after it is made."""
 
     def __init__(self, *, now: Callable[[], float], keep: int) -> None:
         self.version = 1

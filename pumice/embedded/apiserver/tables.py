@@ -1,4 +1,4 @@
-"""Answers as tables, for `kubectl get`: columns and one row per object."""
+"""Responses as tables, for `kubectl get`: columns and one row per object."""
 
 import datetime as dt
 import json
@@ -13,14 +13,14 @@ from pumice.embedded.apiserver.replies import ApiRequest, Object
 _WANTED: Final = re.compile(r"application/json;as=Table;v=(v1|v1beta1);g=meta\.k8s\.io")
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[\?\(@\.([^=]+)==[\"']([^\"']+)[\"']\)\]|\[(\d+|\*)\]")
 Column = tuple[str, str, int, Callable[[Object], Any]]
-"""Name, type, priority (1: shown by `-o wide` alone), and what a cell says."""
+"""Name, type, priority (1: shown by `-o wide` alone), and the content of a cell."""
 _CREATED: Final = ".metadata.creationTimestamp"
 _NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
 
 
 def wanted(request: ApiRequest) -> str:
-    """Return the part of the object that each row carries, "" when no table is asked for."""
+    """Return the part of the object that each row carries, "" when no table is requested."""
     first = request.headers.get("accept", "").partition(",")[0].replace(" ", "")
     if not _WANTED.fullmatch(first):
         return ""
@@ -82,7 +82,7 @@ def _columns(api: ApiState, resource: ApiResource) -> list[Column]:
 
 
 def _since(api: ApiState, *paths: str) -> Callable[[Object], str]:
-    """Return a cell that says how long ago it was, by the first of the paths that has a time."""
+    """Return a cell with the age of the first of the paths that has a time."""
 
     def cell(obj: Object) -> str:
         found = next((time for path in paths if (time := _at_path(obj, path))), None)

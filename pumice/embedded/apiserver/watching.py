@@ -17,7 +17,7 @@ LAST_BOOKMARK_S: Final = 2.0
 """How long before the end of a watch its last bookmark comes."""
 
 Accepts = Callable[[str, bytes], bool]
-"""Tells by key and body whether an object is selected."""
+"""Returns by key and body whether an object is selected."""
 
 
 def line(kind: str, body: bytes) -> bytes:
@@ -98,7 +98,7 @@ class Watch:
         return due if due > now else math.inf
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> None:
-        """Tell the version up to which everything has been sent."""
+        """Send a bookmark: the version up to which everything has been sent."""
         metadata: Object = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

@@ -118,7 +118,7 @@ def _check_namespace(api: ApiState, target: RequestTarget, name: str) -> None:
 
 
 def warn(target: RequestTarget, unknown: list[str]) -> None:
-    """Refuse unknown fields when the client asked for it. Raises RequestFailure (400)."""
+    """Refuse unknown fields when the client requested it. Raises RequestFailure (400)."""
     if unknown and target.request.query.get("fieldValidation") == "Strict":
         raise strict(unknown, target.resource)
 
@@ -250,7 +250,7 @@ def change(
 
 
 def _is_done(resource_id: str, obj: Object) -> bool:
-    """Tell whether an object only waited for the finalizer that this write has removed."""
+    """Return whether an object only waited for the finalizer that this write has removed."""
     meta = obj["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers"):
         return False

@@ -1,8 +1,8 @@
-"""JetStream's API on streams in memory: one request, one JSON answer, with the server's codes.
+"""JetStream's API on streams in memory: one request, one JSON reply, with the server's codes.
 
 Synchronous: `server` brings the requests and sends what is returned. Only what the adapter
-(`shared.bus.api`, `shared.bus.feed`) or a test asks for is here; any other request is answered
-as a server without that operation would: by no answer.
+(`shared.bus.api`, `shared.bus.feed`) or a test requests is here; any other request is answered
+as a server without that operation would: with no reply.
 """
 
 import base64
@@ -19,7 +19,7 @@ from pumice.embedded.memory_nats.subjects import Filter, overlap
 API: Final = "$JS.API."
 DIRECT: Final = "DIRECT.GET."
 MOST_LASTS: Final = 1024
-"""The server sends no more messages in answer to one question."""
+"""The server sends no more messages in reply to one request."""
 
 _NO_TIME: Final = "0001-01-01T00:00:00Z"
 """The time of the first message where there is none."""
@@ -35,7 +35,7 @@ _FIXED: Final = PublishRefusal(400, 10052, "stream configuration update can not 
 
 Answer = dict[str, Any] | PublishRefusal
 Status = tuple[dict[str, str], bytes]
-"""Headers and payload of one message of an answer that has several."""
+"""Headers and payload of one message of a reply that has several."""
 
 
 class JetStream:
@@ -60,7 +60,7 @@ class JetStream:
         }
 
     def call(self, operation: str, payload: bytes, *, now: float, wall: float) -> bytes | None:
-        """Answer `$JS.API.<operation>`, or return None when there is no such operation."""
+        """Return the reply to `$JS.API.<operation>`, None when there is no such operation."""
         tokens = operation.split(".")
         for length in (3, 2, 1):
             found = self._operations.get(".".join(tokens[:length]))
@@ -71,9 +71,9 @@ class JetStream:
         return None
 
     def direct(self, stream: str, payload: bytes, *, wall: float) -> Iterator[Status]:
-        """Yield the messages of the answer to `DIRECT.GET`, its end included.
+        """Yield the messages of the reply to `DIRECT.GET`, including the end.
 
-        It asks for the last messages of subjects (`multi_last`), or for the next ones of one.
+        It requests the last messages of subjects (`multi_last`), or the next ones of one subject.
         """
         found = self.streams.get(stream)
         if found is None:
@@ -242,7 +242,7 @@ def failed(refusal: Answer) -> dict[str, Any]:
 
 
 def described(stream: MemoryStream) -> dict[str, Any]:
-    """Return the answer about a stream."""
+    """Return the reply that describes a stream."""
     first = stream.get(stream.first_seq)
     copies = {"cluster": stream.cluster} if stream.cluster is not None else {}
     return {
@@ -268,7 +268,7 @@ def stamp(unix_s: float) -> str:
 def _next_batch(stream: MemoryStream, request: dict[str, Any]) -> tuple[list[StoredMessage], int]:
     """Return the next messages of a subject, and 0 if there are none behind them, else 1.
 
-    nats-server counts those behind them, which nobody here asks for.
+    nats-server also counts the messages behind them, which no caller here uses.
     """
     start = request.get("seq", 0)
     if "start_time" in request:

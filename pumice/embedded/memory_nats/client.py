@@ -19,7 +19,7 @@ MAX_PAYLOAD: Final = 1024 * 1024
 
 
 class Version(NamedTuple):
-    """The version that the server says it has."""
+    """The version that the server reports."""
 
     major: int
     minor: int
@@ -58,7 +58,7 @@ class MemoryClient:
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether the connection can be used."""
+        """Return whether the connection can be used."""
         return self._connection is not None
 
     async def connect(
@@ -129,7 +129,7 @@ class MemoryClient:
             self._connection.down.hold()
 
     def release(self) -> None:
-        """Let through what was held."""
+        """Deliver the messages that were delayed."""
         if self._connection is not None:
             self._connection.up.release()
             self._connection.down.release()

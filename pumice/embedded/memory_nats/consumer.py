@@ -1,6 +1,6 @@
 """One consumer of a stream: its deliveries by reader, and those that it has to repeat.
 
-Readers ask for batches; the consumer answers with messages as long as there are some, and with
+Readers request batches; the consumer answers with messages as long as there are some, and with
 nats-server's status words (404 nothing there, 408 the request is too old, 100 still alive)
 otherwise. Two kinds are needed: without acknowledgements for who follows a stream, and with
 explicit ones for a work queue. Synchronous: times are arguments, in seconds of the server's
@@ -35,7 +35,7 @@ class PullRequest(msgspec.Struct, kw_only=True, eq=False):
     deliver: Deliver
 
     def send_status(self, status: str, description: str) -> bool:
-        """Send a status word; tell whether there is a listener."""
+        """Send a status; return whether there is a listener."""
         headers = {"Status": status, "Description": description}
         return self.deliver(self.inbox, self.inbox, b"", "", headers)
 
@@ -69,12 +69,12 @@ class Consumer:
 
     @property
     def durable(self) -> bool:
-        """Tell whether it stays without a reader."""
+        """Return whether it stays without a reader."""
         return "durable_name" in self.config
 
     @property
     def explicit(self) -> bool:
-        """Tell whether deliveries want an acknowledgement."""
+        """Return whether deliveries want an acknowledgement."""
         return bool(self.config["ack_policy"] == "explicit")
 
     @property
@@ -89,7 +89,7 @@ class Consumer:
 
     @property
     def idle(self) -> bool:
-        """Tell whether no reader waits for messages."""
+        """Return whether no reader waits for messages."""
         return not self._waiting
 
     @property
@@ -108,13 +108,13 @@ class Consumer:
         )
 
     def pull(self, request: PullRequest, *, now: float) -> None:
-        """Take a reader's request."""
+        """Add a reader's pull request."""
         self.used_at = now
         self._waiting.append(request)
         self.run(now)
 
     def response(self, sequence: int, reply: bytes, *, now: float) -> None:
-        """Take what a reader says of a delivery."""
+        """Process a reader's acknowledgement of a delivery."""
         given = self._unacknowledged.get(sequence)
         if given is None:
             return
@@ -144,19 +144,19 @@ class Consumer:
         self._send_statuses(now)
 
     def restart(self, now: float) -> None:
-        """Forget who asked; what was delivered and not acknowledged comes again."""
+        """Forget the readers; messages that were not acknowledged are delivered again."""
         self._waiting.clear()
         for given in self._unacknowledged.values():
             given.due = min(given.due, now + self._ack_wait_s)
 
     def take_waiting(self) -> list[PullRequest]:
-        """Return the requests that wait, and forget them; their readers are told nothing."""
+        """Return the waiting requests, and forget them without a reply."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     def end(self) -> None:
-        """Tell all readers that wait that the consumer is gone."""
+        """Send all waiting readers the status that the consumer is gone."""
         for request in self._waiting:
             request.send_status("409", "Consumer Deleted")
         self._waiting.clear()
@@ -166,7 +166,7 @@ class Consumer:
         return float(self.config["ack_wait"] / NANO)
 
     def _start(self) -> tuple[deque[int], int]:
-        """Return the sequences to deliver first, and where to go on behind them."""
+        """Return the sequences to deliver first, and where to continue behind them."""
         match self.config["deliver_policy"]:
             case "last_per_subject":
                 chosen = deque(stored.sequence for stored in self.stream.lasts(self.filter))
@@ -226,7 +226,7 @@ class Consumer:
         return request.left > 0
 
     def _close_empty(self) -> None:
-        """Answer the requests that do not wait (`no_wait`)."""
+        """Reply to the requests that do not wait (`no_wait`)."""
         keep: deque[PullRequest] = deque()
         for request in self._waiting:
             if request.no_wait:

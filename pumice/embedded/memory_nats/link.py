@@ -31,11 +31,11 @@ class SimulatedNetwork(Protocol):
     """The delays and losses of a network; the simulation has worse ones than `PerfectNetwork`."""
 
     def delay_s(self) -> float:
-        """Return how long the next message is on its way, in seconds."""
+        """Return the delay of the next message in seconds."""
         ...
 
     def loses(self, subject: str, /) -> bool:
-        """Tell whether a message to the server that needs no answer is lost.
+        """Return whether a message to the server that needs no reply is lost.
 
         Asked for acknowledgements of deliveries only: one that is lost stands for a reader that
         broke off right before it could send it.
@@ -78,7 +78,7 @@ class Link(Generic[T]):
         self._arm()
 
     def cut(self) -> None:
-        """Lose what is under way and everything after it."""
+        """Drop the messages in flight and all later ones."""
         self._cut = True
         self._in_flight.clear()
 
@@ -87,7 +87,7 @@ class Link(Generic[T]):
         self._held = True
 
     def release(self) -> None:
-        """Let arrive what was held, in order."""
+        """Deliver the delayed messages, in order."""
         self._held = False
         self._arm()
 

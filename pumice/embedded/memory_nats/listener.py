@@ -1,10 +1,10 @@
-"""The way in for clients of other processes: NATS's own protocol over TCP.
+"""Accepts clients of other processes: NATS's own protocol over TCP.
 
 It is there for subscribers of events, so that `pumice events`, `pumice trace` and `pumice.events`
 find at this server what they find at nats-server. A client has to log in as a user of the table,
 who subscribes to the subjects listed there and publishes what the server permits that user.
 
-Queue groups and limits of subscriptions are not supported: a client that asks for them is told so
+Queue groups and limits of subscriptions are not supported: a client that requests them is told so
 and disconnected.
 """
 
@@ -41,7 +41,7 @@ class NatsAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientRefused(Exception):  # noqa: N818 - never seen outside this module
-    """The client is told the text and disconnected."""
+    """The client gets the text and is disconnected."""
 
 
 class NatsListener:

@@ -83,7 +83,7 @@ class ServerConnection:
         return True
 
     def permits(self, subject: str) -> bool:
-        """Tell whether the user of this connection may publish to a subject; if not, say so."""
+        """Return whether the user of this connection may publish to a subject; if not, say so."""
         if self._permitted is None or self._permitted.takes(subject):
             return True
         text = f'nats: permissions violation for publish to "{subject.lower()}"'
@@ -97,7 +97,7 @@ class ServerConnection:
         self._server.connections.pop(self, None)
 
     def break_off(self) -> None:
-        """End at once: what is under way in both directions is lost."""
+        """End at once: messages in flight in both directions are lost."""
         self.close()
         self.up.cut()
         self.down.cut()
@@ -127,7 +127,7 @@ class MemoryNats:
         self.network: SimulatedNetwork = network or PerfectNetwork()
         self.jetstream: Final = JetStream()
         self.stored: Callable[[str, StoredMessage], None] = lambda _stream, _message: None
-        """Told of each message that a stream has stored, for checks from outside."""
+        """Called with each message that a stream has stored, for checks from outside."""
         self.connections: dict[ServerConnection, None] = {}
         self.up = True
         self.thawed = asyncio.Event()
@@ -157,7 +157,7 @@ class MemoryNats:
         self.up = True
 
     def break_connections(self) -> None:
-        """Break all connections, and lose what is under way."""
+        """Break all connections, and drop the messages in flight."""
         for connection in list(self.connections):
             connection.break_off()
 
@@ -192,11 +192,11 @@ class MemoryNats:
             self._publish(connection, frame)
 
     def gets_output(self, _connection: ServerConnection, /) -> bool:
-        """Tell whether what the server sends at this moment comes to a connection."""
+        """Return whether what the server sends at this moment comes to a connection."""
         return True
 
     def is_reachable(self, _connection: ServerConnection, /) -> bool:
-        """Tell whether what one connection publishes can come to another."""
+        """Return whether what one connection publishes can come to another."""
         return True
 
     def _give_up(self, connections: list[ServerConnection]) -> None:
@@ -266,7 +266,7 @@ class MemoryNats:
     def _stored_in(
         self, stream: MemoryStream, frame: Frame
     ) -> list[Accepted] | PublishRefusal | None:
-        """Return what became of a message, and of those before it in its batch; None: kept."""
+        """Return the outcome of a message, and of those before it in its batch; None: kept."""
         now, headers = self._wall(), frame.headers
         if headers and BATCH in headers:
             return stream.publish_in_batch(frame.subject, frame.payload, headers, now=now)

@@ -1,4 +1,4 @@
-"""One stream: what is stored, under which limits, and what a publish is answered.
+"""One stream: stored messages, their limits, and the reply to a publish.
 
 Synchronous and without a clock: the time of each call is an argument (Unix seconds). Limits,
 expected sequences and the window for duplicates are nats-server's, in its order: a publish is
@@ -58,7 +58,7 @@ class PublishRefusal(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The answer to a publish that was stored, now or (`duplicate`) before."""
+    """The reply to a publish that was stored, now or (`duplicate`) before."""
 
     sequence: int
     duplicate: bool = False
@@ -82,7 +82,7 @@ class MemoryStream:
         self.config = config
         self.created: Final = created
         self.cluster: dict[str, object] | None = None
-        """The answer about its copies, where it has some."""
+        """The part of the reply about its copies, where it has some."""
         self.last_seq = 0
         self.bytes = 0
         self._messages: dict[int, StoredMessage] = {}
@@ -97,12 +97,12 @@ class MemoryStream:
 
     @property
     def is_file(self) -> bool:
-        """Tell whether it outlives a restart of the server."""
+        """Return whether it outlives a restart of the server."""
         return bool(self.config["storage"] == "file")
 
     @property
     def is_queue(self) -> bool:
-        """Tell whether an acknowledged message leaves it."""
+        """Return whether an acknowledged message leaves it."""
         return bool(self.config["retention"] == "workqueue")
 
     @property
@@ -118,7 +118,7 @@ class MemoryStream:
         return len(self._messages)
 
     def takes(self, subject: str) -> bool:
-        """Tell whether a message with that subject belongs here."""
+        """Return whether a message with that subject belongs here."""
         return any(matches(pattern, subject) for pattern in self.config["subjects"])
 
     def publish(
@@ -215,7 +215,7 @@ class MemoryStream:
         return answers
 
     def _is_beyond_limit(self, used: int) -> bool:
-        """Tell whether a stream that discards new messages takes none that makes it so large."""
+        """Return whether a stream that discards new messages takes none that makes it so large."""
         limit: int = self.config["max_bytes"]
         discard: str = self.config["discard"]
         return discard == "new" and 0 <= limit <= used

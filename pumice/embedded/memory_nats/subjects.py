@@ -8,7 +8,7 @@ _REMEMBERED: Final = 20_000
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Tell whether `subject` (without wildcards) is one of those that `pattern` takes."""
+    """Return whether `subject` (without wildcards) is one of those that `pattern` takes."""
     expected, actual = pattern.split("."), subject.split(".")
     for place, part in enumerate(expected):
         if part == ">":
@@ -19,7 +19,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def overlap(one: str, two: str) -> bool:
-    """Tell whether some subject is taken by both patterns."""
+    """Return whether some subject is taken by both patterns."""
     for left, right in zip(one.split("."), two.split("."), strict=False):
         if ">" in (left, right):
             return True
@@ -36,7 +36,7 @@ class Filter:
         self._known: dict[str, bool] = {}
 
     def takes(self, subject: str) -> bool:
-        """Tell whether one of the patterns takes `subject`; without patterns all are taken."""
+        """Return whether one of the patterns takes `subject`; without patterns all are taken."""
         if not self.patterns:
             return True
         known = self._known.get(subject)

@@ -92,7 +92,7 @@ class Authentication:
             await self._clock.sleep(_REFRESH_S if await self._read() else _RETRY_S)
 
     def user(self, request: web.Request) -> User:
-        """Return the user who asks. Raises ApiFailure (401)."""
+        """Return the user of a request. Raises ApiFailure (401)."""
         if self._headers is None:
             raise unauthorized()
         return read_user(

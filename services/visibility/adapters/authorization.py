@@ -1,7 +1,7 @@
-"""Asks the API server what a user may do, and keeps each answer for some seconds.
+"""Checks with SubjectAccessReviews what a user may do, and caches each reply for some seconds.
 
-The answers are those of the cluster's own authorizers, so that its roles rule who sees what. An
-answer is kept as long as other extension servers of Kubernetes keep theirs.
+The replies are those of the cluster's own authorizers, so that its roles decide who sees what. A
+reply is cached as long as other extension servers of Kubernetes cache theirs.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from shared.runtime.tasks import TaskGroup
 _CACHE_S: Final = 10.0
 _CACHE_MAX: Final = 4096
 _NAMESPACES_MAX: Final = 256
-"""Namespaces that are asked for about one answer."""
+"""Namespaces that are checked for one result."""
 
 
 class _ReviewReply(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 class Authorization:
-    """Says what users may do."""
+    """Checks what users may do."""
 
     def __init__(self, kube: Kube, *, clock: Clock, metrics: VisibilityMetrics) -> None:
         self._kube = kube
@@ -56,7 +56,7 @@ class Authorization:
     async def visible_namespaces(self, user: User, namespaces: Iterable[str]) -> set[str]:
         """Return those of the namespaces whose jobs the user may see. Raises ApiFailure (503).
 
-        Beyond a bound no more are asked for: the rest counts as not seen.
+        Beyond a bound no more are checked: the rest counts as not visible.
         """
         candidates = sorted(set(namespaces))
         if not candidates or (await self._allowed(user, to_see(""))).allowed:

@@ -97,7 +97,7 @@ class DecisionFeed:
 
 
 class EventHistory:
-    """Reads the events of a namespace anew for each question: they are many, and seldom wanted.
+    """Reads the events of a namespace again for each question: they are many, and seldom wanted.
 
     A batch is looked through and dropped before the next one is read. One question reads at a time,
     and of what it looks for the latest events are kept: pods have no part in the room of the rest.
@@ -112,7 +112,7 @@ class EventHistory:
     async def of(
         self, namespace: str, name: str, matches: Callable[[CloudEvent], bool]
     ) -> list[CloudEvent]:
-        """Return the events of a namespace in which a name occurs and that are wanted, in order.
+        """Return the events of a namespace that contain a name and pass the filter, in order.
 
         Of each of both, events of pods and others, the latest `EVENTS_MAX`. Raises Retryable.
         """
@@ -151,7 +151,7 @@ class EventHistory:
 
 
 class UsageFeed:
-    """Reads the events of the last hours when they are asked for, each event once."""
+    """Reads the events of the last hours when they are requested, each event once."""
 
     def __init__(self, bus: NatsBus, *, stream: StreamSpec, clock: Clock) -> None:
         self._clock = clock
@@ -167,7 +167,7 @@ class UsageFeed:
                 async with asyncio.timeout(READ_S):
                     await self._read()
             except TimeoutError as error:
-                # What was read is kept: the next question goes on behind it.
+                # What was read is kept: the next query continues behind it.
                 raise Retryable(
                     f"the events of the last {HOURS} hours could not be read in {READ_S:.0f} s"
                 ) from error

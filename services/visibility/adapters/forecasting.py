@@ -45,12 +45,12 @@ SIMULATION_S: Final = 1.0
 WHAT_IF_S: Final = 2.0
 """The draws for one what-if take so long at most."""
 FIRST_S: Final = 1.0
-"""The first answer after a pause waits so long for a simulation at most."""
+"""Longest wait of the first query after a pause for a simulation, in seconds."""
 REST: Final = 4.0
 """Simulations take a fifth of the mirror's thread at most."""
 LEARN_S: Final = 0.05
 _TOGETHER: Final = 64
-"""So many events are taken in between two looks at the time."""
+"""Number of events that are processed between two checks of the time."""
 _GATHERED_MAX: Final = 100_000
 _STAGE: Final = "play"
 _LEARNING: Final = "learn"
@@ -96,7 +96,7 @@ class Forecasting:
         self._epoch = -1
         self._expected: dict[str, ExpectedStart] = {}
         self._requested = asyncio.Event()
-        """Set when an answer waits for a simulation."""
+        """Set when a query waits for a simulation."""
         self._simulated = asyncio.Event()
         self._simulated_at = float("-inf")
         """Monotonic seconds at which the last simulation began."""

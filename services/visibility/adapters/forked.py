@@ -1,4 +1,4 @@
-"""A question that is answered in a process of its own, which is killed when it takes too much.
+"""A query in a forked process, which is killed when it exceeds its limits.
 
 The process is a fork of this one, made in the mirror's thread between two folds, so that it has the
 whole state of that moment without a copy of it being made (ADR 41). It only computes, writes its
@@ -29,7 +29,7 @@ _ORPHAN_S: Final = 5
 """A process whose parent is gone ends so long after the time that it had."""
 _REAP_S: Final = 0.01
 _NICENESS: Final = 5
-"""Answers to others go first."""
+"""Niceness: queries of the service's own process go first."""
 _RETRY_AFTER_S: Final = 5.0
 _FIRST_FREE_FD: Final = 3
 _FILES: Final = Path("/dev/fd")
@@ -42,7 +42,7 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_s: int
     memory_bytes: int
-    """Beyond the address space that this process has when the question is asked."""
+    """Memory limit in bytes beyond the address space of this process at the fork."""
     wall_s: float = 30.0
 
 

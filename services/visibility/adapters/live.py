@@ -1,8 +1,8 @@
-"""The answers of the live page: running jobs, the use of nodes, and readers of what changes.
+"""Queries of the live page: running jobs, the use of nodes, and readers of changes.
 
 A reader looks once per second for a new state of the cluster and for new events. One that is slow
 misses entries of the feed, the oldest first, and never that a list changed: one number stands for
-all lists, and each of them is asked for again. Events are decoded for readers: without any, the
+all lists, and each of them is requested again. Events are decoded for readers: without any, the
 latest are kept as they came.
 """
 
@@ -108,7 +108,7 @@ class Live(LiveQueries):
         return (await self._mirror.query(self._latest)).nodes
 
     def _latest(self, mirror: ClusterMirror) -> _Lists:
-        """Return lists of now, or of a moment ago: several pages ask for them at once."""
+        """Return lists of now, or of a moment ago: several pages request them at once."""
         known, now_s = self._lists, self._clock.monotonic()
         if known is None or (known.version != mirror.version and now_s - known.at_s >= EVERY_S):
             state = mirror.state

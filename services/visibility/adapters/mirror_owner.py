@@ -29,7 +29,7 @@ T = TypeVar("T")
 FOLD_EVERY_S: Final = 0.1
 """Facts are gathered for so long: a busy cluster changes all the time."""
 WAITING_MAX: Final = 64
-"""Questions that wait for their turn; more are refused, to be asked again."""
+"""Queries that may wait for their turn; more are refused with 429."""
 _RETRY_AFTER_S: Final = 1.0
 _STAGE: Final = "fold"
 
@@ -62,7 +62,7 @@ class MirrorOwner:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._folded_epoch = -1
-        """The epoch of STATE of which everything up to a marker was folded."""
+        """The epoch of STATE that was folded up to its marker."""
 
     @property
     def version(self) -> int:

@@ -1,4 +1,4 @@
-"""The answers to all questions: from the mirror, the leader's explanations, and the events.
+"""All queries, from the mirror, the leader's explanations, and the events.
 
 One survey (a session's pending jobs and queues) serves all who ask within `SURVEY_S`. Explanations
 and what-ifs, which take many sessions, have a process each; explanations go one at a time.
@@ -48,7 +48,7 @@ SURVEY_S: Final = 1.0
 UNCHANGED_SURVEY_S: Final = 30.0
 """As old as this where nothing has changed: a few gates open by the time alone."""
 ANSWER_S: Final = 5.0
-"""No further rehearsal for an answer begins after so long."""
+"""Seconds of one query after which no further rehearsal begins."""
 PROCESSES: Final = 2
 """What-ifs that are decided at once."""
 
@@ -79,11 +79,11 @@ class _CachedSurvey(NamedTuple):
     """Monotonic seconds."""
     version: int
     of: tuple[int, SchedulerConfig]
-    """How often the mirror had begun anew, and the configuration."""
+    """How often the mirror had begun again, and the configuration."""
 
 
 class QueryService(Queries):
-    """Answers from one mirror."""
+    """Queries on one mirror."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which events came before: a stream of events that is read again yields them once more."""
+"""Removes duplicate events: a stream that is read again yields events once more."""
 
 from collections import OrderedDict
 
@@ -14,7 +14,7 @@ class RecentEvents:
         self._ids: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def is_new(self, event: CloudEvent) -> bool:
-        """Tell whether an event comes for the first time, and remember it."""
+        """Return whether an event comes for the first time, and remember it."""
         key = (event.source, event.id)
         if key in self._ids:
             return False

@@ -79,7 +79,7 @@ class VisibilityRegistration:
         self._clock = clock
         self._log = log
         self._away_since_s: float | None = None
-        """First of the looks in a row that found that the API server does not reach us."""
+        """Time of the first of the consecutive checks in which the API server did not reach us."""
         self._was_reached = False
         self._withdrawn_s: float | None = None
         self._has_left = False
@@ -114,7 +114,7 @@ class VisibilityRegistration:
             await self._delete(SERVICE, self._address.namespace, self._address.service, service)
 
     def _is_anothers(self, found: _Found) -> bool:
-        """Tell whether an APIService leads to an installation in the cluster."""
+        """Return whether an APIService leads to an installation in the cluster."""
         return found.place.get("namespace") != self._address.namespace
 
     def _leave(self, found: _Found) -> None:
@@ -195,7 +195,7 @@ class VisibilityRegistration:
             self._away_since_s, self._was_reached = None, True
             return
         why = state.message if state is not None else "it has not tried yet"
-        if self._away_since_s is None:  # from this look on: this process may have stood still
+        if self._away_since_s is None:  # counted from now: this process may have been suspended
             self._away_since_s = now_s
         if now_s - self._away_since_s < _REACHED_S:
             raise Retryable(f"the API server does not reach us: {why}")
@@ -204,7 +204,7 @@ class VisibilityRegistration:
         await self.remove()
 
     def _is_withdrawn(self) -> bool:
-        """Tell whether the objects are to stay away for now."""
+        """Return whether the objects are to stay away for now."""
         return self._withdrawn_s is not None and (
             not self._was_reached or self._clock.monotonic() - self._withdrawn_s < _RETRY_S
         )
@@ -236,7 +236,7 @@ def _read(raw: bytes) -> _Found:
 
 
 def _has(spec: Json, desired: Json) -> bool:
-    """Tell whether a Service is as wanted, whatever else the API server has filled in."""
+    """Return whether a Service has the desired fields, apart from defaults of the API server."""
     ports = [port.get("port") for port in spec.get("ports") or ()]
     return spec.get("externalName") == desired["externalName"] and ports == [
         port["port"] for port in desired["ports"]

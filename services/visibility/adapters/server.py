@@ -1,4 +1,4 @@
-"""The aggregated API over HTTPS: the user, his rights, and the answer in the form that he wants.
+"""The aggregated API over HTTPS: authenticates, authorizes, and encodes the result.
 
 The API server is the one caller: it has checked the user and sends his name in headers. What
 fails about one request stays with it.
@@ -52,7 +52,7 @@ _OK, _CREATED = 200, 201
 _MAX: Final = 100
 """Streams of changes that may be open: with as many watches, ordinary requests have connections."""
 _LONGEST_S: Final = 600.0
-"""Rights are looked at anew when the reader comes again."""
+"""Longest connection in seconds: a new one is authorized again."""
 _WRITE_S: Final = 30.0
 _STREAM_START: Final = b"retry: 2000\n: follows\n\n"
 """A browser comes again two seconds after the end of a stream."""
@@ -60,7 +60,7 @@ _KEEPALIVE: Final = b": lives\n\n"
 
 
 class Changes:
-    """The stream `changes`: server-sent events that say what to ask for again, and what happened.
+    """The stream `changes`: server-sent events that say what to request again, and what happened.
 
     It is a resource of the group as others are, read with the verb watch: so the API server asks
     its authorizer, does not cut it off after a minute, and passes each event on at once.
@@ -106,7 +106,7 @@ def _event(change: Change) -> bytes:
 
 
 class VisibilityServer:
-    """Answers requests on an HTTPS server that is made elsewhere."""
+    """Serves requests on an HTTPS server that is made elsewhere."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class VisibilityServer:
     async def _isolated(
         self, request: web.Request, user: User, target: ServedTarget
     ) -> web.StreamResponse:
-        """Answer a request about objects; an error of ours about it is a refusal of it alone."""
+        """Serve a request about objects; an internal error refuses this request alone."""
         key = f"{target.namespace}/{target.name}"
         outcome: web.StreamResponse | ApiFailure | None = None
         with self._quarantine.isolate(target.resource.plural, key, stage="answer") as isolated:
@@ -278,7 +278,7 @@ def _response(
 
 
 def _refusal(failure: ApiFailure) -> web.Response:
-    """Return the answer; if a body was not read, its connection ends with it."""
+    """Return the response; if a body was not read, the connection is closed."""
     headers = [("Retry-After", str(failure.retry_after_s))] if failure.retry_after_s else None
     response = _response(failure.status(), failure.code, headers)
     response.force_close()

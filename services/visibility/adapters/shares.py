@@ -1,4 +1,4 @@
-"""Fair shares: places of which the users of visibility hold as many as each other at least.
+"""Fair shares: a bounded number of slots, divided fairly between the users of visibility.
 
 A user takes what is free. When nothing is free, the user who holds most gives up the place that was
 taken last, if the one who asks holds at least two fewer. So a user with one watch gets it
@@ -88,7 +88,7 @@ class FairShares:
 
 
 class QueryTurns:
-    """Questions that take long: a bounded number waits, and of each user one is answered."""
+    """Costly queries: a bounded number waits, and one per user runs."""
 
     def __init__(self, most: int) -> None:
         self._places = FairShares(most, "questions that take long")
@@ -97,7 +97,7 @@ class QueryTurns:
 
     @asynccontextmanager
     async def turn(self, user: User) -> AsyncIterator[None]:
-        """Wait until no other question of the user is being answered. Raises ApiFailure (429)."""
+        """Wait until no other query of the user runs. Raises ApiFailure (429)."""
         holder = holder_of(user)
         async with self._places.place(user):
             self._using[holder] = self._using.get(holder, 0) + 1

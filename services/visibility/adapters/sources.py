@@ -1,4 +1,4 @@
-"""The sources of the objects of each resource: the answers, with what must be hidden left out."""
+"""The objects of each resource: results of queries without what the user may not see."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -48,11 +48,11 @@ Listed = (
 
 
 QUESTIONS_MAX: Final = 8
-"""Explanations, timelines and what-ifs that are answered or wait for it; users share them."""
+"""Explanations, timelines and what-ifs that run or wait, of all users."""
 
 
 class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A what-if with its answer, and what its author should know about it."""
+    """A what-if with its result, and warnings for its author."""
 
     what_if: WhatIf
     spec: Json
@@ -61,7 +61,7 @@ class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sources:
-    """Reads objects and asks what-ifs for a user who has the right to do so."""
+    """Reads objects and runs what-ifs for an authorized user."""
 
     def __init__(
         self, queries: Queries, live: LiveQueries, authorization: Authorization, *, clock: Clock
@@ -93,7 +93,7 @@ class Sources:
                 return _named(await self._collection(target), target.name, plural=plural)
 
     async def what_if(self, user: User, target: ServedTarget, body: bytes) -> WhatIfResult:
-        """Return the answer to a what-if. Raises ApiFailure, Retryable, Rejected."""
+        """Return the result of a what-if. Raises ApiFailure, Retryable, Rejected."""
         raw, query = what_if_request.read(body)
         namespace, spec = target.namespace, query.spec
         if not namespace:
@@ -152,7 +152,7 @@ class Sources:
     async def _visible(
         self, user: User, namespace: str, result: Explanation | WhatIfStatus
     ) -> set[str]:
-        """Return the namespaces that the answer may name: the one asked about is among them."""
+        """Return the namespaces that the result may name, including that of the query."""
         others = hiding.namespaces(result) - {namespace}
         return {namespace} | await self._authorization.visible_namespaces(user, others)
 

@@ -1,6 +1,6 @@
-"""Watches: an answer is asked for each second, and what has changed in it is sent.
+"""Watches: a query runs each second, and the changes of its result are sent.
 
-Watches of one collection share these questions. A watch goes on from a list that was given a
+Watches of one collection share these questions. A watch continues from a list that was given a
 moment ago; an older version is refused with 410, and the client lists again. Watches are bounded
 in number and time, and users share them.
 """
@@ -31,11 +31,11 @@ from shared.runtime.errors import Retryable
 _EVERY_S: Final = 1.0
 _BOOKMARK_S: Final = 30.0
 _LONGEST_S: Final = 600.0
-"""Rights are looked at anew when the client comes again."""
+"""Longest watch in seconds: a new one is authorized again."""
 _WRITE_S: Final = 30.0
 _MAX: Final = 100
 _KEPT: Final = 32
-"""Lists that a watch may go on from."""
+"""Lists that a watch may continue from."""
 _INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
 
 Snapshot = Mapping[str, View]
@@ -43,7 +43,7 @@ Snapshot = Mapping[str, View]
 
 
 class _Feed:
-    """The newest answer of one collection, while at least one watch wants it."""
+    """The latest result of one collection, while it has at least one watch."""
 
     def __init__(self) -> None:
         self.readers = 0
@@ -120,7 +120,7 @@ class Watching:
                 del self._feeds[place]
 
     async def _fresh(self, feed: _Feed, target: ServedTarget) -> None:
-        """Ask again unless another watch has done so within the second."""
+        """Run the query again unless another watch has done so within the second."""
         async with feed.turn:
             if self._clock.monotonic() - feed.asked_s < _EVERY_S / 2:
                 return

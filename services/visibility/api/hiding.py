@@ -1,4 +1,4 @@
-"""Leaves out of an answer what its reader may not see, and what is too long; counts both.
+"""Removes from a result what its reader may not see, and what is too long; counts both.
 
 The reader may see a namespace when he may get `pendingjobs.visibility.pumice.dev` there. Lists of
 objects need no hiding: the right to list them is the right to see them.
@@ -14,7 +14,7 @@ from shared.api.visibility import Explanation, WhatIfStatus
 T = TypeVar("T", Explanation, WhatIfStatus)
 
 LISTED_MAX: Final = 500
-"""Placements, evictions and jobs that one answer names of each."""
+"""Most entries of each list (placements, evictions, jobs) of a result."""
 
 
 def _of_job(entry: Any) -> str:  # noqa: ANN401 - delays and jobs that lose pods
@@ -32,11 +32,11 @@ _LISTS: Final[dict[str, Callable[[Any], str]]] = {
     "delays": _of_job,
     "losing": _of_job,
 }
-"""Each list of an answer to a what-if, and how to read the namespace of an entry."""
+"""Each list of a what-if's result, and how to read the namespace of an entry."""
 
 
 def namespaces(result: Explanation | WhatIfStatus) -> set[str]:
-    """Return the namespaces that an answer names; cluster-scoped objects have none."""
+    """Return the namespaces that a result names; cluster-scoped objects have none."""
     return set(filter(None, _named(result)))
 
 

@@ -60,7 +60,7 @@ def schema(resource: ServedResource) -> Schema:
 
 @functools.cache
 def _schemas() -> dict[str, Schema]:
-    """Return the schema of each kind by its name; made once, when it is first asked for."""
+    """Return the schema of each kind by its name; made once, when it is first requested."""
     meta = {"type": "object", "description": "Metadata of the object.", _ANY_OBJECT: True}
     crds: dict[type, Schema] = {
         view: root_schema(crd) for crd in CRDS for view in (Job, Queue) if crd.kind.type is view

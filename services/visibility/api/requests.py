@@ -1,4 +1,4 @@
-"""Reads a request for objects: resource, name, verb and selectors, and the form of its answer."""
+"""Reads a request for objects: resource, name, verb, selectors, and the format of the response."""
 
 import enum
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class ServedTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selects(self) -> Callable[[ObjectMeta], bool]:
-        """Return what field selector and name ask of an object. Raises ApiFailure (400)."""
+        """Return the object filter of field selector and name. Raises ApiFailure (400)."""
         requested = _fields(self.query.get("fieldSelector", ""))
         if self.name:
             requested.append(("metadata.name", True, self.name))
@@ -116,7 +116,7 @@ def form_of(accept: str) -> ReplyForm:
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Tell whether discovery is asked for in its aggregated form before any other."""
+    """Return whether discovery is requested in its aggregated form before any other."""
     for kind, parameters in _ranges(accept):
         if kind in _ANY and not parameters.get("as"):
             return False

@@ -39,12 +39,12 @@ def of_path(path: str) -> AccessRight:
 
 
 def to_see(namespace: str) -> AccessRight:
-    """Return the right that makes the jobs of a namespace visible in answers about others."""
+    """Return the right that makes the jobs of a namespace visible in results about others."""
     return AccessRight(verb="get", resource="pendingjobs", namespace=namespace)
 
 
 IMAGINE_CLUSTER: Final = AccessRight(verb="create", resource="whatifs", subresource=CLUSTER)
-"""The right to ask about other queues and nodes."""
+"""The right to run what-ifs with other queues and nodes."""
 
 
 def review(user: User, right: AccessRight) -> Json:
@@ -75,7 +75,7 @@ def review(user: User, right: AccessRight) -> Json:
 
 
 def forbidden(user: User, right: AccessRight, reason: str) -> ApiFailure:
-    """Refuse what the user may not do, in the words of the API server."""
+    """Return a 403 with the message that kube-apiserver has for it."""
     why = f": {reason}" if reason else ""
     if right.path:
         message = f'forbidden: User "{user.name}" cannot {right.verb} path "{right.path}"{why}'

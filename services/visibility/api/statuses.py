@@ -1,4 +1,4 @@
-"""Refusals, with the codes, reasons and words that clients of Kubernetes decide by."""
+"""Errors as Status objects, with the codes and reasons that Kubernetes clients decide by."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Answers as tables: what `kubectl get` prints, more of it with `-o wide`.
+"""Results as tables: what `kubectl get` prints, with more columns for `-o wide`.
 
 An object is one row, except that an explanation has a row per gate and a timeline one per entry.
 """
@@ -221,7 +221,7 @@ def _status(what_if: WhatIf) -> WhatIfStatus:
 
 
 def _count(what_if: WhatIf, name: str) -> int:
-    """Return how long a list of the answer is, with what it does not name."""
+    """Return the length of a list in the result, including entries left out."""
     status = _status(what_if)
     return len(getattr(status, name)) + status.remaining.get(name, 0)
 

@@ -95,7 +95,7 @@ def read_user(
 def _groups(given: Sequence[str]) -> tuple[str, ...]:
     """Return the groups of a user, with the one that each known user is in.
 
-    The API server asks for documents under a user of its own that it gives no group.
+    The API server requests documents under a user of its own that it gives no group.
     """
     if AUTHENTICATED in given or UNAUTHENTICATED in given:
         return tuple(given)

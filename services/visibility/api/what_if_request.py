@@ -102,7 +102,7 @@ def _containers(task: TaskSpec) -> int:
 def unknown_fields(raw: Json, target: ServedTarget) -> tuple[str, ...]:
     """Return warnings about fields that are not known.
 
-    Raises ApiFailure (400) if that is asked for, and for a name that no header can hold.
+    Raises ApiFailure (400) if that is requested, and for a name that no header can hold.
     """
     validation = target.query.get("fieldValidation", "Warn")
     if validation == "Ignore":

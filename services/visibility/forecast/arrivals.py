@@ -281,7 +281,7 @@ class FutureArrivals:
     def _block(
         self, start: float, at: float, *, long_s: float, past_s: float
     ) -> Iterator[tuple[float, ArrivalShape]]:
-        """Give the jobs of a time of the past, which goes on at the beginning of the past."""
+        """Give the jobs of a time of the past, which continues at the beginning of the past."""
         now = self._begun
         yield from self._between(start, start + long_s, at)
         over_s = start + long_s - now

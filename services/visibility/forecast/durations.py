@@ -9,7 +9,7 @@ History is asked from the nearest to the farthest: jobs of the same template or 
 user (queue and namespace) and size, of the user, of the queue, all. Each level counts the more the
 more it has seen: one with n durations gets n/(n+3) of what the nearer ones have left over, and a
 spread from a minute to a day gets the rest. The way begins at one of the first three, and each of
-these can be asked for its latest durations alone, too: `trust` says how much each way counts. Jobs
+these can be requested its latest durations alone, too: `trust` says how much each way counts. Jobs
 of a kind that follow each other are often alike (a batch of one user, or a new version): as much as
 they were so far, all that are drawn in one simulation are long or short together. The time that a
 job already runs is a condition: levels whose durations were all shorter drop out, and the others
@@ -59,7 +59,7 @@ _RUNNING: Final = "Running"
 _CUT_OFF: Final = frozenset(
     {"Pending", "Restarting", "Aborting", "Aborted", "Terminating", "Terminated"}
 )
-"""Phases of a job that was stopped: its run does not tell how long it takes."""
+"""Phases of a job that was stopped: its run time does not show how long it takes."""
 _SIMILAR: Final = 3
 """With fewer ends of its kinds, the duration of a job is a guess."""
 _STATED: Final = {basis.value: basis for basis in (Basis.ANNOTATION, Basis.DEADLINE)}
@@ -94,7 +94,7 @@ class HistoricJob(NamedTuple):
 
 
 def size_in(min_resources: Mapping[str, str]) -> str:
-    """Return the size of a job that an event tells of; empty if it tells no amounts."""
+    """Return the size of the job of an event; empty if the event has no amounts."""
     try:
         return size_of({name: milli(amount) for name, amount in min_resources.items()})
     except BadQuantity:
@@ -192,11 +192,11 @@ class History:
         return self._ratios[basis].of(subject.kinds())
 
     def knows(self, subject: HistoricJob) -> bool:
-        """Tell whether any job of one of its kinds has ended."""
+        """Return whether any job of one of its kinds has ended."""
         return any(kind in self._durations for kind in subject.kinds())
 
     def knows_similar(self, subject: HistoricJob) -> bool:
-        """Tell whether so many jobs of one of its kinds have ended that it is no guess."""
+        """Return whether so many jobs of one of its kinds have ended that it is no guess."""
         return any(sketch.count >= _SIMILAR for sketch in self._durations.of(subject.kinds()))
 
 
@@ -356,7 +356,7 @@ class Durations:
     def _weights(self, subject: HistoricJob, uniform: Uniform) -> list[float]:
         """Return the weights of the ways in this simulation: either the latest jobs count, or not.
 
-        If those of a user go on as the latest ones did, then all of them do.
+        If those of a user continue as the latest ones did, then all of them do.
         """
         weights = self._history.weights(subject)
         lately = sum(weights[_LEADS:])

@@ -1,6 +1,6 @@
 """Expected ends of running jobs: as they state, else the median of what history gives. Pure.
 
-What is found is kept for a while: lists of running jobs are asked for each second.
+What is found is kept for a while: lists of running jobs are requested each second.
 """
 
 import math
@@ -30,7 +30,7 @@ class _End(NamedTuple):
 
 
 def stated_end(job: Job) -> float | None:
-    """Return when a job says that it will have ended, in Unix seconds; None if it does not run."""
+    """Return the end that a job states, in Unix seconds; None if it does not run."""
     started = started_at(job)
     return started + job.expected.seconds if job.expected and math.isfinite(started) else None
 
@@ -47,7 +47,7 @@ def started_at(job: Job) -> float:
 
 
 class Ends:
-    """Looks ends up in a history."""
+    """Estimates ends from a history of durations."""
 
     def __init__(self, history: History, now: Callable[[], float]) -> None:
         self._history = history

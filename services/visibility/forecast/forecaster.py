@@ -1,4 +1,4 @@
-"""Expected starts of waiting jobs, from a number of simulations with durations drawn anew in each.
+"""Expected starts of waiting jobs, from a number of simulations with durations drawn again in each.
 
 All waiting jobs share a simulation. The first simulation of a round leaves out jobs to come: what
 does not start in it does not start within the horizon, and later simulations do not go on for its
@@ -37,7 +37,7 @@ LATEST: Final = 0.9
 _DAY_S: Final = 86_400.0
 _HOUR_MIN: Final = 60
 _MINUTES_ALONE: Final = 10
-"""From so many minutes on, seconds are not told."""
+"""From this number of minutes on, seconds are left out."""
 _BOUNDS: Final = SimulationBounds()
 _NO_ARRIVALS: Final = JobArrivals()
 
@@ -103,7 +103,7 @@ class Forecaster:
 
         A simulation that is `out_of_time` ends early: jobs that have not started by then are known
         to start later. One that has not passed its first moment by then says nothing of any job.
-        One that is `hurried` goes on without jobs to come. The first simulation of a round is
+        One that is `hurried` continues without jobs to come. The first simulation of a round is
         followed by another one, if it has not taken the time of both.
         """
         keys = waiting(cluster_state) if targets is None else sorted(targets)
@@ -177,7 +177,7 @@ class Forecaster:
         return Estimate(median, self.calibration.stretched(self._drawn_at, median, latest))
 
     def expected(self, key: str) -> ExpectedStart | None:
-        """Return the answer for a job, None before the first draw that it was in."""
+        """Return the expected start of a job, None before its first simulation."""
         why = self._why.get(key, "")
         if key in self._never:
             return ExpectedStart(
@@ -222,7 +222,7 @@ def forecast(
 ) -> Mapping[str, ExpectedStart]:
     """Return when jobs will start: these, or all that wait; the cluster state is as before then.
 
-    `now` is Unix seconds. The same arguments give the same answers.
+    `now` is Unix seconds. The same arguments give the same results.
     """
     keys = waiting(cluster_state) if targets is None else sorted(targets)
     forecaster = Forecaster(

@@ -94,7 +94,7 @@ def arrival_in(event: GangAdmitted) -> ArrivalShape | None:
 
 
 def pods_of(job: Job, dimensions: Dimensions) -> tuple[Pods, ...]:
-    """Return what a job's pods ask for, be it a guess from its minimum."""
+    """Return what a job's pods request, be it a guess from its minimum."""
     if not job.tasks:
         return _by_minimum(job, dimensions)
     found: Counter[tuple[str, tuple[tuple[str, str], ...], int]] = Counter()
@@ -115,7 +115,7 @@ def _by_minimum(job: Job, dimensions: Dimensions) -> tuple[Pods, ...]:
 
 
 def _spread(minimum: Mapping[str, str], count: int) -> tuple[tuple[str, str], ...]:
-    """Return what each of so many pods asks for, of quantities of all. Raises `BadQuantity`."""
+    """Return what each of so many pods requests, of quantities of all. Raises `BadQuantity`."""
     amounts = {name: counted(name, amount) for name, amount in parse_list(minimum).items()}
     each = {name: -(-amount // count) for name, amount in amounts.items()}
     return tuple((name, quantity(name, amount)) for name, amount in each.items() if amount > 0)

@@ -5,7 +5,7 @@ moment, and the more so the farther away they are, which bounds the number of cy
 told to hurry plays on with longer moments and without other jobs to come: it looks as far, and less
 closely. The cluster state is changed as `Imagined` and is the same afterwards.
 
-What is coarse: a gang ends as a whole; a gang that loses pods below its minimum begins anew; pods
+What is coarse: a gang ends as a whole; a gang that loses pods below its minimum starts again; pods
 that are evicted are gone at once; plugins that go by the clock are asked at the simulated moments
 only.
 """
@@ -109,7 +109,7 @@ class SimulationResult(NamedTuple):
 
 
 def waits(job: Job) -> bool:
-    """Tell whether a job of the cluster state waits to start."""
+    """Return whether a job of the cluster state waits to start."""
     if not job.has_group or job.phase not in _WAITING:
         return False
     return job.ready_count < max(job.min_available, 1)
@@ -122,7 +122,7 @@ def waiting(cluster_state: ClusterState) -> list[str]:
 
 
 def is_service(job: Job) -> bool:
-    """Tell whether a job's pods are those of a service, which do not end unless they say so."""
+    """Return whether a job's pods are those of a service, which do not end unless stated."""
     return job.controller is not None and job.controller.kind in _SERVICES
 
 
@@ -287,7 +287,7 @@ class Simulation:
         self._arrivals[key] = arrival
 
     def _hurry(self) -> None:
-        """Go on with longer moments, and without more jobs to come."""
+        """Continue with longer moments, and without more jobs to come."""
         self._together = max(self._together, self._bounds.hurried)
         self._end_arrivals()
 

@@ -1,4 +1,4 @@
-"""How far each way of asking history is trusted, by how well it would have predicted what came.
+"""Weights of the estimators of durations, by how well they would have predicted past jobs.
 
 Is a job like others of its template, of its size, or like the last ones of its user? That differs
 from cluster to cluster and from user to user. So each way says, before the duration of a job that
@@ -17,7 +17,7 @@ _DECAY: Final = 0.98
 _OWN_JOBS: Final = 10.0
 """So many jobs of a user weigh as much as those of all users."""
 _LIKELIHOOD_MIN: Final = 1e-4
-"""No way is refuted by a single job."""
+"""Least likelihood: a single job does not rule out an estimator."""
 
 
 class _Scores:
@@ -45,7 +45,7 @@ class Trust:
         self._of_user: OrderedDict[str, _Scores] = OrderedDict()
 
     def score(self, user: str, likelihoods: Sequence[float]) -> None:
-        """Take in the likelihood (0 to 1) of what came by each way."""
+        """Add the likelihood (0 to 1) of an observed duration under each estimator."""
         logs = [math.log(max(each, _LIKELIHOOD_MIN)) for each in likelihoods]
         logs = [each - logs[0] for each in logs]
         self._all.add(logs)

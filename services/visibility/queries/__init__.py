@@ -1,4 +1,4 @@
-"""Answers about jobs, queues and changes to imagine, from the scheduler's own cluster state. Pure.
+"""Queries about jobs, queues and imagined changes, on the scheduler's own cluster state. Pure.
 
 Nothing here decides by itself: sessions are the scheduler's, under its configuration, and every
 figure of a queue is that of the plugin that shares the cluster. What is imagined is folded in as

@@ -1,4 +1,4 @@
-"""Where answers come from: the scheduler's cluster state, and objects for what-ifs.
+"""The data of all queries: the scheduler's cluster state, and objects for what-ifs.
 
 Facts and outcomes fold into it as into the scheduler's; no decision is ever kept. The
 engine keeps what rules read and not the objects, so that the few kinds of which a question changes
@@ -31,7 +31,7 @@ _GANG_MESSAGE: Final = 500
 
 
 class LatestObjects:
-    """Objects of some kinds as their last facts had them, by key."""
+    """The latest objects of some kinds, by key."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, dict[str, bytes]] = {kind.token: {} for kind in _KINDS}
@@ -117,7 +117,7 @@ class ClusterMirror:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the cluster state follows from its facts; if not, it is to be filled anew."""
+        """Whether the cluster state follows from its facts; if not, it is to be filled again."""
         return self._scheduler_state.is_consistent
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
@@ -146,7 +146,7 @@ class ClusterMirror:
         self._timeouts.review(self.state.jobs, now=now, timeout_s=timeout_s)
 
     def request_devices(self) -> None:
-        """Ask for the verdicts on devices that decisions about waiting pods need."""
+        """Request the evaluations of device expressions that decisions about pending pods need."""
         self.state.store(Devices).request_evaluations(self.state.store(NodeAttributes))
 
     def group_of(self, owner_job: str) -> Job | None:

@@ -1,4 +1,4 @@
-"""The whole answer for one job: gates in their order, holders of what is short, what would help.
+"""The explanation of one job: gates in order, holders of short resources, remedies.
 
 The gate that stops a job, its texts and amounts are what the leading scheduler has decided and
 published. Where it has published nothing, or the amounts may have changed since, a session of its
@@ -56,7 +56,7 @@ _PREPARED: Final = "drivers prepare the devices"
 
 
 class ExplainedJob(Struct, frozen=True, kw_only=True):
-    """The object that is asked about, and its gang."""
+    """The object of the query, and its gang."""
 
     about: ObjectRef
     job: Job | None
@@ -88,7 +88,7 @@ def explain(
     ends: EndOf = stated_end,
     out_of_time: OutOfTime = no_time_limit,
 ) -> Explanation:
-    """Return the answer for a job or one of its pods.
+    """Return the explanation of a job or one of its pods.
 
     `why` is what stops it in a session on the state of `found_at` (Unix seconds), None for nothing;
     `decided` is what the leader has said.
@@ -137,9 +137,9 @@ def explain(
 
 
 def _short(session: Session, job: Job, why: Why) -> Iterator[ResourceShortage]:
-    """Yield what is short; at the gate of the nodes with the pods that ask for it and their room.
+    """Yield what is short; at the gate of the nodes with the pods that request it and their room.
 
-    One node may have as much free as a pod asks for: then it is short for the pods in all. A queue
+    One node may have as much free as a pod requests: then it is short for the pods in all. A queue
     that has too little is behind that, too, where the nodes have no more.
     """
     missing = max(1, job.min_available - job.ready_count)
@@ -184,7 +184,7 @@ def _largest_free(session: Session, task_class: TaskClass, dim: int) -> int:
 
 
 def _of_binds(subject: ExplainedJob) -> Why | None:
-    """Return what binds that are under way wait for, None where they wait for nothing.
+    """Return what binds in flight wait for, None where they wait for nothing.
 
     Intents are for binders alone: what they have written says that a pod is being bound.
     """

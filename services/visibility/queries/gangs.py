@@ -29,14 +29,14 @@ from shared.jobs.rules import job_problems, queue_problems
 from shared.jobs.templates import read_template
 
 PODS_MAX: Final = 10_000
-"""Pods of a job that can be asked about."""
+"""Most pods of a job in a query."""
 _UID: Final = "what-if"
 _AT: Final = "spec.job"
 _POD: Final = msgspec.json.Decoder(Pod)
 
 
 class BadQuery(ValueError):  # noqa: N818 - reads as the fact it states
-    """A question that cannot be answered as it is put; `field` names what is wrong with it."""
+    """An invalid query; `field` names the wrong field."""
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)

@@ -26,7 +26,7 @@ from services.visibility.queries.survey import DecisionPolicy
 from shared.model.status import TaskStatus
 
 TRIALS_MAX: Final = 32
-"""Rehearsals for one answer: each takes as long as a cycle, or a few."""
+"""Most rehearsals for one explanation: each takes as long as a cycle, or a few."""
 _ENDS: Final = (1, 3, 10)
 
 
@@ -86,7 +86,7 @@ def helps(
 
 
 class Trials:
-    """Rehearsals of changes, as many as one answer may take."""
+    """Rehearsals of changes, up to the limit of one explanation."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Trials:
         """Pods that the last rehearsal evicted."""
 
     def starts(self, change: Change) -> bool:
-        """Tell whether the job starts after a change; no where there is no time to try."""
+        """Return whether the job starts after a change; no where there is no time to try."""
         if not self._left or self._out_of_time():
             return False
         self._left -= 1

@@ -1,4 +1,4 @@
-"""Answers of the live page: running jobs, how full nodes are, and events as entries of the feed.
+"""Results for the live page: running jobs, use of nodes, and events as entries of the feed.
 
 Of a job that has pods on nodes: what it holds, since when, and until when as is expected. Of a
 node: the ledger of the scheduler's engine, in quantities.

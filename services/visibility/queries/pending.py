@@ -45,12 +45,12 @@ def pending_jobs(session: Session, plan: Plan) -> tuple[PendingJob, ...]:
 
 
 def waits(job: Job) -> bool:
-    """Tell whether a gang has not got what it needs at least; extra pods of one may wait."""
+    """Return whether a gang has not got what it needs at least; extra pods of one may wait."""
     return job.has_group and not job.is_ready and job.phase != PodGroupPhase.COMPLETED.value
 
 
 def has_unplaced(job: Job) -> bool:
-    """Tell whether a gang runs, and pods of it beyond what it needs wait."""
+    """Return whether a gang runs, and pods of it beyond what it needs wait."""
     pending = len(job.by_status[TaskStatus.PENDING]) - job.pending_best_effort
     return job.has_group and job.is_ready and job.allocated_count > 0 and pending > job.gated
 
@@ -91,7 +91,7 @@ def _of_the_rest(job: Job) -> str:
 def waiting_since(job: Job) -> str | None:
     """Return since when a job waits: its creation, or that of its pods if it was placed before.
 
-    Evicted pods are made anew. The times of conditions change with every message, so that a wait
+    Evicted pods are made again. The times of conditions change with every message, so that a wait
     by these would become shorter.
     """
     stamps = {condition.type: stamp.time for condition, stamp in job.last_seen.stamps.items()}
@@ -136,7 +136,7 @@ class Decisions:
                 self._by_gang.popitem(last=False)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self._by_gang.clear()
 
     def of(self, job: Job) -> PublishedWait | None:
@@ -159,7 +159,7 @@ def at_place(details: str, position: int) -> str:
 
 
 def has_old_amounts(decided: PublishedWait, gate: str, now: float) -> bool:
-    """Tell whether a job waits at the leader's gate still, for amounts that may have changed.
+    """Return whether a job waits at the leader's gate still, for amounts that may have changed.
 
     The leader publishes no explanation again for amounts alone.
     """

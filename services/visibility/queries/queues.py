@@ -28,7 +28,7 @@ _HIERARCHY: Final = "enableHierarchy"
 _ALWAYS: Final = (CPU_DIM, MEMORY_DIM)
 _RUNNING: Final = frozenset({PodGroupPhase.RUNNING.value, PodGroupPhase.UNKNOWN.value})
 _RESOURCES_MAX: Final = 50
-"""Resources of one queue that an answer has, of those that the queue names or uses."""
+"""Most resources of one queue in a result, of those that the queue names or uses."""
 
 
 class _Sums(NamedTuple):
@@ -46,7 +46,7 @@ def queue_trees(session: Session, config: SchedulerConfig) -> tuple[QueueTree, .
 
 
 def knows_tree(config: SchedulerConfig) -> bool:
-    """Tell whether the plugin that shares the cluster takes queues as a tree."""
+    """Return whether the plugin that shares the cluster takes queues as a tree."""
     return any(
         option.name == _SHARING and option.flags[_HIERARCHY]
         for tier in config.tiers
@@ -75,7 +75,7 @@ class Family:
         return tuple(self._children.get(name, ()))
 
     def with_ancestors(self, name: str) -> list[str]:
-        """Return a queue and all above it, from below."""
+        """Return a queue and its ancestors, from the queue to the root."""
         ancestors = [name]
         while parent := self.parent(ancestors[-1]):
             ancestors.append(parent)
@@ -186,7 +186,7 @@ class _Trees:
 
 
 def _pending(jobs: Iterable[Job], empty: IntArray) -> dict[str, IntArray]:
-    """Return what jobs ask for that are not admitted, by queue."""
+    """Return what jobs request that are not admitted, by queue."""
     found: dict[str, IntArray] = {}
     for job in jobs:
         if job.is_pending:

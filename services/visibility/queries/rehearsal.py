@@ -58,7 +58,7 @@ class Rehearsal(Imagined):
     # --- changes -----------------------------------------------------------------------------
 
     def put(self, kind: Kind, obj: Any) -> None:  # noqa: ANN401 - the type of the kind
-        """Fold an object that is new, or of a kind that is kept."""
+        """Fold a new object, or a change of one whose kind the mirror stores."""
         self.fold(kind, obj, self._mirror.kept.get(kind.token, obj.metadata.key))
 
     def end(self, key: str) -> None:
@@ -89,7 +89,7 @@ class Rehearsal(Imagined):
         self._cluster_state.jobs.changed(job)
 
     def displace(self, tasks: Iterable[Task]) -> None:
-        """Let pods wait that ran, as if their controllers had made them anew."""
+        """Make running pods pending, as if their controllers had created them again."""
         for task in tasks:
             job = self._cluster_state.jobs.get(task.job_key)
             if job is not None:
@@ -105,7 +105,7 @@ class Rehearsal(Imagined):
         is_over: Callable[[], bool] = lambda: False,
         pods_to_make: Callable[[Job], Iterable[Pod]] | None = None,
     ) -> None:
-        """Run cycles until nothing more happens, or until `is_over` says so after one.
+        """Run cycles until nothing more happens, or until `is_over` is true after one.
 
         A job that enters its queue gets its pods, as from its controller: those of `pods_to_make`,
         or an even share of its minimum each.
@@ -198,7 +198,7 @@ class Rehearsal(Imagined):
         return task is not None and bool(task.fact_node)
 
     def _leave(self, victims: Iterable[Eviction]) -> None:
-        """Let victims be gone in the next cycle, which places anew what they made room for.
+        """Let victims be gone in the next cycle, which places again what they made room for.
 
         They fail rather than succeed: a pod that has succeeded counts for its gang's minimum.
         """

@@ -30,7 +30,7 @@ from shared.model.resources import parse_list
 from shared.model.status import VALID, TaskStatus
 
 _KINDS_OF_PODS: Final = 4
-"""So many classes of a job's pods are looked at, those that ask for what is short first."""
+"""So many classes of a job's pods are considered, those that request what is short first."""
 _NODES: Final = 3
 """So many nodes of a kind are tried one by one: those with most room."""
 _NODES_MAX: Final = 5_000
@@ -46,7 +46,7 @@ Starts = Callable[[Change], bool]
 
 
 class Remedy(NamedTuple):
-    """A change and its words."""
+    """A change and its description."""
 
     words: str
     change: Change
@@ -105,7 +105,7 @@ class Remedies:
         self._shapes = list(self._missing_pods())
 
     def found(self) -> Iterator[str]:
-        """Yield the words of each, the smallest of its kind."""
+        """Yield the description of each, the smallest of its kind."""
         gate = self._why.gate
         if gate == "gang":
             yield from self._of_owner()
@@ -120,7 +120,7 @@ class Remedies:
     # --- what the job lacks ------------------------------------------------------------------
 
     def _missing_pods(self) -> Iterator[PodShape]:
-        """Yield the pods that are to be placed, those first that ask for what is short."""
+        """Yield the pods that are to be placed, those first that request what is short."""
         names = self._mirror.state.dimensions.names
         if not self._job.tasks:
             for shape in pods_of(self._job, self._mirror.state.dimensions):
@@ -144,7 +144,7 @@ class Remedies:
         yield from sorted(found, key=lambda shape: -len(short & shape.request.keys()))
 
     def _lacks(self) -> dict[str, int]:
-        """Return what the missing pods ask for in all, of the resources that are short."""
+        """Return what the missing pods request in all, of the resources that are short."""
         short = [each.resource for each in self._why.shortages]
         total: dict[str, int] = dict.fromkeys(short, 0)
         for shape in self._shapes:
@@ -209,7 +209,7 @@ class Remedies:
     def _raised(self) -> Iterator[Remedy]:
         """Yield higher capabilities: of the own queue, of one above it, of all that state one.
 
-        Of each first by what is missing as the queue is now, then by all that the job asks for.
+        Of each first by what is missing as the queue is now, then by all that the job requests.
         """
         lacks = self._lacks()
         ancestors = [n for n in self._line() if any(r in self._capability(n) for r in lacks)]

@@ -1,4 +1,4 @@
-"""A survey: what one session of the scheduler finds, kept for all who ask at about that time.
+"""A survey: the result of one session of the scheduler, cached for queries at about that time.
 
 A session at the size of a large cluster takes long enough that it must not run once per question.
 """

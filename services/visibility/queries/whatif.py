@@ -52,7 +52,7 @@ NODES_MAX: Final = 1_000
 """Nodes that one question adds or drains."""
 
 OutOfTime = Callable[[], bool]
-"""Tells whether the time for an answer is over."""
+"""Returns whether the time limit of the query is over."""
 
 ForecastFor = Callable[[Collection[str]], Mapping[str, ExpectedStart]]
 """Simulates on the cluster state as it is; returns when the PodGroups of keys would start."""
@@ -143,7 +143,7 @@ def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
 
 
 class _WhatIf:
-    """One question, from the change to the answer."""
+    """One what-if, from the change to the result."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _WhatIf:
         return Outlook(started=started, status=self._status())
 
     def _inspect(self, session: Session, plan: Plan) -> None:
-        """Read from a session how the job that is asked about fares."""
+        """Read the outcome for the job of the query from a session."""
         job = session.job(self._gang.key) if self._gang else None
         if job is None:
             return
@@ -253,7 +253,7 @@ class _WhatIf:
         job = self._mirror.state.jobs.get(key)
         return job is not None and job.has_group and not waits(job)
 
-    # --- the answer --------------------------------------------------------------------------
+    # --- the result --------------------------------------------------------------------------
 
     def _status(self) -> WhatIfStatus:
         starts, why = self._starts, None if self._starts else self._why

@@ -15,7 +15,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, ResourceShortage
 
 _SHORT_MAX: Final = 20
-"""Resources that an answer names: a pod may ask for thousands."""
+"""Most resources that a result names: a pod may request thousands."""
 
 Amounts = IntArray | FloatArray
 
@@ -50,7 +50,7 @@ def controller_of(job: Job) -> ObjectRef:
 
 
 def meta_of(job: Job) -> ObjectMeta:
-    """Return the metadata of an answer about a job: the name is that of its owner."""
+    """Return the metadata of a result for a job: the name is that of its owner."""
     owner = owner_of(job)
     return ObjectMeta(
         name=owner.name, namespace=owner.namespace, creation_timestamp=job.created or None
@@ -67,7 +67,7 @@ def shortage(short: Shortage) -> ResourceShortage:
 
 
 def shortages(short: Iterable[Shortage]) -> tuple[ResourceShortage, ...]:
-    """Return shortages with quantities, as many as an answer names."""
+    """Return shortages with quantities, up to the limit of a result."""
     return tuple(shortage(each) for each in list(short)[:_SHORT_MAX])
 
 
