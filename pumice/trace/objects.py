@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.trace.tree import NOTHING, Objects, PodLife
+from pumice.trace.tree import NOTHING, Objects, PodTimes
 from shared.api import keys
 from shared.api.base import View
 from shared.api.batch import Job
@@ -106,13 +106,13 @@ def _wait(group: PodGroup | None) -> PodGroupCondition | None:
     return last if last and last.type == PodGroupConditionType.UNSCHEDULABLE else None
 
 
-def _pod(pod: TracedPod) -> PodLife:
+def _pod(pod: TracedPod) -> PodTimes:
     meta = pod.metadata
     states = [container.state for container in pod.status.container_statuses]
     times = [state.running or state.terminated or _Times() for state in states]
     begun = [at for at in (read(each.started_at) for each in times) if at is not None]
     ended = [at for at in (read(each.finished_at) for each in times) if at is not None]
-    return PodLife(
+    return PodTimes(
         key=meta.key,
         uid=meta.uid,
         made_s=read(meta.creation_timestamp),

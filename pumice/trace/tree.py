@@ -1,4 +1,6 @@
-"""The tree of one job's life, from events on the bus and from the job's objects. Pure.
+"""The history of one job as a tree of spans, from events on the bus and from its objects. Pure.
+
+`pumice trace` prints it, and visibility lists it as a `Timeline`: both share this one fold.
 
 Events have exact times. The times of objects are whole seconds: one is moved, by less than a
 second, to the earliest moment that the events leave possible, and its span says that it is not
@@ -6,7 +8,7 @@ exact.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +31,7 @@ _SECOND: Final = 1.0
 _ANNOUNCED_LATE_S: Final = 0.5
 
 
-class PodLife(Struct, frozen=True, kw_only=True):
+class PodTimes(Struct, frozen=True, kw_only=True):
     """A pod as its object shows it; times are Unix seconds, None for what has not happened."""
 
     key: str
@@ -52,7 +54,7 @@ class Objects(Struct, frozen=True, kw_only=True):
     waits_since_s: float | None = None
     why: str = ""
     """Why its PodGroup waits now; empty when it does not wait."""
-    pods: tuple[PodLife, ...] = ()
+    pods: tuple[PodTimes, ...] = ()
 
 
 NOTHING: Final = Objects()
@@ -80,7 +82,18 @@ class Span(Struct, frozen=True, kw_only=True):
         return self.end == self.start
 
 
-def cut_off(span: Span) -> Span:
+class JobSpan(Span, frozen=True, kw_only=True):
+    """The root of the tree: the job itself."""
+
+    phase: str = ""
+    """Last phase; empty when neither an event nor an object has it."""
+    queue: str = ""
+
+
+_S = TypeVar("_S", bound=Span)
+
+
+def cut_off(span: JobSpan) -> JobSpan:
     """Return the tree of a job that was deleted before its end: all open spans end."""
     at = _last(span)
     return replace(
@@ -92,14 +105,14 @@ def _last(span: Span) -> float:
     return max([span.start, span.end or span.start, *map(_last, span.spans)])
 
 
-def _ended(span: Span, at: float) -> Span:
+def _ended(span: _S, at: float) -> _S:
     spans = tuple(_ended(each, at) for each in span.spans)
     if span.end is not None:
         return replace(span, spans=spans)
     return replace(span, end=at, exact=False, spans=spans)
 
 
-class Life(Struct):
+class JobHistory(Struct):
     """The events of one job, by type."""
 
     phases: list[tuple[float, JobPhaseChanged]]
@@ -126,30 +139,32 @@ class Life(Struct):
             yield from (at for at, _ in one.values())
 
 
-def trace(job: str, events: Sequence[CloudEvent], objects: Objects = NOTHING) -> Span | None:
+def trace(job: str, events: Sequence[CloudEvent], objects: Objects = NOTHING) -> JobSpan | None:
     """Return the tree of the last job of this key, None when nothing is known of one."""
-    life = _life(job, events, objects.uid)
-    start = _posted(objects.posted_s, life.first_s)
+    history = _history_of(job, events, objects.uid)
+    start = _posted(objects.posted_s, history.first_s)
     if start is None:
         return None
-    end = _end(life, objects)
+    end = _end(history, objects)
     parts = [
-        *_admission(life, objects, start, end),
-        *_phases(life, objects),
-        *_placements(life),
-        *_waits(life, objects, end),
+        *_admission(history, objects, start, end),
+        *_phases(history, objects),
+        *_placements(history),
+        *_waits(history, objects, end),
     ]
-    phase = life.phases[-1][1].phase if life.phases else objects.phase
-    queue = _queue(life) or objects.queue
-    detail = ", ".join(word for word in (phase, f"queue {queue}" if queue else "") if word)
-    return Span(
+    phase = history.phases[-1][1].phase if history.phases else objects.phase
+    queue = _queue(history) or objects.queue
+    detail = ", ".join(filter(None, (phase, f"queue {queue}" if queue else "")))
+    return JobSpan(
         name="job",
         about=job,
         detail=detail,
+        phase=phase,
+        queue=queue,
         start=start,
         end=None if end is None else max(end, start),
         exact=False,
-        spans=(*_in_time(parts), *_in_time(_pods(life, objects, start, end))),
+        spans=(*_in_time(parts), *_in_time(_pods(history, objects, start, end))),
     )
 
 
@@ -157,29 +172,29 @@ def _in_time(spans: Iterable[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: (span.start, span.name, span.about))
 
 
-def _life(job: str, events: Sequence[CloudEvent], uid: str) -> Life:
+def _history_of(job: str, events: Sequence[CloudEvent], uid: str) -> JobHistory:
     """Return the events of the job with `uid`, or of the last of that name when it is not known."""
     uid = uid or _last_uid(job, events)
     gang = f"{job}-{uid}" if uid else ""
-    life = Life([], [], [], [], {}, {})
+    history = JobHistory([], [], [], [], {}, {})
     for event in sorted(events, key=lambda each: each.time):
         at = event.time.timestamp()
         match event.data:
             case JobPhaseChanged() as data if data.job == job and data.uid in (uid, ""):
-                life.phases.append((at, data))
+                history.phases.append((at, data))
             case GangAdmitted() as data if _is_of(job, gang, data):
-                life.admitted.append((at, data))
+                history.admitted.append((at, data))
             case GangPlaced() as data if _is_of(job, gang, data):
-                life.placed.append((at, data))
+                history.placed.append((at, data))
             case GangUnschedulable() as data if _is_of(job, gang, data):
-                life.waits.append((at, data))
+                history.waits.append((at, data))
             case PodBound() as data if _is_of(job, gang, data):
-                life.bound.setdefault(data.uid, (at, data))
+                history.bound.setdefault(data.uid, (at, data))
             case PodEvicted() as data if _is_of(job, gang, data):
-                life.evicted.setdefault(data.uid, (at, data))
+                history.evicted.setdefault(data.uid, (at, data))
             case _:
                 pass
-    return life
+    return history
 
 
 def _last_uid(job: str, events: Iterable[CloudEvent]) -> str:
@@ -203,54 +218,56 @@ def _posted(posted_s: float | None, first_s: float | None) -> float | None:
     return latest if first_s is None else max(posted_s, min(first_s, latest))
 
 
-def _end(life: Life, objects: Objects) -> float | None:
+def _end(history: JobHistory, objects: Objects) -> float | None:
     """Return when the job came to a phase in which it stays, None while it is in another."""
-    if life.phases:
-        at, last = life.phases[-1]
+    if history.phases:
+        at, last = history.phases[-1]
         return at if last.phase in ENDED else None
     return objects.phase_s if objects.phase in ENDED else None
 
 
-def _queue(life: Life) -> str:
-    known = [data.queue for _, data in life.phases]
-    known += [data.queue for _, data in life.admitted]
-    known += [data.queue for _, data in life.waits]
+def _queue(history: JobHistory) -> str:
+    known = [data.queue for _, data in history.phases]
+    known += [data.queue for _, data in history.admitted]
+    known += [data.queue for _, data in history.waits]
     return next((queue for queue in known if queue), "")
 
 
-def _admission(life: Life, objects: Objects, start: float, end: float | None) -> Iterator[Span]:
+def _admission(
+    history: JobHistory, objects: Objects, start: float, end: float | None
+) -> Iterator[Span]:
     if objects.group_made_s is not None:
         made = _at_least(objects.group_made_s, start)
         yield Span(name="PodGroup made", start=made, end=made, exact=False)
-    admitted = life.admitted_s
-    if admitted is None and (life.placed or end is not None):
+    admitted = history.admitted_s
+    if admitted is None and (history.placed or end is not None):
         return  # it was admitted, and the event is no longer kept
-    queue = life.admitted[0][1].queue if life.admitted else objects.queue
+    queue = history.admitted[0][1].queue if history.admitted else objects.queue
     yield Span(
         name="waits for its queue",
         start=start,
         end=None if admitted is None else max(admitted, start),
-        detail=f"admitted to queue {queue}" if life.admitted else "not admitted yet",
+        detail=f"admitted to queue {queue}" if history.admitted else "not admitted yet",
         exact=False,
-        spans=tuple(_waits_at_the_gate(life, end if admitted is None else admitted)),
+        spans=tuple(_waits_at_the_gate(history, end if admitted is None else admitted)),
     )
 
 
-def _waits_at_the_gate(life: Life, until: float | None) -> Iterator[Span]:
+def _waits_at_the_gate(history: JobHistory, until: float | None) -> Iterator[Span]:
     """Yield the waits that were announced while the gang was not admitted."""
-    admitted = life.admitted_s
+    admitted = history.admitted_s
     yield from _in_turn(
-        [(at, why) for at, why in life.waits if not _is_later(at, why, admitted)], (), until
+        [(at, why) for at, why in history.waits if not _is_later(at, why, admitted)], (), until
     )
 
 
-def _waits(life: Life, objects: Objects, end: float | None) -> Iterator[Span]:
+def _waits(history: JobHistory, objects: Objects, end: float | None) -> Iterator[Span]:
     """Yield the waits of an admitted gang, each until it was placed, and the present one."""
-    admitted = life.admitted_s
-    later = [(at, why) for at, why in life.waits if _is_later(at, why, admitted)]
-    moments = sorted(at for at, _ in life.placed)
+    admitted = history.admitted_s
+    later = [(at, why) for at, why in history.waits if _is_later(at, why, admitted)]
+    moments = sorted(at for at, _ in history.placed)
     yield from _in_turn(later, moments, end)
-    is_announced = bool(life.waits) and (not moments or moments[-1] < life.waits[-1][0])
+    is_announced = bool(history.waits) and (not moments or moments[-1] < history.waits[-1][0])
     if objects.waits_since_s is not None and not is_announced and end is None:
         yield Span(name="waits", start=objects.waits_since_s, detail=objects.why, exact=False)
 
@@ -272,41 +289,43 @@ def _is_later(at: float, why: GangUnschedulable, admitted: float | None) -> bool
     return why.gate != _ENTRY if admitted is None else at >= admitted
 
 
-def _phases(life: Life, objects: Objects) -> Iterator[Span]:
-    for at, data in life.phases:
+def _phases(history: JobHistory, objects: Objects) -> Iterator[Span]:
+    for at, data in history.phases:
         is_said = data.message.startswith(data.reason)
         why = data.message if is_said else f"{data.reason}: {data.message}".removesuffix(": ")
         yield Span(name=f"phase {data.phase}", start=at, end=at, detail=why)
-    if not life.phases and objects.phase and objects.phase_s is not None:
+    if not history.phases and objects.phase and objects.phase_s is not None:
         at = objects.phase_s
         yield Span(name=f"phase {objects.phase}", start=at, end=at, exact=False)
 
 
-def _placements(life: Life) -> Iterator[Span]:
-    for at, data in life.placed:
+def _placements(history: JobHistory) -> Iterator[Span]:
+    for at, data in history.placed:
         detail = f"{plural(data.pods, 'pod')} on {plural(len(data.nodes), 'node')}"
         yield Span(name="placed", start=at, end=at, detail=detail)
 
 
-def _pods(life: Life, objects: Objects, start: float, end: float | None) -> Iterator[Span]:
-    lives = {pod.uid: pod for pod in objects.pods}
-    for uid, (_, bound) in life.bound.items():
-        lives.setdefault(uid, PodLife(key=bound.pod, uid=uid))
-    for uid, (_, evicted) in life.evicted.items():
-        lives.setdefault(uid, PodLife(key=evicted.pod, uid=uid))
-    for pod in sorted(lives.values(), key=lambda each: (each.key, each.uid)):
-        span = _pod(pod, life, start, end)
+def _pods(history: JobHistory, objects: Objects, start: float, end: float | None) -> Iterator[Span]:
+    pods = {pod.uid: pod for pod in objects.pods}
+    for uid, (_, bound) in history.bound.items():
+        pods.setdefault(uid, PodTimes(key=bound.pod, uid=uid))
+    for uid, (_, evicted) in history.evicted.items():
+        pods.setdefault(uid, PodTimes(key=evicted.pod, uid=uid))
+    for pod in sorted(pods.values(), key=lambda each: (each.key, each.uid)):
+        span = _pod(pod, history, start, end)
         if span is not None:
             yield span
 
 
-def _pod(pod: PodLife, life: Life, job_start: float, job_end: float | None) -> Span | None:
+def _pod(
+    pod: PodTimes, history: JobHistory, job_start: float, job_end: float | None
+) -> Span | None:
     """Return the span of a pod: from its creation, or else from what is first known of it."""
-    bound = life.bound.get(pod.uid)
-    evicted = life.evicted.get(pod.uid)
+    bound = history.bound.get(pod.uid)
+    evicted = history.evicted.get(pod.uid)
     bound_s = bound[0] if bound else None
-    placed_s = _placed(life, bound)
-    earliest = job_start if life.admitted_s is None else max(life.admitted_s, job_start)
+    placed_s = _placed(history, bound)
+    earliest = job_start if history.admitted_s is None else max(history.admitted_s, job_start)
     made_s = None if pod.made_s is None else _at_least(pod.made_s, earliest)
     start = next((at for at in (made_s, placed_s, bound_s) if at is not None), None)
     if start is None:
@@ -327,7 +346,7 @@ def _pod(pod: PodLife, life: Life, job_start: float, job_end: float | None) -> S
         about=pod.key,
         start=start,
         end=None if end is None else max(end, start),
-        detail=_fate(pod, evicted[1] if evicted else None),
+        detail=_outcome(pod, evicted[1] if evicted else None),
         exact=made_s is None and ended_s is None,
         spans=(*_stages(stages, end), *_eviction(evicted)),
     )
@@ -347,7 +366,7 @@ def _stages(
             return
 
 
-def _fate(pod: PodLife, evicted: PodEvicted | None) -> str:
+def _outcome(pod: PodTimes, evicted: PodEvicted | None) -> str:
     return "evicted" if evicted is not None else pod.phase
 
 
@@ -357,7 +376,7 @@ def _eviction(evicted: tuple[float, PodEvicted] | None) -> Iterator[Span]:
         yield Span(name=f"evicted by {data.by}", start=at, end=at, detail=data.reason)
 
 
-def _placed(life: Life, bound: tuple[float, PodBound] | None) -> float | None:
+def _placed(history: JobHistory, bound: tuple[float, PodBound] | None) -> float | None:
     """Return when the placement was published that a binding carries out.
 
     The scheduler reports a placement after publishing it; the binder's event may come first.
@@ -366,7 +385,7 @@ def _placed(life: Life, bound: tuple[float, PodBound] | None) -> float | None:
         return None
     bound_s, data = bound
     latest = bound_s + _ANNOUNCED_LATE_S
-    moments = [at for at, each in life.placed if at <= latest and data.node in each.nodes]
+    moments = [at for at, each in history.placed if at <= latest and data.node in each.nodes]
     return min(max(moments), bound_s) if moments else None
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.events import CloudEvent, PodEvicted
-from pumice.trace.tree import Objects, PodLife, Span, trace
+from pumice.trace.tree import Objects, PodTimes, Span, trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.live import without_hidden_preemptor
@@ -71,7 +71,7 @@ def _known(job: Job, *, is_job: bool) -> KnownJob:
         waits_since_s=times.read(stamp.time) if stamp else None,
         why=wait.message if wait is not None and waits else "",
         pods=tuple(
-            PodLife(
+            PodTimes(
                 key=task.key,
                 uid=task.uid,
                 made_s=times.read(task.created or None),
@@ -103,17 +103,14 @@ def timeline(
     )
     pods = [span for span in root.spans if span.name == "pod"]
     entries = [*_of_job(root, about), *(e for pod in pods[:PODS_MAX] for e in _of_pod(pod))]
-    phase, _, queue = root.detail.partition(", queue ")
-    if not queue and phase.startswith("queue "):
-        phase, queue = "", phase.removeprefix("queue ")
-    gone = _is_gone(phase, own, known, now_s)
+    gone = _is_gone(root.phase, own, known, now_s)
     if gone:
         entries = [replace(each, goes_on=False) for each in entries]
     return Timeline(
         metadata=ObjectMeta(name=name, namespace=namespace),
         owner=known.owner,
-        queue=queue,
-        phase=phase,
+        queue=root.queue,
+        phase=root.phase,
         gone=gone,
         entries=tuple(sorted(entries, key=lambda each: (each.at, _RANKS.index(each.what)))),
         hidden_pods=max(0, len(pods) - PODS_MAX),

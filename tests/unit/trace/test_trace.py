@@ -17,7 +17,7 @@ from pumice.events import (
 )
 from pumice.trace.objects import TracedPod, fold
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import Objects, PodLife, cut_off, trace
+from pumice.trace.tree import Objects, PodTimes, cut_off, trace
 from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupStatus
@@ -77,7 +77,7 @@ WHOLE = [
     phase(0.6, "Running", previous="Pending"),
     phase(10.6, "Completed", previous="Running"),
 ]
-POD = PodLife(key="ns/train-0", uid="p0", made_s=T, running_s=T, ended_s=T + 10, phase="Succeeded")
+POD = PodTimes(key="ns/train-0", uid="p0", made_s=T, running_s=T, ended_s=T + 10, phase="Succeeded")
 
 
 def test_a_whole_life_has_each_stage_with_its_time():
@@ -205,7 +205,7 @@ def test_a_placement_that_is_told_after_its_first_binding_is_the_one_of_that_bin
 
 
 def test_a_pod_of_a_job_that_has_ended_does_not_go_on():
-    pod = PodLife(key="ns/train-0", uid="p0", made_s=T + 1, phase="Pending")
+    pod = PodTimes(key="ns/train-0", uid="p0", made_s=T + 1, phase="Pending")
     root = trace(
         JOB, [phase(0.1, "Pending"), phase(9.0, "Aborted")], Objects(uid="u1", pods=(pod,))
     )
