@@ -35,7 +35,7 @@ async def run(args: argparse.Namespace) -> int:
     """Stop what runs; nothing running is no error."""
     directory: Path = args.data_dir
     now = state.read(directory)
-    if now is not None and state.is_held(directory):
+    if now is not None and state.is_locked(directory):
         await _stop(directory, now.pid)
         print("stopped")
     else:
@@ -49,7 +49,7 @@ async def _stop(directory: Path, pid: int) -> None:
     """Ask the holder to stop, and kill it (and with it everything) if it does not."""
     os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + _STOP_S  # noqa: TID251 - no clock is handed to a command
-    while state.is_held(directory):
+    while state.is_locked(directory):
         if time.monotonic() > end:  # noqa: TID251
             os.kill(pid, signal.SIGKILL)
         await asyncio.sleep(_LOOK_S)

@@ -228,7 +228,7 @@ def _data_directory(given: Path | None) -> Iterator[Path]:
             made = tempfile.TemporaryDirectory(prefix="pumice-run-")
             given = Path(stack.enter_context(made))
         directory = given.absolute()
-        stack.enter_context(state.held(directory))
+        stack.enter_context(state.locked(directory))
         yield directory
 
 

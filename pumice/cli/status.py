@@ -39,7 +39,7 @@ async def run(args: argparse.Namespace) -> int:
     """Print a line per program."""
     directory: Path = args.data_dir
     now = state.read(directory)
-    if now is None or not state.is_held(directory):
+    if now is None or not state.is_locked(directory):
         ended = f" (it ended: {now.message or 'its holder was killed'})" if now else ""
         print(f"nothing runs in {directory}{ended}; start it with `pumice up`")
         return _NOTHING_RUNS

@@ -146,7 +146,7 @@ async def run(args: argparse.Namespace) -> int:
     merged_flags = saved_flags.merged(stored, now, directory)
     saved_flags.fill(args, merged_flags)
     flags, fleet = serving.flags_of(args), _fleet(args)
-    with state.held(directory):  # the holder takes it over below
+    with state.locked(directory):  # the holder takes it over below
         if args.kubeconfig_out:
             check_replaceable(args.kubeconfig_out)
         api = _api(args.api, directory)

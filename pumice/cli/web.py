@@ -92,7 +92,7 @@ def _source(args: argparse.Namespace, environ: Mapping[str, str]) -> "Source":
     from shared.runtime.clock import SystemClock
 
     cluster = None if args.kubeconfig else state.read(args.data_dir)
-    is_up = cluster is not None and state.is_held(args.data_dir)
+    is_up = cluster is not None and state.is_locked(args.data_dir)
     named = str(args.kubeconfig or (cluster.kubeconfig if cluster and is_up else ""))
     return find_source(named or None, context=args.context, clock=SystemClock(), environ=environ)
 

@@ -65,11 +65,11 @@ def forget(directory: Path) -> None:
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Hold the cluster of `directory`, which is made if it is not there.
+def locked(directory: Path) -> Iterator[None]:
+    """Lock the data directory of a cluster for the block; create it if it does not exist.
 
-    Raises LocalError when another process holds it, when it cannot be written to, and when it has
-    anything in it that is not of a local cluster.
+    Raises LocalError when another process has the lock, when the directory cannot be written to,
+    and when it contains anything that is not of a local cluster.
     """
     with _lock_file(directory) as file:
         _take(file, directory)
@@ -77,10 +77,10 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def hold(directory: Path) -> None:
-    """Hold the cluster of `directory` until this process has ended. Raises as `held` does.
+    """Lock the data directory until this process has ended. Raises as `locked` does.
 
     Only the kernel closes the second descriptor, so `pumice down` does not return while the holder
-    is still on its way out.
+    is still shutting down.
     """
     with _lock_file(directory) as file:
         _take(file, directory)
@@ -120,7 +120,7 @@ def _lock_file(directory: Path) -> IO[str]:
         raise WrongSettingError(f"--data-dir: cannot use {directory}: {reason}") from error
 
 
-def is_held(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
     """Return whether a process has the cluster's lock."""
     if not layout.is_signed(directory):
         return False

@@ -1,7 +1,7 @@
-"""Rules that combine the answers of several plugins into one, after Volcano (SS06, SS07, SS09).
+"""Rules that combine the results of several plugins into one, after Volcano (SS06, SS07, SS09).
 
-A rule is a function from the contributions to a point, by tier, to the combined answer. Its first
-line says the rule; the table of docs/plugins.md repeats it.
+A rule is a function from the contributions to a point, by tier, to the combined result. The table
+in docs/plugins.md shows the first line of its docstring.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

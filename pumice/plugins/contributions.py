@@ -34,7 +34,7 @@ class Rank(NamedTuple):
 
 
 class CrossNodePredicate(NamedTuple):
-    """A registered predicate whose answer for one node depends on others."""
+    """A registered predicate whose result for one node depends on other nodes."""
 
     fn: Callable[[TaskClass], CrossNodeVerdict | None]
     reasons: tuple[Reason, ...]

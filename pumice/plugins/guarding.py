@@ -1,9 +1,9 @@
 """The guard around plugins of other distributions: it checks their results.
 
-The engine computes with the answers of plugins without checks. For plugins that it was not tested
-with, type, length and range are checked here, so that a mistake is reported as the plugin's error
-and does not show as an error of the engine later. If the question was a permission, a failure is a
-no: no node, no admission, no victim. If the question was a preference, a failure has no effect.
+The engine uses the results of its own plugins without checks. For other plugins, type, length and
+range are checked here, so that a mistake is reported as the plugin's error and not later as one of
+the engine. Where the plugin decides whether something is allowed, a failure counts as no: no node,
+no admission, no victim. Where it states a preference, a failure has no effect.
 """
 
 import math
@@ -88,7 +88,7 @@ class Guard:
     ) -> Callable[..., _T]:
         """Return a function that returns what `fn` does, or `instead`.
 
-        `checked` gets the answer and what was asked, and returns the answer made exact. Raises
+        `checked` gets the result and the arguments, and returns it in its exact type. Raises
         `BadResult` when `fn` is no function.
         """
         if not callable(fn):
@@ -119,8 +119,8 @@ def guarded_results(
 ) -> Callable[[Guard, str, _F], _F]:
     """Return a guard of functions, which checks results and replaces failures.
 
-    `checked` gets the answer and what was asked. `made` gets the guard and what was asked, and
-    returns what stands in; without it that is `instead`.
+    `checked` gets the result and the arguments of the call. `made` gets the guard and the
+    arguments, and returns the replacement; without it the replacement is `instead`.
     """
 
     def guarded(guard: Guard, point: str, fn: _F) -> _F:
@@ -213,7 +213,7 @@ def guarded_victim_rule(guard: Guard, point: str, given: _R) -> _R:
     return given._replace(fn=fn, among=guard.around(point, given.among, flag, lambda *_: True))
 
 
-# --- checks of answers: each function returns the answer with its exact type -------------------
+# --- checks of results: each function returns the result with its exact type -------------------
 
 
 def _of(kind: type[_T], result: object, what: str) -> _T:

@@ -69,7 +69,7 @@ class JobPlugin(Protocol):
         ...
 
     def beside(self, job: JobView, arguments: Sequence[str], /) -> Sequence[Beside]:
-        """Return the objects that the job needs now; asked again when the job is changed."""
+        """Return the objects that the job needs now; called again when the job changes."""
         ...
 
     def edit_pod(

@@ -401,7 +401,7 @@ def _local() -> str:
     """Return the kubeconfig of the local cluster, "" if none runs."""
     directory = default_directory()
     cluster = state.read(directory)
-    return cluster.kubeconfig if cluster and state.is_held(directory) else ""
+    return cluster.kubeconfig if cluster and state.is_locked(directory) else ""
 
 
 class Items(View, Generic[_T], frozen=True, kw_only=True):

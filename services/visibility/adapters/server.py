@@ -68,7 +68,7 @@ class Changes:
 
     def __init__(self, live: LiveQueries) -> None:
         self._live = live
-        self._places = FairShares(_MAX, "streams of changes")
+        self._slots = FairShares(_MAX, "streams of changes")
 
     async def stream(
         self, request: web.Request, user: User, target: ServedTarget
@@ -77,7 +77,7 @@ class Changes:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         try:
-            async with self._places.place(user):
+            async with self._slots.slot(user):
                 with contextlib.suppress(ConnectionError, ClientConnectionError, TimeoutError):
                     await response.prepare(request)
                     async with contextlib.aclosing(self._live.changes(target.namespace)) as changes:

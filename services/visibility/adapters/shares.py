@@ -1,8 +1,8 @@
 """Fair shares: a bounded number of slots, divided fairly between the users of visibility.
 
-A user takes what is free. When nothing is free, the user who holds most gives up the place that was
-taken last, if the one who asks holds at least two fewer. So a user with one watch gets it
-whatever another one holds, and nobody can drive out those who hold no more than their share.
+A user takes a free slot. Without a free one, the user with most slots loses the one taken last if
+the requesting user has at least two fewer. A user with one watch therefore always gets it, and
+nobody can displace users that have no more than their share.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _RETRY_AFTER_S: Final = 5
 
 
 def holder_of(user: User) -> str:
-    """Return the name under which a user's places are counted.
+    """Return the name under which a user's slots are counted.
 
     Service accounts of one namespace count together: who may write there can make any number.
     """
@@ -28,34 +28,34 @@ def holder_of(user: User) -> str:
 
 
 class Displaced(ApiFailure):
-    """A place that another user has got, whose share it is."""
+    """The slot went to another user, whose share it is."""
 
 
 class FairShares:
-    """A number of places, by the users who hold them."""
+    """A number of slots, by the users who have them."""
 
     def __init__(self, most: int, what: str) -> None:
-        """Offer `most` places; `what` names in a refusal what takes one, such as "watches"."""
-        self._most = most
+        """Offer `most` slots; `what` names their use in an error message, such as "watches"."""
+        self._max_slots = most
         self._what = what
-        self._held: dict[str, list[asyncio.Timeout]] = {}
-        """Holder → the places, in the order in which they were taken."""
+        self._taken: dict[str, list[asyncio.Timeout]] = {}
+        """Holder → its slots, in the order in which they were taken."""
 
     @property
     def taken(self) -> int:
-        """Return how many places are held."""
-        return sum(map(len, self._held.values()))
+        """Return how many slots are taken."""
+        return sum(map(len, self._taken.values()))
 
     @asynccontextmanager
-    async def place(self, user: User) -> AsyncIterator[None]:
-        """Hold a place during the block. Raises ApiFailure (429) without one, or `Displaced`."""
+    async def slot(self, user: User) -> AsyncIterator[None]:
+        """Take a slot for the block. Raises ApiFailure (429) without one, or `Displaced`."""
         holder = holder_of(user)
-        if self.taken >= self._most:
+        if self.taken >= self._max_slots:
             self._displace_for(holder)
         limit = asyncio.timeout(None)
         try:
             async with limit:
-                self._held.setdefault(holder, []).append(limit)
+                self._taken.setdefault(holder, []).append(limit)
                 try:
                     yield
                 finally:
@@ -67,31 +67,31 @@ class FairShares:
             raise Displaced(TOO_MANY, text, retry_after_s=_RETRY_AFTER_S) from error
 
     def _displace_for(self, holder: str) -> None:
-        """End the last place of the one who holds most. Raises ApiFailure if that is no more."""
-        most = max(self._held, key=lambda each: (len(self._held[each]), each))
-        if len(self._held[most]) < len(self._held.get(holder, ())) + 2:
+        """Take the last slot of the user with most. Raises ApiFailure if that user has too few."""
+        most = max(self._taken, key=lambda each: (len(self._taken[each]), each))
+        if len(self._taken[most]) < len(self._taken.get(holder, ())) + 2:
             raise ApiFailure(
                 TOO_MANY,
-                f"{self._most} {self._what} are open, and {holder} has its share of them",
+                f"{self._max_slots} {self._what} are open, and {holder} has its share of them",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        last = self._held[most][-1]
+        last = self._taken[most][-1]
         self._release(most, last)
         last.reschedule(asyncio.get_running_loop().time())
 
     def _release(self, holder: str, limit: asyncio.Timeout) -> None:
-        in_use = self._held.get(holder, [])
+        in_use = self._taken.get(holder, [])
         if limit in in_use:
             in_use.remove(limit)
         if not in_use:
-            self._held.pop(holder, None)
+            self._taken.pop(holder, None)
 
 
 class QueryTurns:
     """Costly queries: a bounded number waits, and one per user runs."""
 
     def __init__(self, most: int) -> None:
-        self._places = FairShares(most, "questions that take long")
+        self._slots = FairShares(most, "questions that take long")
         self._running: dict[str, asyncio.Lock] = {}
         self._using: dict[str, int] = {}
 
@@ -99,7 +99,7 @@ class QueryTurns:
     async def turn(self, user: User) -> AsyncIterator[None]:
         """Wait until no other query of the user runs. Raises ApiFailure (429)."""
         holder = holder_of(user)
-        async with self._places.place(user):
+        async with self._slots.slot(user):
             self._using[holder] = self._using.get(holder, 0) + 1
             try:
                 async with self._running.setdefault(holder, asyncio.Lock()):

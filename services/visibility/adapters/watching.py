@@ -62,15 +62,15 @@ class Watching:
         self._metrics = metrics
         self._kept: OrderedDict[tuple[str, ...], Snapshot] = OrderedDict()
         self._feeds: dict[tuple[str, ...], _Feed] = {}
-        self._places = FairShares(_MAX, "watches")
+        self._slots = FairShares(_MAX, "watches")
 
     def remember(self, target: ServedTarget, objects: Objects) -> str:
         """Return the version of a list; a watch may start from it for a while."""
         version = _version(objects)
         if "watch" in target.resource.verbs:
-            place = (*_collection(target), version)
-            self._kept.pop(place, None)
-            self._kept[place] = {_key(obj): obj for obj in objects}
+            slot = (*_collection(target), version)
+            self._kept.pop(slot, None)
+            self._kept[slot] = {_key(obj): obj for obj in objects}
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return version
@@ -82,7 +82,7 @@ class Watching:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
-            async with self._places.place(user), self._feed(target) as feed:
+            async with self._slots.slot(user), self._feed(target) as feed:
                 await self._fresh(feed, target)
                 begun = self._begin(target)
                 lines = _Lines(target, is_table=is_table)
@@ -107,8 +107,8 @@ class Watching:
 
     @asynccontextmanager
     async def _feed(self, target: ServedTarget) -> AsyncIterator[_Feed]:
-        place = _collection(target)
-        feed = self._feeds.setdefault(place, _Feed())
+        slot = _collection(target)
+        feed = self._feeds.setdefault(slot, _Feed())
         feed.readers += 1
         self._metrics.watches.inc()
         try:
@@ -117,7 +117,7 @@ class Watching:
             feed.readers -= 1
             self._metrics.watches.dec()
             if not feed.readers:
-                del self._feeds[place]
+                del self._feeds[slot]
 
     async def _fresh(self, feed: _Feed, target: ServedTarget) -> None:
         """Run the query again unless another watch has done so within the second."""

@@ -1,13 +1,12 @@
-"""The jobs that have come, and by them the jobs to come in a simulation.
+"""Past arrivals of jobs, and future arrivals drawn from them for a simulation.
 
-How many are to come is told by how many came in a time that is at least as long as the look ahead
-(`Arrivals.future`): a hundred jobs of one second are a hundred in an hour, or in the hours that are
-known, and no hundred in each second. So jobs that came long ago are not forgotten for the sake of
-the latest ones: where too many are kept, neighbours that came close to each other are kept together
-(`Stretch`), with their number and a few of them as examples.
+The arrival rate is the number of jobs over a period at least as long as the look-ahead
+(`Arrivals.future`): a hundred jobs within one second are a hundred per hour, not a hundred per
+second. Old arrivals are therefore not dropped in favour of the latest ones: above a limit,
+neighbours that arrived close to each other are merged (`Stretch`), with their number and a few
+examples.
 
-Jobs are known from the cluster state as they come, and from the events on their admissions after a
-restart.
+Arrivals come from the cluster state, and after a restart from the events on admissions.
 """
 
 import math
@@ -26,28 +25,28 @@ from services.visibility.forecast.shapes import ArrivalShape, arrival_in, arriva
 from shared.api import time as times
 
 RECENT: Final = 256
-"""So many of the latest jobs are kept one by one, and so many at least tell how many come."""
+"""Number of latest jobs that are stored singly, and least number that determines the rate."""
 FEW: Final = 8
-"""Fewer tell nothing: no job is imagined then."""
+"""With fewer jobs no arrivals are drawn."""
 KEPT: Final = 1_024
-"""So many stretches are kept."""
+"""Most stretches that are stored."""
 LEAST_S: Final = 3_600.0
-"""How many jobs came is counted over so long at least, also where less is known."""
+"""Least period for the rate, in seconds, also where the history is shorter."""
 _MINUTES: Final = 64
-"""Over so many minutes in which jobs came, too: the latest jobs may all be of one burst."""
+"""Least number of minutes with arrivals in it: the latest jobs may all be of one burst."""
 _MOST_S: Final = 7 * 86_400.0
-"""A simulation looks no farther ahead, and no job of longer ago is kept beside the latest ones."""
+"""Longest look-ahead, and the age from which jobs are dropped, apart from the latest ones."""
 _BLOCKS: Final = 16
-"""A part of this of the time comes again as it was: jobs come in bursts."""
+"""The period is redrawn in this number of blocks, each unchanged: jobs come in bursts."""
 _FIRST_JOBS: Final = 16
-"""So many jobs at most come as they came after one like the latest one."""
+"""Most jobs that follow in the order in which they came after one like the latest."""
 _EXAMPLES: Final = 4
 _ROUNDED_S: Final = 1.0
 """Times of objects are whole seconds."""
 _AFTER_S: Final = 0.001
 _MINUTE_S: Final = 60.0
 UIDS: Final = 16_384
-"""The uids of so many jobs are kept: a job is told of by the cluster state and by an event."""
+"""Number of uids that are stored: the cluster state and an event report the same job."""
 _NOT_ADMITTED: Final = frozenset({"", "Pending"})
 
 

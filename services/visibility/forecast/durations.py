@@ -1,21 +1,22 @@
-"""How long jobs run: what they say themselves, else what jobs like them took (`History`).
+"""Estimates how long jobs run, from what they state and from the history of similar jobs.
 
-What a job says is multiplied by the ratio of the real to the stated duration, drawn from jobs that
-said it in the same way. Levels of kinds are as below; one with few ends says nothing yet, and what
-no level takes is believed to the second. Deadlines and annotations have ratios of their own: the
-former are limits, the latter guesses.
+A stated duration is multiplied by a ratio of real to stated duration, drawn from jobs that stated
+theirs in the same form. Deadlines and annotations have separate ratios: deadlines are limits,
+annotations are guesses. Without enough ended jobs the stated duration is used as it is.
 
-History is asked from the nearest to the farthest: jobs of the same template or name, of the same
-user (queue and namespace) and size, of the user, of the queue, all. Each level counts the more the
-more it has seen: one with n durations gets n/(n+3) of what the nearer ones have left over, and a
-spread from a minute to a day gets the rest. The way begins at one of the first three, and each of
-these can be requested its latest durations alone, too: `trust` says how much each way counts. Jobs
-of a kind that follow each other are often alike (a batch of one user, or a new version): as much as
-they were so far, all that are drawn in one simulation are long or short together. The time that a
-job already runs is a condition: levels whose durations were all shorter drop out, and the others
-give only longer ones. A job that has run longer than all others is expected to last as long again,
-as a median. Jobs that still run count among those of their kinds, with what is drawn for them: the
-ones that have ended by now are the shorter ones.
+Levels of history, from the most to the least similar: jobs of the same template or name, of the
+same user (queue and namespace) and size, of the user, of the queue, all jobs. A level with n
+durations gets the share n/(n+3) of the weight that the levels before it left; a spread from a
+minute to a day gets the rest. An estimator starts at one of the first three levels, and may use
+its latest durations only; `trust` has the weight of each estimator.
+
+- Jobs of one kind in sequence are often similar (a batch of one user, a new version). As far as
+  they were correlated so far, all draws of one simulation are long or short together.
+- The time that a job already runs is a condition: levels with shorter durations only drop out, and
+  the others give longer ones. A job that has run longer than all others is expected to last as long
+  again, as a median.
+- Running jobs count among those of their kinds, with the duration drawn for them: the jobs that
+  have ended by now are the shorter ones.
 """
 
 import math
@@ -36,10 +37,10 @@ Uniform = Callable[[], float]
 """The next number of a random sequence, in [0, 1)."""
 
 KINDS_MAX: Final = 4_096
-"""So many kinds of jobs are remembered; those that ended longest ago are forgotten first."""
+"""Most kinds of jobs that are stored; those that ended longest ago are dropped first."""
 _DOUBT: Final = 3.0
 _ENOUGH: Final = 8
-"""A kind of which fewer jobs have ended says nothing about what its jobs state."""
+"""Least number of ended jobs of a kind for a ratio to stated durations."""
 _RATIO: Final = 1_000.0
 """Sketches of ratios count the seconds that jobs ran for so many stated ones."""
 _RATIO_ERROR: Final = 0.01
@@ -49,7 +50,7 @@ _LEADS: Final = 3
 _LATEST: Final = 12.0
 """So many durations weigh at most in a sketch of the latest ones."""
 _PRIOR: Final = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
-"""Weights of the ways before anything came: of the three leads, and of these with the latest."""
+"""Initial weights of the estimators: the three first levels, and these with the latest only."""
 _DEFAULT_S: Final = (60.0, 86_400.0)
 _GRACE_S: Final = 30.0
 """The time that a pod gets beyond its deadline."""
@@ -184,7 +185,7 @@ class History:
         return self._latest.of(subject.kinds()[:_LEADS])
 
     def weights(self, subject: HistoricJob) -> list[float]:
-        """Return how far ways to ask are trusted: for each lead, then for each with the latest."""
+        """Return the weights of the estimators, in the order of `_PRIOR`; they sum up to 1."""
         return self._trust.weights(subject.user)
 
     def ratios(self, subject: HistoricJob, basis: Basis) -> list[Sketch]:
@@ -252,7 +253,7 @@ class _Known(NamedTuple):
     """Of the first of the levels, the latest durations alone. Jobs that run count not among them:
     they have come over a longer time, and the longest of them are left."""
     weights: list[float]
-    """Of the ways to ask, as `Durations._weights` has them for one simulation."""
+    """Weights of the estimators for one simulation, from `Durations._weights`."""
 
     def shares(self) -> tuple[list[tuple[float, _Level]], float]:
         """Return levels with their weights, and the weight of what nothing is known of."""
@@ -354,7 +355,7 @@ class Durations:
         return found
 
     def _weights(self, subject: HistoricJob, uniform: Uniform) -> list[float]:
-        """Return the weights of the ways in this simulation: either the latest jobs count, or not.
+        """Return the estimators' weights in this simulation: either the latest jobs count, or not.
 
         If those of a user continue as the latest ones did, then all of them do.
         """

@@ -1,10 +1,10 @@
 """Weights of the estimators of durations, by how well they would have predicted past jobs.
 
-Is a job like others of its template, of its size, or like the last ones of its user? That differs
-from cluster to cluster and from user to user. So each way says, before the duration of a job that
-has ended is counted in, how likely durations around it were; its likelihoods of the latest ones
-make its score. Ways are mixed by their scores: those of the same queue and namespace, and those of
-all jobs as long as these are few.
+Whether a job resembles others of its template, of its size, or the latest of its user differs from
+cluster to cluster and from user to user. Before the duration of an ended job is added, each
+estimator reports how likely durations near it were; the likelihoods of the latest jobs make its
+score. Weights mix the scores for the same queue and namespace with those for all jobs, which count
+as long as the former are few.
 """
 
 import math
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from typing import Final
 
 _DECAY: Final = 0.98
-"""Part of a score that is kept with each job that ends: the latest fifty or so count."""
+"""Factor of a score per ended job: about the latest fifty count."""
 _OWN_JOBS: Final = 10.0
-"""So many jobs of a user weigh as much as those of all users."""
+"""Number of jobs of a user that weigh as much as those of all users."""
 _LIKELIHOOD_MIN: Final = 1e-4
 """Least likelihood: a single job does not rule out an estimator."""
 
 
 class _Scores:
-    """Sums of logarithms, one per way, and the number of jobs behind them; both fade."""
+    """Sums of log likelihoods, one per estimator, and the number of jobs; both decay."""
 
     __slots__ = ("count", "sums")
 
-    def __init__(self, ways: int) -> None:
-        self.sums = [0.0] * ways
+    def __init__(self, estimators: int) -> None:
+        self.sums = [0.0] * estimators
         self.count = 0.0
 
     def add(self, logs: Sequence[float]) -> None:
@@ -35,7 +35,7 @@ class _Scores:
 
 
 class Trust:
-    """Scores of ways, by user and over all."""
+    """Scores of estimators, by user and over all."""
 
     def __init__(self, prior: Sequence[float], most: int) -> None:
         """Begin with these weights; scores of so many users are kept."""
@@ -55,7 +55,7 @@ class Trust:
             self._of_user.popitem(last=False)
 
     def weights(self, user: str) -> list[float]:
-        """Return the weights of the ways for jobs of a user; they sum up to 1."""
+        """Return the weights of the estimators for jobs of a user; they sum up to 1."""
         own = self._of_user.get(user) or _Scores(len(self._prior))
         others = _OWN_JOBS / (_OWN_JOBS + own.count)
         logs = [

@@ -143,18 +143,18 @@ class Rehearsal(Imagined):
         name = self._mirror.scheduler_names[0]
         return pods(job.key, shape, now=self._now, scheduler_name=name)
 
-    def cycle(self, asker: str = "", inspect: Inspect | None = None) -> list[Plan]:
-        """Decide and assume the plan, as one cycle; return the plans. `asker` is a PodGroup's key.
+    def cycle(self, subject: str = "", inspect: Inspect | None = None) -> list[Plan]:
+        """Run one cycle and assume its plans; return them. `subject` is the key of a PodGroup.
 
-        With many waiting jobs only the asker may have others evicted.
+        With many pending jobs only the subject may evict others.
         """
         config = self._policy.config
-        waiting = [job.key for job in self._cluster_state.jobs.active() if job.key != asker]
+        waiting = [job.key for job in self._cluster_state.jobs.active() if job.key != subject]
         if EVICTING.isdisjoint(config.actions) or len(waiting) <= FEW:
             return [self._decide(self._policy, (), inspect)]
         quiet = replace(self._policy, config=without_evictions(config))
         plans = [self._decide(quiet, (), inspect)]
-        job = self._cluster_state.jobs.get(asker)
+        job = self._cluster_state.jobs.get(subject)
         if job is not None and not job.is_ready:
             plans.append(self._decide(self._policy, waiting, inspect))
         return plans

@@ -123,7 +123,7 @@ def test_a_purge_leaves_all_that_is_not_of_the_cluster(left, tmp_path_factory, t
     mine.discard("cluster")
 
     if any(path is not None for path in put_there) and list(layout.foreign(directory)):
-        with pytest.raises(LocalError, match="not of a local cluster"), state.held(directory):
+        with pytest.raises(LocalError, match="not of a local cluster"), state.locked(directory):
             pytest.fail("taken over")
         assert picture(top) == with_them
 

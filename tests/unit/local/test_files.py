@@ -101,12 +101,12 @@ def test_a_broken_state_is_named(tmp_path):
 
 
 def test_a_directory_is_held_by_one(tmp_path):
-    assert not state.is_held(tmp_path / "cluster")
-    with state.held(tmp_path / "cluster"):
-        assert state.is_held(tmp_path / "cluster")
-        with pytest.raises(LocalError, match="running already"), state.held(tmp_path / "cluster"):
+    assert not state.is_locked(tmp_path / "cluster")
+    with state.locked(tmp_path / "cluster"):
+        assert state.is_locked(tmp_path / "cluster")
+        with pytest.raises(LocalError, match="running already"), state.locked(tmp_path / "cluster"):
             pytest.fail("held twice")
-    assert not state.is_held(tmp_path / "cluster")
+    assert not state.is_locked(tmp_path / "cluster")
 
 
 def test_a_directory_is_held_until_the_process_of_its_holder_has_ended(tmp_path):
@@ -118,7 +118,7 @@ def test_a_directory_is_held_until_the_process_of_its_holder_has_ended(tmp_path)
     argv = (sys.executable, "-c", code, str(cluster))
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        assert state.is_held(cluster)
+        assert state.is_locked(cluster)
         with pytest.raises(LocalError, match="running already"):
             state.hold(cluster)
-    assert not state.is_held(cluster)
+    assert not state.is_locked(cluster)

@@ -120,7 +120,7 @@ def test_the_data_of_one_api_server_is_not_taken_for_anothers(tmp_path, capsys):
     (cluster / "holder.lock").touch()
     from pumice.local import state
 
-    with state.held(cluster):
+    with state.locked(cluster):
         pass
     (cluster / "objects.jsonl").touch()
     assert cli.main(["up", "--api", "real", "--data-dir", str(cluster)]) == 2

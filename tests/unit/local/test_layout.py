@@ -25,7 +25,7 @@ def test_a_directory_with_a_file_of_its_owner_is_refused_and_left_as_it_was(tmp_
 @pytest.mark.parametrize("name", ["kubeconfig", "logs", "nats", "pki", "holder.lock"])
 def test_a_file_that_is_only_called_like_ours_is_refused_too(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(LocalError, match=f"holds {name}"), state.held(tmp_path):
+    with pytest.raises(LocalError, match=f"holds {name}"), state.locked(tmp_path):
         pytest.fail("taken over")
     assert (tmp_path / name).read_text() == "mine"
 
@@ -34,11 +34,11 @@ def test_a_link_in_a_place_of_ours_is_not_written_through(tmp_path):
     mine = tmp_path / "mine.log"
     mine.write_text("mine")
     cluster = tmp_path / "cluster"
-    with state.held(cluster):
+    with state.locked(cluster):
         pass
     (cluster / "logs").mkdir()
     (cluster / "logs" / "cache.log").symlink_to(mine)
-    with pytest.raises(LocalError, match=r"holds logs/cache\.log"), state.held(cluster):
+    with pytest.raises(LocalError, match=r"holds logs/cache\.log"), state.locked(cluster):
         pytest.fail("taken over")
 
 
@@ -47,7 +47,7 @@ def test_a_folder_that_links_elsewhere_is_neither_entered_nor_removed(tmp_path):
     mine.mkdir()
     (mine / "cache.log").write_text("mine")
     cluster = tmp_path / "cluster"
-    with state.held(cluster):
+    with state.locked(cluster):
         pass
     (cluster / "logs").symlink_to(mine)
     purged = layout.purge(cluster)
@@ -61,7 +61,7 @@ def test_a_directory_that_was_there_before_stays_when_it_is_purged(tmp_path, cap
     before, made = tmp_path / "before", tmp_path / "made"
     before.mkdir()
     for directory in (before, made):
-        with state.held(directory):
+        with state.locked(directory):
             pass
         assert cli.main(["down", "--purge", "--data-dir", str(directory)]) == 0
     assert before.is_dir()
@@ -71,7 +71,7 @@ def test_a_directory_that_was_there_before_stays_when_it_is_purged(tmp_path, cap
 
 def test_a_purge_names_what_it_leaves(tmp_path, capsys):
     cluster = tmp_path / "cluster"
-    with state.held(cluster):
+    with state.locked(cluster):
         pass
     (cluster / "notes.txt").write_text("mine")
     assert cli.main(["down", "--purge", "--data-dir", str(cluster)]) == 0
@@ -81,7 +81,7 @@ def test_a_purge_names_what_it_leaves(tmp_path, capsys):
 
 def test_a_purge_takes_the_sockets_of_an_etcd_that_was_killed_and_no_other(tmp_path, monkeypatch):
     cluster = tmp_path / "cluster"
-    with state.held(cluster):
+    with state.locked(cluster):
         pass
     (cluster / "etcd").mkdir()
     monkeypatch.chdir(cluster / "etcd")  # a socket's path is bounded
@@ -93,7 +93,7 @@ def test_a_purge_takes_the_sockets_of_an_etcd_that_was_killed_and_no_other(tmp_p
 
 
 def test_a_cluster_that_runs_is_not_purged(tmp_path, capsys):
-    with state.held(tmp_path / "cluster"):
+    with state.locked(tmp_path / "cluster"):
         assert cli.main(["down", "--purge", "--data-dir", str(tmp_path / "cluster")]) == 1
     assert "runs in" in capsys.readouterr().err
     assert (tmp_path / "cluster" / LOCK).exists()
@@ -101,7 +101,7 @@ def test_a_cluster_that_runs_is_not_purged(tmp_path, capsys):
 
 def test_a_start_that_was_cut_off_can_be_made_again(tmp_path):
     (tmp_path / LOCK).touch()
-    with state.held(tmp_path):
+    with state.locked(tmp_path):
         assert layout.is_signed(tmp_path)
 
 

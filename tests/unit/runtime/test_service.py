@@ -153,7 +153,7 @@ async def test_a_service_starts_beside_links_of_kubernetes_and_names_them(tmp_pa
 async def status_beside(tmp_path, running, address: str) -> int:
     """Run `pumice status` on a cluster whose one program is the running service."""
     directory = tmp_path / "cluster"
-    with state.held(directory):
+    with state.locked(directory):
         program = state.Program(name="binder", pid=running.process.pid, address=address, log="x")
         state.write(directory, state.State(phase="ready", pid=1, programs=(program,)))
         return await status.run(argparse.Namespace(data_dir=directory))
