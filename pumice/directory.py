@@ -21,7 +21,7 @@ SUBSCRIBER: Final = "events"
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a local cluster is kept unless told otherwise."""
+    """Return the default data directory of a local cluster."""
     base = environ.get("XDG_STATE_HOME", "")
     home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"
     return home / "pumice" / "local"

@@ -46,7 +46,7 @@ async def run(args: argparse.Namespace) -> int:
 
 
 async def _stop(directory: Path, pid: int) -> None:
-    """Ask the holder to stop, and kill it (and with it everything) if it does not."""
+    """Stop the holder process with SIGTERM, and kill it (and all its children) after a timeout."""
     os.kill(pid, signal.SIGTERM)
     end = time.monotonic() + _STOP_S  # noqa: TID251 - no clock is handed to a command
     while state.is_locked(directory):

@@ -143,7 +143,7 @@ def _matches(args: argparse.Namespace, received: Received) -> bool:
 
 
 def is_about(job: str, key: str) -> bool:
-    """Return whether a key is that of the job that is wanted: in any namespace without one."""
+    """Return whether a key is that of the selected job, in any namespace if none is given."""
     return job in ("", key) or ("/" not in job and key.endswith(f"/{job}"))
 
 

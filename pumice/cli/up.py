@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="use the flags of this command alone, not those that the cluster was started with",
     )
     serving.add_arguments(parser)
-    parser.set_defaults(cluster=None)  # so that it is told from one that is given
+    parser.set_defaults(cluster=None)  # None, to distinguish it from a given value
     for flag in _OF_RUN:
         parser.add_argument(flag, dest=_ELSEWHERE, action=_Refused, help=argparse.SUPPRESS)
     add_data_directory(parser)
@@ -206,7 +206,7 @@ def _port(given: int | None, before: int, *, owner: str, flag: str) -> int:
 
 
 async def _agreed(api: Api) -> bool:
-    """Say what missing programs will cost; on a terminal, ask whether that is meant."""
+    """Print the cost of building missing programs; on a terminal, ask for confirmation."""
     cost = await asyncio.to_thread(build.cost) if api == "real" else ""
     if not cost:
         return True

@@ -1,7 +1,7 @@
 """The accounts of the NATS server, which keep a permission from reaching beyond its subject.
 
-Permissions on subjects are not enough within one account. The answer to a question goes to the
-reply subject that the asker chose, whatever the asker may publish to: a reader of STATE could ask
+Permissions on subjects are not enough within one account. A reply goes to the reply subject of the
+request, even if the requesting user may not publish to that subject: a reader of STATE could ask
 for a message to be delivered to `$JS.API.STREAM.PURGE.…` or to a subject of COMMAND. So each
 stream has an account of its own, without a user in it, and each user has one, without JetStream:
 whatever a user makes the server send arrives in the user's own account, from which the user's own
@@ -98,7 +98,7 @@ class _AccountsBuilder:
         """Return the permissions of a user in its own account.
 
         A client of a subscriber may publish any request of JetStream there: for one that its
-        imports do not cover, the server answers "no responders" at once, and the client does not
+        imports do not cover, the server replies "no responders" at once, and the client does not
         wait for its timeout.
         """
         publish: Iterable[str] = granted.publish

@@ -6,7 +6,7 @@ class EventsError(Exception):
 
 
 class Unreachable(EventsError):  # noqa: N818 - named by what happened, as are all here
-    """The server, or its stream of events, cannot be reached (and a first contact was wanted)."""
+    """The server, or its stream of events, cannot be reached at the first connection."""
 
 
 class ClusterGone(EventsError):  # noqa: N818
@@ -18,7 +18,7 @@ class NotAllowed(EventsError):  # noqa: N818
 
 
 class PositionGone(EventsError):  # noqa: N818
-    """Events between the wanted position and the oldest kept one are gone.
+    """Events between the requested position and the oldest stored one are gone.
 
     `oldest` is the sequence of the oldest event that is kept (0 when there is none), `oldest_time`
     its time in Unix seconds: subscribe from there to continue with a known gap.

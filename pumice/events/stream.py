@@ -1,7 +1,7 @@
 """One connection to the stream of events: positions, a consumer, batches of messages.
 
-The client requests batches (pull) and hears a heartbeat each second, so that it neither overflows
-nor waits for ever; a broken connection is for `client` to make again.
+The client requests batches (pull) and receives a heartbeat each second, so that it neither
+overflows nor waits without end; `client` reconnects after a broken connection.
 """
 
 import asyncio

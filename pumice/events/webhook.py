@@ -1,7 +1,7 @@
 """Delivers events to an HTTP address, for programs that have no NATS client.
 
-One request per event, in order; the next one is sent after an answer 2xx. Delivery is at least
-once, without gaps. The position is written to a file after each answer, so that a new process
+One request per event, in order; the next one is sent after a response 2xx. Delivery is at least
+once, without gaps. The position is written to a file after each response, so that a new process
 resumes after the last event that was taken. A receiver recognises a repeated event by `id` and
 `source`, as CloudEvents says, or by the header `Pumice-Sequence`.
 """

@@ -1,4 +1,4 @@
-"""Runs one program so that it never outlives the process that wanted it.
+"""Runs one program so that it never outlives its parent process.
 
 Called as `python -I -S guard.py <parent pid> <program> <argument>…`, in a process group of its
 own. On Linux the kernel is asked to kill the program when its parent dies, which survives the

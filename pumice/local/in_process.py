@@ -52,7 +52,7 @@ from shared.runtime.tasks import TaskGroup
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _KEPT_BYTES: Final = 64 * MIB
-"""Room of each stream that only tells of what has been: events and outcomes."""
+"""Size limit of each stream that only reports: events and outcomes."""
 _WITHOUT_BUS: Final = frozenset({"admission"})
 
 Settings = Mapping[str, CommonSettings]

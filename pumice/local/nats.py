@@ -135,7 +135,7 @@ class NatsServer:
         """Return whether streams cannot be written any more although there is room for them.
 
         A stream that met a full disk refuses all messages, without a word to those who send them,
-        until the server is started again. Two looks in a row must say so: it may be starting.
+        until the server is started again. Two checks in a row must find it: it may be starting.
         """
         error = await self._unhealthy()
         self._failed_checks = self._failed_checks + 1 if error else 0

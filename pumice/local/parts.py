@@ -79,7 +79,7 @@ def parts_dir(module: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def find(part: StackProgram, environ: Mapping[str, str] = os.environ) -> Found:
-    """Look for one part; never raises for a missing or unusable candidate."""
+    """Find one part; never raises for a missing or unusable candidate."""
     passed_over: list[str] = []
     for origin, path in _candidates(part, environ):
         try:
@@ -105,7 +105,7 @@ def find(part: StackProgram, environ: Mapping[str, str] = os.environ) -> Found:
 def find_all(
     names: Iterable[str] = tuple(PARTS), environ: Mapping[str, str] = os.environ
 ) -> dict[str, Found]:
-    """Look for several parts by name."""
+    """Find several parts by name."""
     return {name: find(PARTS[name], environ) for name in names}
 
 

@@ -52,7 +52,7 @@ def _hold(port: int) -> None:
 def claim(port: int, *, owner: str, flag: str) -> int:
     """Return `port`, or a free one for 0.
 
-    Raises LocalError when another program listens there; `flag` is what the message tells to use.
+    Raises LocalError when another program listens there; the message suggests `flag`.
     """
     if port == 0:
         return free_port()

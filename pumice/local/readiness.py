@@ -47,7 +47,7 @@ async def notes(address: str) -> str:
     try:
         status, body = await page(address, "/readyz")
     except LocalError:
-        return ""  # `ask` says so
+        return ""  # `ask` reports it
     return message_of(body) if status == HTTPStatus.OK else ""
 
 

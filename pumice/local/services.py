@@ -89,7 +89,7 @@ class Service(Hosted):
         instance: str = "",
         flags: Iterable[str] = (),
     ) -> None:
-        """`instance` tells replicas apart; `flags` come last, so that they win."""
+        """`instance` is the number of a replica; `flags` come last, so that they win."""
         name = instance or service
         argv = flags_of(service, name, settings, flags)
         spec = ProcessSpec(

@@ -260,7 +260,7 @@ class QueryClient:
             raise QueryError(str(unknown)) from unknown
 
     async def is_served(self, plural: str) -> bool:
-        """Tell whether the group has a resource: an older service has fewer. Raises QueryError."""
+        """Return whether the group serves a resource (older ones lack some). Raises QueryError."""
         found = msgspec.json.decode(await self.get(""), type=_Resources)
         return any(resource.name == plural for resource in found.resources)
 

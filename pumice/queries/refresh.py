@@ -1,10 +1,10 @@
 """`--watch`: waits until a result may have changed, so that the command reads it again.
 
 Where the resource can be watched, an event of the watch is the sign; its content is not read, since
-the answer is requested as a whole. An explanation, a timeline and the line of a queue cannot be
+the command reads the whole result. An explanation, a timeline and the line of a queue cannot be
 watched: the watch of the waiting jobs or the stream `changes` stands in for them, and its bookmarks
 and comments, which come when nothing changes, count as signs as well. Where a watch is refused, the
-answer is requested every two seconds, and a line on stderr says so.
+result is read every two seconds, and a line on stderr reports it.
 """
 
 import asyncio

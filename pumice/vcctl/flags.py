@@ -57,7 +57,7 @@ class Flag(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The result of reading a line: a value for each flag, and the other words."""
+    """A parsed command line: a value for each flag, and the other arguments."""
 
     values: dict[str, Value]
     words: list[str]
@@ -123,7 +123,7 @@ def _long(flags: Sequence[Flag], argument: str, rest: list[str], values: dict[st
 def _letters(
     flags: Sequence[Flag], argument: str, rest: list[str], values: dict[str, Value]
 ) -> None:
-    """Read a group of letters: the first that takes a value takes what is left of the word."""
+    """Read grouped short flags: the first that takes a value takes the rest of the argument."""
     group = argument[1:]
     while group:
         flag = lettered(flags, group[0])

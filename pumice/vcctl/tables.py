@@ -24,7 +24,7 @@ _STEPS: Final = (
     (2 * _YEAR, _DAY, "d", 0, ""),
     (8 * _YEAR, _YEAR, "y", _DAY, "d"),
 )
-"""Below so many seconds: in which unit, and in which smaller one the rest is told."""
+"""Upper bound in seconds, the unit, and the smaller unit for the remainder."""
 
 
 def parsed(moment: str) -> dt.datetime | None:

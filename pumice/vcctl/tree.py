@@ -122,12 +122,12 @@ def _find(path: Path, line: list[str]) -> tuple[Path, list[str]]:
 
 
 def _plain(path: Path, line: Sequence[str]) -> list[str]:
-    """Return the words of a line that are neither flags nor values of flags."""
+    """Return the arguments of a line that are neither flags nor values of flags."""
     return [argument for _, argument in _places(path, line)]
 
 
 def _places(path: Path, line: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the words that are neither flags nor their values, with their places.
+    """Yield the arguments that are neither flags nor their values, with their positions.
 
     ⚠ As in Cobra an unknown flag is taken for one with a value, `--help` among them before the
     command is known: `vcctl --help job list` requests the command `list`.

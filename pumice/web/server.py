@@ -1,6 +1,6 @@
 """Serves the page on the loopback and passes its questions on, as `kubectl proxy` does.
 
-Only what `gate` lets through is answered. The header of each answer forbids scripts, styles and
+Requests that `gate` refuses are not served. Each response forbids scripts, styles and
 connections of any other origin, so that a name in the cluster that reads like markup stays text.
 """
 

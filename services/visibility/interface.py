@@ -48,7 +48,7 @@ class Queries(Protocol):
 
 
 class LiveQueries(Protocol):
-    """Answers that only the live page needs; they raise and filter as those of `Queries` do."""
+    """Queries that only the live page needs; they raise and filter as those of `Queries` do."""
 
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
         """Return jobs that have pods on nodes, by namespace and name."""

@@ -23,7 +23,7 @@ from pumice.local.ports import LOOPBACK
 from shared.runtime.tasks import TaskGroup
 
 _GC_THRESHOLD = 50_000
-"""Allocations between looks for garbage: bytes and flat dicts make little of it."""
+"""Allocations between garbage collections: bytes and flat dicts rarely form cycles."""
 
 
 def main(argv: list[str]) -> int:

@@ -148,7 +148,7 @@ class GarbageCollector:
             self._delete(ref, obj)
 
     def _is_absent(self, reference: Object) -> bool:
-        """Tell whether an owner is known not to exist; False for kinds that are not served here."""
+        """Return whether an owner does not exist; False for kinds that are not served here."""
         if reference["uid"] in self._live:
             return False
         kind = self._api.catalogue.of_kind(reference["apiVersion"], reference["kind"])

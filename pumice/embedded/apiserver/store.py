@@ -2,7 +2,7 @@
 
 One counter gives every write its resourceVersion, as etcd's revision does. Changes are kept for a
 while (`keep`), so that a watch can start in the past and a list can be read page by page as of one
-version; what is older is answered with 410.
+version; older versions get 410.
 """
 
 from bisect import bisect_left, bisect_right, insort

@@ -198,7 +198,7 @@ class Consumer:
             self._chosen.popleft()
         stored = self.stream.next_from(self._next, self.filter)
         passed = stored.sequence if stored is not None else self.stream.last_seq + 1
-        self._next = max(self._next, passed)  # what it does not take is looked at once
+        self._next = max(self._next, passed)  # messages that the filter rejects are checked once
         return (stored, 1) if stored is not None else None
 
     def _deliver(self, request: PullRequest, taken: tuple[StoredMessage, int], now: float) -> bool:

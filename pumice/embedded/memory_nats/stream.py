@@ -221,7 +221,7 @@ class MemoryStream:
         return discard == "new" and 0 <= limit <= used
 
     def remove(self, sequence: int) -> bool:
-        """Remove a message; tell whether it was there."""
+        """Remove a message; return whether it was there."""
         stored = self._messages.pop(sequence, None)
         if stored is None:
             return False

@@ -97,10 +97,10 @@ class DecisionFeed:
 
 
 class EventHistory:
-    """Reads the events of a namespace again for each question: they are many, and seldom wanted.
+    """Reads the events of a namespace again for each query: they are many, and rarely needed.
 
-    A batch is looked through and dropped before the next one is read. One question reads at a time,
-    and of what it looks for the latest events are kept: pods have no part in the room of the rest.
+    A batch is filtered and dropped before the next one is read. One query reads at a time, and
+    keeps the latest matching events; events of pods have a limit of their own.
     """
 
     def __init__(self, bus: NatsBus, *, stream: str, subjects: Subjects) -> None:

@@ -4,8 +4,8 @@ A simulation takes the mirror's thread, as questions do: it ends after `SIMULATI
 once it has used half as much CPU; the thread rests from simulations for several times as long as
 each took. Events are gathered here and taken in there, so that nothing is read and changed at once.
 The events of a week, which come at the start, are taken in between the questions: each turn ends
-after `LEARN_S`, and the thread then rests as long. While nobody asks nothing is simulated; the
-first answer after such a pause waits for a simulation.
+after `LEARN_S`, and the thread then rests as long. Without queries nothing is simulated; the
+first query after such a pause waits for a simulation.
 """
 
 import asyncio

@@ -150,7 +150,7 @@ class ForkedQuery(Generic[T]):
                     return status
                 await self._clock.sleep(_REAP_S)
         except asyncio.CancelledError:
-            # Nobody else would ever reap it. It is killed, so that this is a matter of moments.
+            # No other code reaps the process. It is killed, so the wait is short.
             os.waitpid(pid, 0)  # noqa: ASYNC222
             raise
 

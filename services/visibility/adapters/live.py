@@ -1,6 +1,6 @@
 """Queries of the live page: running jobs, the use of nodes, and readers of changes.
 
-A reader looks once per second for a new state of the cluster and for new events. One that is slow
+A reader checks once per second for a new state of the cluster and for new events. One that is slow
 misses entries of the feed, the oldest first, and never that a list changed: one number stands for
 all lists, and each of them is requested again. Events are decoded for readers: without any, the
 latest are kept as they came.

@@ -49,7 +49,7 @@ def _named(result: Explanation | WhatIfStatus) -> Iterator[str]:
 
 
 def hide(result: T, seen: Collection[str]) -> T:
-    """Return the answer with objects of namespaces that are `seen`, or of none, and no others.
+    """Return the result with only cluster-scoped objects and those of the namespaces `seen`.
 
     Of what may be seen `LISTED_MAX` entries of a list are named: a reader of one namespace finds
     its own first ones, not those that others leave room for.

@@ -49,12 +49,12 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def singular(self) -> str:
-        """Return the word for one object; a subresource has none."""
+        """Return the singular name; a subresource has none."""
         return "" if self.subresource else self.kind.lower()
 
     @property
     def is_list(self) -> bool:
-        """Return whether a GET answers with a list of objects whatever the path names."""
+        """Return whether a GET returns a list of objects, with any path."""
         return bool(self.subresource)
 
 

@@ -48,7 +48,7 @@ IMAGINE_CLUSTER: Final = AccessRight(verb="create", resource="whatifs", subresou
 
 
 def review(user: User, right: AccessRight) -> Json:
-    """Return the SubjectAccessReview that asks whether the user has the right."""
+    """Return the SubjectAccessReview for a user and a right."""
     spec: Json = {"user": user.name, "groups": list(user.groups)}
     if user.uid:
         spec["uid"] = user.uid

@@ -99,7 +99,7 @@ def unauthorized() -> ApiFailure:
 
 
 def invalid(kind: str, field: str, why: str) -> ApiFailure:
-    """Refuse an object that cannot be answered; the field is named."""
+    """Return the error 422 for an invalid object; it names the field."""
     cause = {"reason": "FieldValueInvalid", "message": why, "field": field}
     details = {"group": GROUP, "kind": kind, "causes": [cause]}
     message = f"{field}: {why}" if field else why

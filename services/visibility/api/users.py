@@ -24,7 +24,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestHeaders(msgspec.Struct, frozen=True, kw_only=True):
-    """How the API server says who asks, and how it proves that it is the API server."""
+    """How the API server passes the user of a request, and how it authenticates itself."""
 
     authorities: str
     """PEM of those that sign its client certificate."""

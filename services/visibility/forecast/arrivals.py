@@ -151,7 +151,7 @@ class JobArrivals:
             self._add(arrival_of(job, dimensions, at=_arrival_time(job, now)))
 
     def learn(self, event: GangAdmitted) -> None:
-        """Note the job of an event; one that does not say when the job came tells nothing."""
+        """Record the job of an event; events without the job's creation time are ignored."""
         came = arrival_in(event) if event.uid not in self._uids else None
         if came is not None:
             self._add(came)
@@ -181,7 +181,7 @@ class JobArrivals:
 
 
 def _joined(stretches: list[Stretch], joins: int, newest: float) -> list[Stretch]:
-    """Return stretches of which so many neighbours are one: those of which it tells least.
+    """Return the stretches after merging this number of neighbours, those that lose least.
 
     A join moves jobs by a part of its length; of long ago that says less.
     """
@@ -207,7 +207,7 @@ def _joined(stretches: list[Stretch], joins: int, newest: float) -> list[Stretch
 
 
 def _reach(stretches: list[Stretch], now: float, since: float) -> float:
-    """Return since when the jobs are counted that tell how many are to come."""
+    """Return the start of the period that determines the arrival rate."""
     jobs, minutes, before = 0, 0, math.inf
     for stretch in reversed(stretches):
         last = min(stretch.last // _MINUTE_S, before - 1.0)

@@ -46,7 +46,7 @@ _RATIO: Final = 1_000.0
 _RATIO_ERROR: Final = 0.01
 """Ratios are sketched finer: the errors of many jobs would all have the same sign."""
 _LEADS: Final = 3
-"""History is asked from the template on, from the size on, or from the user on."""
+"""First level of an estimator: the template, the size, or the user."""
 _LATEST: Final = 12.0
 """So many durations weigh at most in a sketch of the latest ones."""
 _PRIOR: Final = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
@@ -166,7 +166,7 @@ class History:
             self._ratios[stated.basis].add(kinds, ratio)
 
     def learn(self, event: JobPhaseChanged) -> None:
-        """Take an event in: a job that has ended by itself tells how long it ran."""
+        """Process an event: a job that has ended by itself adds its duration."""
         if event.previous != _RUNNING or event.phase == _RUNNING or event.seconds_running <= 0.0:
             return
         if event.phase in _CUT_OFF:
@@ -202,7 +202,7 @@ class History:
 
 
 def _stated_in(event: JobPhaseChanged) -> Expected | None:
-    """Return the duration that a job had stated, if its run tells how well."""
+    """Return the stated duration of a job, if its run time can be compared with it."""
     basis = _STATED.get(event.stated_by)
     if basis is None or event.seconds_stated <= 0.0:
         return None

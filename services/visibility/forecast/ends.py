@@ -26,7 +26,7 @@ class _End(NamedTuple):
     started: float
     at: float | None
     found: float
-    """When it was looked up (Unix seconds)."""
+    """Time of the estimate (Unix seconds)."""
 
 
 def stated_end(job: Job) -> float | None:

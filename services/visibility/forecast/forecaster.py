@@ -201,7 +201,7 @@ class Forecaster:
         )
 
     def _arrivals_note(self, key: str) -> str:
-        """Return which jobs to come most of a job's draws leave out, in words."""
+        """Return as text which future jobs most of a job's draws leave out."""
         arrivals_end_s = _quantile(sorted(draw.arrivals_end_s for draw in self._draws_of[key]), 0.5)
         if arrivals_end_s == math.inf:
             return ""

@@ -151,7 +151,7 @@ def pods(key: str, shape: Sequence[Pods], *, now: float, scheduler_name: str) ->
 
 
 def without_names(text: str, key: str) -> str:
-    """Return words about a group without the names of its pods that `pods` made."""
+    """Return a message about a group without the names of pods that `pods` made."""
     _, _, group = key.partition("/")
     return re.sub(rf"{re.escape(group)}~\d+", "one of its pods", text)
 

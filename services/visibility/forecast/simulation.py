@@ -67,7 +67,7 @@ class SimulationBounds(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """The time that one simulation may take; it asks after each moment."""
+    """Time limit of one simulation, checked after each moment."""
 
     over: Callable[[], bool] = lambda: False
     hurried: Callable[[], bool] = lambda: False
@@ -95,7 +95,7 @@ class SimulationResult(NamedTuple):
     starts: dict[str, float]
     """Job → when it started, in Unix seconds."""
     stopped_by: dict[str, str]
-    """Job that did not start → what it waits for, in words."""
+    """Job that did not start → what it waits for, as text."""
     never: frozenset[str]
     """Jobs of these that no node or queue is large enough for."""
     settled: bool

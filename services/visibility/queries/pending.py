@@ -154,7 +154,7 @@ class Decisions:
 
 
 def at_place(details: str, position: int) -> str:
-    """Return the leader's words with the latest place: two jobs may have had one place in turn."""
+    """Return the leader's message with the latest place: two jobs may have had one place."""
     return _PLACE.sub(f"place {position} in queue", details) if position else details
 
 

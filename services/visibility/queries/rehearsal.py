@@ -193,7 +193,7 @@ class Rehearsal(Imagined):
             self.bind(job, again)
 
     def _is_displaced(self, uid: str) -> bool:
-        """Tell of a pod that waits whether its object names a node: nothing is assumed of such."""
+        """Return whether a pending pod's object has a node: no bind of such a pod is assumed."""
         task = self._cluster_state.task(uid)
         return task is not None and bool(task.fact_node)
 

@@ -42,7 +42,7 @@ _OF_NODES: Final = _OF_QUEUES | {"predicate", "topology"}
 
 Change = Callable[[Rehearsal], Any]
 Starts = Callable[[Change], bool]
-"""Tells whether the job starts after a change."""
+"""Returns whether the job starts after a change."""
 
 
 class Remedy(NamedTuple):
