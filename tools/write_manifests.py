@@ -17,8 +17,8 @@ from pumice.deploy import nats_secrets
 from pumice.deploy.nats_config import (
     GIB,
     ROUTE_PORT,
+    NatsServerConfig,
     Routes,
-    Server,
     render,
     render_routes,
     variables,
@@ -121,7 +121,7 @@ def write_crds() -> None:
 
 def nats_config() -> str:
     """Return the text of the ConfigMap."""
-    server = Server(
+    server = NatsServerConfig(
         name="$PUMICE_NATS_SERVER_NAME",
         cluster=CLUSTER,
         store_dir=STORE,
@@ -142,7 +142,7 @@ def nats_of_three() -> str:
         ),
         certificate=CERTIFICATE,
     )
-    server = Server(
+    server = NatsServerConfig(
         name="", cluster=CLUSTER, store_dir=STORE, file_bytes=STORE_OF_THREE, routes=routes
     )
     head = _HEAD.replace("name: pumice-nats\n", "name: pumice-nats-of-three\n", 1)

@@ -90,7 +90,7 @@ COMMANDS: Final = {
 }
 
 
-class Command(Protocol):
+class CommandModule(Protocol):
     """The functions of a command's module."""
 
     __doc__: str | None
@@ -135,7 +135,7 @@ def _complete(words: list[str]) -> int:
     from pumice.cli.completion import candidates
 
     def parser(name: str) -> argparse.ArgumentParser:
-        return _parser(name, cast("Command", importlib.import_module(COMMANDS[name].module)))
+        return _parser(name, cast("CommandModule", importlib.import_module(COMMANDS[name].module)))
 
     try:
         print("\n".join(candidates(words, tuple(COMMANDS), parser)))
@@ -181,7 +181,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _run_command(name: str, entry: CommandEntry, words: list[str]) -> int:
-    command = cast("Command", importlib.import_module(entry.module))
+    command = cast("CommandModule", importlib.import_module(entry.module))
     parser = _parser(name, command)
     args, rest = parser.parse_known_args(words)
     args.rest, args.own = rest, _flags(parser)
@@ -190,7 +190,7 @@ def _run_command(name: str, entry: CommandEntry, words: list[str]) -> int:
     return asyncio.run(command.run(args))
 
 
-def _parser(name: str, command: Command) -> argparse.ArgumentParser:
+def _parser(name: str, command: CommandModule) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"{called_as()} {name}",
         description=command.__doc__,

@@ -21,7 +21,7 @@ from pumice.events.client import subscribe_at
 from pumice.local import state
 from pumice.local.errors import LocalError
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import NOTHING, Objects, cut_off, trace
+from shared.trace import NOTHING, Objects, cut_off, trace
 
 _PODS_MOST: Final = 20
 _USER_AGENT: Final = "pumice-trace"

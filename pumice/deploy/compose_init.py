@@ -103,7 +103,7 @@ def make_nats_users(root: Path) -> None:
     users = (ADMIN, *sorted(permissions(CLUSTER)))
     passwords = {user: known.get(user) or password() for user in users}
     write_private(path, json.dumps(passwords, indent=2))
-    server = nats_config.Server(name="pumice-compose", cluster=CLUSTER, store_dir="/data")
+    server = nats_config.NatsServerConfig(name="pumice-compose", cluster=CLUSTER, store_dir="/data")
     write_private(root / "nats" / "nats.conf", nats_config.render(server, passwords))
     for user in passwords.keys() & set(SERVICES):
         write_private(root / user / "nats-password", passwords[user])

@@ -38,7 +38,7 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
     """Directory of `tls.crt`, `tls.key` and `ca.crt`, by which the servers know each other."""
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class NatsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that differ between Kubernetes, Compose and the local cluster."""
 
     name: str
@@ -78,7 +78,7 @@ def variables(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
-def render(server: Server, passwords: Mapping[str, str]) -> str:
+def render(server: NatsServerConfig, passwords: Mapping[str, str]) -> str:
     """Return the text of the configuration file for the users of `passwords`.
 
     A user that is no service's (`ADMIN`) may do everything.
@@ -95,7 +95,7 @@ def render(server: Server, passwords: Mapping[str, str]) -> str:
     return _VARIABLE.sub(r"\1", json.dumps(document, indent=2)) + "\n"
 
 
-def render_routes(server: Server, *, beside: str) -> str:
+def render_routes(server: NatsServerConfig, *, beside: str) -> str:
     """Return the text of a configuration file that makes one of several servers of `beside`.
 
     Settings here override those of the included file.
@@ -128,7 +128,7 @@ def _routing(routes: Routes | None) -> dict[str, object]:
     return {"cluster": section}
 
 
-def _storing(server: Server) -> dict[str, object]:
+def _storing(server: NatsServerConfig) -> dict[str, object]:
     return {
         "store_dir": server.store_dir,
         "max_memory_store": server.memory_bytes,
@@ -136,14 +136,14 @@ def _storing(server: Server) -> dict[str, object]:
     }
 
 
-def _listening(server: Server) -> dict[str, object]:
+def _listening(server: NatsServerConfig) -> dict[str, object]:
     if server.listen:
         monitoring = {"http": server.monitor} if server.monitor else {}
         return {"listen": server.listen, **monitoring}
     return {"port": CLIENT_PORT, "http_port": MONITOR_PORT}
 
 
-def _encrypting(server: Server) -> dict[str, object]:
+def _encrypting(server: NatsServerConfig) -> dict[str, object]:
     if not server.certificate:
         return {}
     return {"tls": _files(server.certificate)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.deploy.nats_accounts import ADMIN
-from pumice.deploy.nats_config import Routes, Server, render
+from pumice.deploy.nats_config import NatsServerConfig, Routes, render
 from pumice.directory import USERS
 from pumice.local.declaring import Declaring, login
 from pumice.local.files import write_private
@@ -178,7 +178,7 @@ class NatsServer:
         return "" if info.get("jetstream") else "JetStream is not up yet"
 
     def _configuration(self) -> str:
-        server = Server(
+        server = NatsServerConfig(
             name=self.name,
             routes=self._routes,
             cluster=self.cluster,

@@ -31,7 +31,7 @@ _KEPT_MAX: Final = 10_000
 _HAS_OWNER: Final = b'"owner":'
 
 
-class Transport(Protocol):
+class MetadataTransport(Protocol):
     """Requests to the API server with the user's credentials."""
 
     async def exchange(self, request: Request) -> bytes:
@@ -45,7 +45,7 @@ class _Owner(msgspec.Struct, frozen=True):
 class OwnerChains:
     """Looks up chains of owners; results are cached for a minute."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: MetadataTransport) -> None:
         def get(path: str, accept: str) -> Awaitable[bytes]:
             return transport.exchange(Request(method="GET", path=path, accept=accept))
 

@@ -1,4 +1,5 @@
-"""One job's life as a tree of spans, for `pumice trace`: `tree` makes it, `text` writes it.
+"""One job's life as a tree of spans, for `pumice trace`.
 
-Both are pure. `objects` reads from the API server the times that no event has.
+`shared.trace` makes the tree, `text` writes it. Both are pure. `objects` reads from the API server
+the times that no event has.
 """

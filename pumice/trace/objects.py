@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from pumice.trace.tree import NOTHING, Objects, PodTimes
 from shared.api import keys
 from shared.api.base import View
 from shared.api.batch import Job
@@ -24,6 +23,7 @@ from shared.api.scheduling import (
 from shared.api.time import read
 from shared.kube.client import Kube, Selection
 from shared.runtime.errors import Gone
+from shared.trace import NOTHING, Objects, PodTimes
 
 
 class _Times(View, frozen=True):

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pumice.trace.tree import Span
 from shared.api.time import format_micro
+from shared.trace import Span
 
 _HEAD: Final = "     at s    for s"
 _WIDTH: Final = 9

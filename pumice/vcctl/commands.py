@@ -7,7 +7,7 @@ imported when the command is called.
 from typing import Final
 
 from pumice.vcctl.flags import BOOL, DURATION, INT, INT32, LEVEL, MODULES, STRING, Flag
-from pumice.vcctl.tree import Command
+from pumice.vcctl.tree import VcctlCommand
 
 _LOGS: Final = (
     Flag(
@@ -56,21 +56,21 @@ _LISTED_JOBS: Final = (
 )
 
 
-def _leaf(name: str, about: str, action: str, *flags: Flag) -> Command:
+def _leaf(name: str, about: str, action: str, *flags: Flag) -> VcctlCommand:
     """Return a command that does something with the cluster."""
-    return Command(name, short=about, long=about, action=action, flags=(*_CLUSTER, *flags))
+    return VcctlCommand(name, short=about, long=about, action=action, flags=(*_CLUSTER, *flags))
 
 
-def _group(name: str, about: str, *children: Command) -> Command:
+def _group(name: str, about: str, *children: VcctlCommand) -> VcctlCommand:
     """Return a command that only leads to others."""
-    return Command(name, short=about, long=about, children=children)
+    return VcctlCommand(name, short=about, long=about, children=children)
 
 
-def _one_job(name: str, about: str, action: str) -> Command:
+def _one_job(name: str, about: str, action: str) -> VcctlCommand:
     return _leaf(name, about, f"jobs:{action}", _namespace("job"), _name("job"))
 
 
-def _job() -> Command:
+def _job() -> VcctlCommand:
     return _group(
         "job",
         "vcctl command line operation job",
@@ -101,7 +101,7 @@ def _job() -> Command:
     )
 
 
-def _queue() -> Command:
+def _queue() -> VcctlCommand:
     name = _name("queue", "n")
     return _group(
         "queue",
@@ -133,7 +133,7 @@ def _queue() -> Command:
     )
 
 
-def _declared(noun: str, spoken: str, kind: str, *listed: Flag) -> Command:
+def _declared(noun: str, spoken: str, kind: str, *listed: Flag) -> VcctlCommand:
     """Return the group of commands of a kind whose objects come from files."""
     file = Flag("file", STRING, f"the path to the YAML file containing the {spoken}", "f")
     one = (_namespace(spoken), _name(spoken))
@@ -149,7 +149,7 @@ def _declared(noun: str, spoken: str, kind: str, *listed: Flag) -> Command:
     )
 
 
-def _pod() -> Command:
+def _pod() -> VcctlCommand:
     return _group(
         "pod",
         "vcctl command line operation pod",
@@ -165,24 +165,26 @@ def _pod() -> Command:
     )
 
 
-def _vcctl() -> Command:
+def _vcctl() -> VcctlCommand:
     about = "Print the version information"
-    version = Command("version", short=about, long=about, example="vcctl version", action="version")
+    version = VcctlCommand(
+        "version", short=about, long=about, example="vcctl version", action="version"
+    )
     flows = _declared("jobflow", "jobflow", "FLOWS", _everywhere("jobflows"))
     templates = _declared("jobtemplate", "job template", "TEMPLATES")
-    return Command(
+    return VcctlCommand(
         "vcctl",
         shared=_LOGS,
         children=(_job(), _queue(), templates, flows, _pod(), version),
     )
 
 
-def _slurm(name: str, about: str, action: str, *flags: Flag) -> Command:
+def _slurm(name: str, about: str, action: str, *flags: Flag) -> VcctlCommand:
     """Return a program without commands; ⚠ its `-n` is a name and its `-N` a namespace."""
     return _leaf(name, about, action, *flags)._replace(shared=_LOGS)
 
 
-def _vsub() -> Command:
+def _vsub() -> VcctlCommand:
     place = "overwrite the value of"
     return _slurm(
         "vsub",
@@ -217,7 +219,7 @@ def _vsub() -> Command:
     )
 
 
-def program(name: str) -> Command:
+def program(name: str) -> VcctlCommand:
     """Return the program of a name."""
     one = (_namespace("job", "N"), _name("job", "n"))
     if name == "vcctl":

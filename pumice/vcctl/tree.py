@@ -15,7 +15,7 @@ _NEAR: Final = 2
 """Letters that may be wrong in a command that is suggested."""
 
 
-class Command(NamedTuple):
+class VcctlCommand(NamedTuple):
     """One command, or a group of them."""
 
     name: str
@@ -27,12 +27,12 @@ class Command(NamedTuple):
     flags: tuple[Flag, ...] = ()
     shared: tuple[Flag, ...] = ()
     """Flags that all commands below have too."""
-    children: "tuple[Command, ...]" = ()
+    children: "tuple[VcctlCommand, ...]" = ()
     action: str = ""
     """`module:function` of what it does; empty for a group."""
 
 
-Path = tuple[Command, ...]
+Path = tuple[VcctlCommand, ...]
 """A command behind the groups that it is in, the program first."""
 
 
@@ -46,7 +46,7 @@ class LineResult(NamedTuple):
     values: Mapping[str, Value] = {}
 
 
-def run(program: Command, line: Sequence[str]) -> LineResult:
+def run(program: VcctlCommand, line: Sequence[str]) -> LineResult:
     """Return the command and flags of a command line."""
     program = _with_help(program)
     path, rest = _find((program,), list(line))
@@ -92,11 +92,11 @@ def _topic(root: Path, words: Sequence[str]) -> LineResult:
     return LineResult(out=help_of(path))
 
 
-def _with_help(program: Command) -> Command:
+def _with_help(program: VcctlCommand) -> VcctlCommand:
     """Return a program with the command `help`, if it has commands at all."""
     if not program.children:
         return program
-    helps = Command(
+    helps = VcctlCommand(
         "help",
         short="Help about any command",
         long="Help provides help for any command in the application.\n"
@@ -159,7 +159,7 @@ def _takes_the_next(flags: Sequence[Flag], argument: str) -> bool:
     return flag is None or not flag.kind.bare
 
 
-def _unknown(program: Command, argument: str) -> str:
+def _unknown(program: VcctlCommand, argument: str) -> str:
     """Return the refusal of a command, with those that are spelt nearly so."""
     offered = [c.name for c in program.children if c.action != "help"]
     hint = "".join(f"\t{name}\n" for name in offered if _is_near(argument, name))
@@ -201,7 +201,7 @@ def usage_lines(path: Path, own: Sequence[Flag], inherited: Sequence[Flag]) -> s
     return "\n".join(parts)
 
 
-def _line_of_use(command: Command, called: str) -> str:
+def _line_of_use(command: VcctlCommand, called: str) -> str:
     shown = [f"  {called} [command]\n"] if command.children else []
     if command.action:
         words = " ".join(filter(None, (called, command.use, "[flags]")))
@@ -209,7 +209,7 @@ def _line_of_use(command: Command, called: str) -> str:
     return "Usage:\n" + "".join(shown)
 
 
-def _command_lines(command: Command) -> str:
+def _command_lines(command: VcctlCommand) -> str:
     width = max(_LEAST, *(len(child.name) for child in command.children))
     children = sorted(command.children, key=lambda child: child.name)
     return "".join(f"  {child.name:<{width}} {child.short}\n" for child in children)

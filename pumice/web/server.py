@@ -94,7 +94,7 @@ Files = Mapping[str, tuple[bytes, str]]
 """Path → content and type."""
 
 
-class Transport(Protocol):
+class PageTransport(Protocol):
     """Requests to the API server with the user's credentials."""
 
     async def exchange(self, request: Request) -> bytes:
@@ -135,7 +135,7 @@ class PageServer:
     """Serves one browser."""
 
     def __init__(
-        self, transport: Transport, *, gate: RequestGate, context: KubeconfigFacts
+        self, transport: PageTransport, *, gate: RequestGate, context: KubeconfigFacts
     ) -> None:
         self._transport = transport
         self._owners = OwnerChains(transport)

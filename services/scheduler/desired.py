@@ -24,7 +24,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import Sharding, ShardMode, ShardStatus
 from shared.api.kinds import NODESHARD, POD, PODGROUP
 from shared.contracts import messages as m
-from shared.model.held_status import DueTimes
+from shared.model.delayed_status import DueTimes
 
 FIRST_S: Final = 60
 LONGEST_S: Final = 3600

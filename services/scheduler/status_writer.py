@@ -1,6 +1,6 @@
 """Decides which statuses go out after a cycle: what is due, and what to publish again. Pure.
 
-The rule stands in `shared.model.held_status`. A cycle follows every change within milliseconds.
+The rule stands in `shared.model.delayed_status`. A cycle follows every change within milliseconds.
 Between two pods of a gang that are being created a job "waits" for a moment, and its counters
 change with every pod that starts. So here:
 
@@ -25,7 +25,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import DesiredPodGroupStatus, Plan
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import Sharding
-from shared.model.held_status import PATIENCE, HeldStatus, hold
+from shared.model.delayed_status import PATIENCE, DelayedStatus, hold
 from shared.model.status import VALID, TaskStatus
 
 PODS: Final = 3
@@ -40,12 +40,12 @@ def _no_group(_: str) -> str:
     return ""
 
 
-class HeldStatuses:
+class DelayedStatuses:
     """Remembers since when each object's status should be another one. Times are Unix seconds."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._held: dict[str, HeldStatus] = {}
+        self._held: dict[str, DelayedStatus] = {}
 
     def due(
         self,
@@ -118,7 +118,7 @@ class IncompleteGangs:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._held: dict[str, HeldStatus] = {}
+        self._held: dict[str, DelayedStatus] = {}
         """Uid, pods and binds of each gang."""
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
@@ -144,7 +144,7 @@ class StatusWriter:
     """The statuses of one scheduler, over all its cycles. Times `now` are Unix seconds."""
 
     def __init__(self, settle_s: float, sharding: Sharding) -> None:
-        self._held = HeldStatuses(settle_s)
+        self._held = DelayedStatuses(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._reminders = desired.Reminders()
         self._quarantine_conditions = desired.QuarantineConditions()

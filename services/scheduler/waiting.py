@@ -29,7 +29,7 @@ from services.scheduler.engine.status.messages import settled
 from services.scheduler.status_writer import awaits_owner
 from shared.contracts import messages as m
 from shared.contracts.streams import WAITING_TTL_S
-from shared.model.held_status import PATIENCE, DueTimes, HeldStatus, hold
+from shared.model.delayed_status import PATIENCE, DelayedStatus, DueTimes, hold
 
 FIGURES_S: Final = 10.0
 REPUBLISH_S: Final = WAITING_TTL_S / 2
@@ -71,7 +71,7 @@ class _WaitMemory(Generic[_W]):
 
 class _Wait(NamedTuple):
     text: str
-    held: HeldStatus
+    held: DelayedStatus
     """Its status is the cause."""
     reported: frozenset[object]
     """Causes."""
@@ -133,7 +133,7 @@ class _Explained(Struct):
     """The explanation of one waiting gang, and which of it was published."""
 
     why: JobExplanation
-    held: HeldStatus
+    held: DelayedStatus
     """Its status is the cause."""
     at: float
     """When a cycle first gave this explanation, figures included (Unix seconds)."""

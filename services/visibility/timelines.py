@@ -1,4 +1,4 @@
-"""Timelines of jobs: the tree of `pumice.trace` as ordered entries. Pure.
+"""Timelines of jobs: the tree of `shared.trace` as ordered entries. Pure.
 
 The tree is made from events, which have exact times, and from what the mirror knows of the job's
 group and pods, with times in whole seconds.
@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from pumice.events import CloudEvent, PodEvicted
-from pumice.trace.tree import Objects, PodTimes, Span, trace
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.live import without_hidden_preemptor
@@ -21,6 +20,7 @@ from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroupConditionType
 from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
+from shared.trace import Objects, PodTimes, Span, trace
 
 PODS_MAX: Final = 100
 """Most pods in one timeline."""

@@ -47,7 +47,7 @@ _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desire
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
 _waiting: Final = msgspec.json.Decoder(m.WaitExplained)
 _lease: Final = msgspec.json.Decoder(leases.LeaseRecord)
-_member: Final = msgspec.json.Decoder(leases.Member)
+_member: Final = msgspec.json.Decoder(leases.ServiceReplica)
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -142,7 +142,7 @@ def decode_lease(payload: bytes) -> leases.LeaseRecord:
     return _decode(_lease, payload)
 
 
-def decode_member(payload: bytes) -> leases.Member:
+def decode_member(payload: bytes) -> leases.ServiceReplica:
     """Decode a process's announcement."""
     return _decode(_member, payload)
 

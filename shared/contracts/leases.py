@@ -17,7 +17,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the holder listens on its presence subject for as long as it is connected."""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceReplica(msgspec.Struct, frozen=True, kw_only=True):
     """A live process and the versions that it reads."""
 
     v: int = CURRENT

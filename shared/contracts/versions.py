@@ -1,9 +1,9 @@
 """Versions of the wire contract: those that a reader accepts, and the one that a writer uses.
 
-Every message carries `v`. Each process announces which versions it accepts (`Member.accepts`). A
-process is not ready while a live one does not accept what it would write, so that a rollout stops
-before the old replicas are gone. The first change of a message that old readers cannot read adds
-version 2 here, and a writer of both.
+Every message carries `v`. Each process announces which versions it accepts
+(`ServiceReplica.accepts`). A process is not ready while a live one does not accept what it would
+write, so that a rollout stops before the old replicas are gone. The first change of a message that
+old readers cannot read adds version 2 here, and a writer of both.
 """
 
 from typing import Final

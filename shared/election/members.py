@@ -15,7 +15,7 @@ from shared.bus.nats import NatsBus
 from shared.bus.storage_gate import StorageGate
 from shared.bus.values import Message
 from shared.contracts import codec
-from shared.contracts.leases import Member
+from shared.contracts.leases import ServiceReplica
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ACCEPTED, CURRENT, ContractError
 from shared.election.lease import instance_of
@@ -38,7 +38,7 @@ class _Seen(msgspec.Struct, frozen=True):
     """By the server's clock."""
     at: float
     """When it was read first, monotonic."""
-    member: Member
+    member: ServiceReplica
 
     def is_older(self, message: Message) -> bool:
         """Tell whether a message is newer: a copy of the stream that is behind returns old ones."""
@@ -108,7 +108,7 @@ class Members:
         """Return once the members have been read for the first time."""
         await self._known.wait()
 
-    def live(self, service: str | None = None) -> list[Member]:
+    def live(self, service: str | None = None) -> list[ServiceReplica]:
         """Return the live members, of one service or all, sorted by service and instance."""
         oldest = self._clock.monotonic() - SILENT_S
         members = [
@@ -173,7 +173,7 @@ class Members:
         return True
 
     async def _announce(self, ttl_s: int, accepts: tuple[int, ...]) -> None:
-        member = Member(
+        member = ServiceReplica(
             service=self._service,
             instance=self._instance,
             accepts=accepts,

@@ -15,7 +15,7 @@ _KEPT_S: Final = 60.0
 _KEPT_MAX: Final = 1_000
 
 
-class ApiResource(View, frozen=True, kw_only=True):
+class DiscoveredResource(View, frozen=True, kw_only=True):
     """A resource of a group, as discovery lists it."""
 
     name: str
@@ -26,7 +26,7 @@ class ApiResource(View, frozen=True, kw_only=True):
 
 
 class _ResourceList(View, frozen=True, kw_only=True):
-    resources: tuple[ApiResource, ...] = ()
+    resources: tuple[DiscoveredResource, ...] = ()
 
 
 class OwnerReader:
@@ -38,9 +38,9 @@ class OwnerReader:
         """`get` returns what is at a path, in an accepted form. It raises PumiceError."""
         self._get = get
         self._clock = clock or SystemClock()
-        self._groups: dict[str, tuple[float, dict[str, ApiResource]]] = {}
+        self._groups: dict[str, tuple[float, dict[str, DiscoveredResource]]] = {}
 
-    async def resource(self, api_version: str, kind: str) -> ApiResource | None:
+    async def resource(self, api_version: str, kind: str) -> DiscoveredResource | None:
         """Return the resource of a namespaced kind, None if there is none. Raises PumiceError."""
         now = self._clock.monotonic()
         until, found = self._groups.get(api_version, (now, {}))

@@ -32,7 +32,7 @@ from shared.api.batch import FINISHED, Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
-from shared.model.held_status import BacklogDelay, hold
+from shared.model.delayed_status import BacklogDelay, hold
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 

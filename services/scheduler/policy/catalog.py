@@ -38,9 +38,9 @@ from services.scheduler.policy.plugins.predicates import Predicates
 from services.scheduler.policy.plugins.priority import Priority
 from services.scheduler.policy.plugins.proportion import Proportion
 from services.scheduler.policy.plugins.rescheduling import Rescheduling
-from services.scheduler.policy.plugins.reservation import Reservation
+from services.scheduler.policy.plugins.reservation import ReservationPlugin
 from services.scheduler.policy.plugins.resource_strategy_fit import ResourceStrategyFit
-from services.scheduler.policy.plugins.resourcequota import ResourceQuota
+from services.scheduler.policy.plugins.resourcequota import ResourceQuotaPlugin
 from services.scheduler.policy.plugins.sla import Sla
 from services.scheduler.policy.plugins.task_topology import TaskTopology
 from services.scheduler.policy.plugins.tdm import Tdm
@@ -142,10 +142,10 @@ PLUGINS: Final[Plugins] = {
     "rescheduling": Rescheduling,
     "resource-strategy-fit": ResourceStrategyFit,
     "sla": Sla,
-    "resourcequota": ResourceQuota,
+    "resourcequota": ResourceQuotaPlugin,
     "binpack": Binpack,
     "pdb": Pdb,
     "cdp": Cdp,
     "network-topology-aware": NetworkTopologyAware,
-    "reservation": Reservation,
+    "reservation": ReservationPlugin,
 }

@@ -205,7 +205,7 @@ GOLDEN = {
         b'{"v":1,"holder":"c-1","renewals":5,"time":4.0,"present":false}',
     ),
     "member": (
-        leases.Member(service="binder", instance="b-1", accepts=(1,), time=4.0),
+        leases.ServiceReplica(service="binder", instance="b-1", accepts=(1,), time=4.0),
         codec.decode_member,
         b'{"v":1,"service":"binder","instance":"b-1","accepts":[1],"time":4.0}',
     ),

@@ -242,7 +242,9 @@ def test_nats_collects_garbage_before_it_meets_its_memory_limit() -> None:
     (given,) = (e["value"] for e in container["env"] if e["name"] == "GOMEMLIMIT")
     limit = float(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
     soft = float(given.removesuffix("MiB"))
-    held = nats_config.Server(name="n", cluster="c", store_dir="/data").memory_bytes / 2**20
+    held = (
+        nats_config.NatsServerConfig(name="n", cluster="c", store_dir="/data").memory_bytes / 2**20
+    )
     assert held < soft <= 0.9 * limit, "above the streams in memory, below the limit"
 
 
@@ -252,7 +254,7 @@ def test_the_streams_are_full_before_the_disk_is() -> None:
     memory = sum(s.max_bytes for s in declared if s.storage is Storage.MEMORY)
     (claim,) = named(OBJECTS, "StatefulSet", "pumice-nats")["spec"]["volumeClaimTemplates"]
     volume = int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi"))
-    server = nats_config.Server(name="n", cluster="c", store_dir="/data")
+    server = nats_config.NatsServerConfig(name="n", cluster="c", store_dir="/data")
     assert 2 * bound <= server.file_bytes, "blocks with holes and indexes take room, too"
     assert server.file_bytes * 1.2 <= volume * nats_config.GIB
     assert memory <= server.memory_bytes
@@ -261,9 +263,9 @@ def test_the_streams_are_full_before_the_disk_is() -> None:
     assert memory <= local["max_memory_store"]
 
 
-def local_server() -> nats_config.Server:
+def local_server() -> nats_config.NatsServerConfig:
     """Return the settings of a local stack's server."""
-    return nats_config.Server(
+    return nats_config.NatsServerConfig(
         name="pumice-local",
         cluster="local",
         store_dir="/x",

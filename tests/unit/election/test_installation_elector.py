@@ -14,7 +14,7 @@ from pumice.embedded.apiserver.replies import ApiReply
 from services.cache.settings import CacheSettings, lease_times
 from shared.bus.values import Message, StreamInfo
 from shared.contracts import codec
-from shared.contracts.leases import Member
+from shared.contracts.leases import ServiceReplica
 from shared.contracts.messages import CONTROL, SCHEDULING, ClusterLeaseStatus
 from shared.contracts.subjects import Subjects
 from shared.election.cluster_lease import LeaseTimes
@@ -75,7 +75,7 @@ class Bus:
 
     def __init__(self, created: str) -> None:
         self.created = created
-        self.members: list[Member] = []
+        self.members: list[ServiceReplica] = []
 
     async def info(self, stream: str) -> StreamInfo:
         return StreamInfo(created=self.created, first_seq=1, last_seq=1, messages=1, bytes=1)
@@ -359,8 +359,10 @@ async def test_a_lease_that_other_processes_need_is_kept(scene, service):
     assert (await scene.lease())["spec"]["holderIdentity"].startswith("pumice-local-")
 
 
-def member(service: str, instance: str, *, ends: bool = False) -> Member:
-    return Member(service=service, instance=instance, accepts=() if ends else (1,), time=0.0)
+def member(service: str, instance: str, *, ends: bool = False) -> ServiceReplica:
+    return ServiceReplica(
+        service=service, instance=instance, accepts=() if ends else (1,), time=0.0
+    )
 
 
 def test_times_that_contradict_are_refused():

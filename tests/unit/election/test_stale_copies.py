@@ -6,7 +6,7 @@ import structlog
 
 from shared.bus.values import Message
 from shared.contracts import codec
-from shared.contracts.leases import LeaseRecord, Member
+from shared.contracts.leases import LeaseRecord, ServiceReplica
 from shared.election.members import SILENT_S, Members
 from shared.runtime.health import Readiness
 from tests.support.clock import VirtualClock
@@ -26,7 +26,7 @@ def lease_at(sequence: int, *, time: float | None = None) -> Message:
 
 
 def announced_at(sequence: int) -> Message:
-    member = Member(service="binder", instance="binder-a", accepts=(1,), time=0.0)
+    member = ServiceReplica(service="binder", instance="binder-a", accepts=(1,), time=0.0)
     return Message(
         subject=SUBJECTS.member("binder", "binder-a"),
         sequence=sequence,

@@ -17,10 +17,10 @@ from pumice.events import (
 )
 from pumice.trace.objects import TracedPod, fold
 from pumice.trace.text import as_json, as_text
-from pumice.trace.tree import Objects, PodTimes, cut_off, trace
 from shared.api.batch import Job, JobPhase, JobSpec, JobState, JobStatus
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupCondition, PodGroupStatus
+from shared.trace import Objects, PodTimes, cut_off, trace
 
 T = 1_700_000_000.0
 JOB = "ns/train"

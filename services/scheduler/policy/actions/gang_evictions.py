@@ -63,7 +63,7 @@ class GangOptions(NamedTuple):
         return options if session.volcano_evictions else options._replace(spare=True)
 
 
-class Work(NamedTuple):
+class SubJobPlacement(NamedTuple):
     """A subgroup and its tasks to place, in order."""
 
     sub: SubJob
@@ -226,7 +226,9 @@ class GangEviction:
             enough = session.hooks.job_pipelined(job)
             return taken if enough and (not self._round.options.spare or is_whole(job)) else []
 
-    def _place_sub(self, work: Work, domain: str) -> tuple[str, list[PipelinedTask]] | None:
+    def _place_sub(
+        self, work: SubJobPlacement, domain: str
+    ) -> tuple[str, list[PipelinedTask]] | None:
         """Place a subgroup in the first HyperNode below a domain that fits all its tasks."""
         session = self._session
         names = [domain]
@@ -241,7 +243,7 @@ class GangEviction:
                     return name, taken
         return None
 
-    def _nodes_for(self, work: Work, within: BoolArray) -> list[PipelinedTask] | None:
+    def _nodes_for(self, work: SubJobPlacement, within: BoolArray) -> list[PipelinedTask] | None:
         session, job = self._session, self._job
         taken = []
         for task in work.tasks:
@@ -296,7 +298,7 @@ class GangEviction:
         session.network.nominated.update(places)
 
 
-def _worksheet(session: Session, job: Job) -> list[Work]:
+def _worksheet(session: Session, job: Job) -> list[SubJobPlacement]:
     """Return the subgroups with tasks that request resources, required ones first (A02)."""
     wanting = [
         task
@@ -305,11 +307,11 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     ]
     if job.sub_jobs is None:
         alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)
-        return [Work(alone, wanting)] if wanting else []
-    work: dict[str, Work] = {}
+        return [SubJobPlacement(alone, wanting)] if wanting else []
+    work: dict[str, SubJobPlacement] = {}
     for task in wanting:
         sub = job.sub_jobs.of_task(task)
-        work.setdefault(sub.id, Work(sub, [])).tasks.append(task)
+        work.setdefault(sub.id, SubJobPlacement(sub, [])).tasks.append(task)
     first = required_subgroups(session, job)
     return sorted(
         work.values(),
@@ -317,7 +319,7 @@ def _worksheet(session: Session, job: Job) -> list[Work]:
     )
 
 
-def _pending_tasks(works: Sequence[Work], *, ready: bool) -> list[Task]:
+def _pending_tasks(works: Sequence[SubJobPlacement], *, ready: bool) -> list[Task]:
     """Return the tasks to make room for: one subgroup's for a running job, else all."""
     return [task for work in (works[:1] if ready else works) for task in work.tasks]
 

@@ -103,7 +103,7 @@ class SearchShares:
         self._spent[namespace] += looks
 
 
-class Work:
+class DeviceCheckBudget:
     """The work of one query, in device checks."""
 
     def __init__(self, most: int) -> None:
@@ -205,7 +205,9 @@ class Fits:
             codes[columns] = PENDING
         fault, unknown, unknown_count = DeviceRefusal(""), None, 0
         most_asked = _PROBED if known is None else _ASKED
-        work = Work(min(self._budget.allowance(owner), _SHAPE_BUDGET - self._spent[shape]))
+        work = DeviceCheckBudget(
+            min(self._budget.allowance(owner), _SHAPE_BUDGET - self._spent[shape])
+        )
         for column in columns:
             if work.left <= 0 or unknown_count >= most_asked:
                 break
@@ -237,7 +239,7 @@ class Fits:
         taken: AllocatedDevices,
         *,
         budget: SearchBudget,
-        work: Work,
+        work: DeviceCheckBudget,
     ) -> tuple[AllocationResult, ...] | DeviceRefusal:
         """Allocate on one node, within the remaining work."""
         if not attributes.names[column]:
@@ -257,7 +259,7 @@ class Fits:
         column: int,
         taken: AllocatedDevices,
         *,
-        work: Work,
+        work: DeviceCheckBudget,
     ) -> int:
         if not isinstance(found, DeviceRefusal):
             return FITS

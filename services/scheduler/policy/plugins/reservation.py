@@ -40,7 +40,7 @@ _PATIENCE_S: Final = 3600
 _DEPTH: Final = 100
 
 
-class Reservation:
+class ReservationPlugin:
     """Orders of queues, and reservations."""
 
     name = "reservation"

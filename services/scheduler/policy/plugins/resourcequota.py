@@ -10,7 +10,7 @@ from services.scheduler.policy.states.namespace_limits import Amounts, Quotas
 from shared.model.resources import PODS
 
 
-class ResourceQuota:
+class ResourceQuotaPlugin:
     """Checks quotas of namespaces when a job enters its queue."""
 
     name = "resourcequota"

@@ -29,7 +29,7 @@ PATIENCE: Final = 10
 """A status that keeps changing is written after this many times its delay."""
 
 
-class HeldStatus(NamedTuple):
+class DelayedStatus(NamedTuple):
     """A status that is held back."""
 
     status: object
@@ -47,10 +47,10 @@ class HeldStatus(NamedTuple):
         return max(0.0, self.unchanged_since + delay_s - now)
 
 
-def hold(before: HeldStatus | None, status: object, *, now: float) -> HeldStatus:
+def hold(before: DelayedStatus | None, status: object, *, now: float) -> DelayedStatus:
     """Return the status that is held back now, after the one that was held back `before`."""
     if before is None:
-        return HeldStatus(status, now, now)
+        return DelayedStatus(status, now, now)
     return (
         before if before.status == status else before._replace(status=status, unchanged_since=now)
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.model.held_status import BacklogDelay, DueTimes, HeldStatus, hold
+from shared.model.delayed_status import BacklogDelay, DelayedStatus, DueTimes, hold
 
 DELAY_S, LONGEST_S = 2.0, 10.0
 HISTORIES = st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 2)), min_size=1, max_size=60)
@@ -26,7 +26,7 @@ def test_a_status_is_due_once_it_stood_for_its_delay_or_waited_for_the_longest_t
 
 
 def test_it_tells_when_it_is_due():
-    held = hold(HeldStatus("a", 1.0, 1.0), "b", now=4.0)
+    held = hold(DelayedStatus("a", 1.0, 1.0), "b", now=4.0)
     assert held.left_s(now=5.0, delay_s=DELAY_S) == pytest.approx(1.0)
     assert held.left_s(now=7.0, delay_s=DELAY_S) == 0.0
 
