@@ -156,9 +156,14 @@ def _headline(found: Explanation) -> str:
 def _of_owner(found: Explanation | Timeline) -> str:
     """Return the workload that a job belongs to, for behind its name."""
     owner = found.owner
-    if owner is None or owner.kind == "PodGroup" or owner.name == found.metadata.name:
+    if owner is None or owner.kind == "PodGroup" or _is_itself(owner, found.metadata.name):
         return ""
     return f" of {owner.kind} {owner.name}"
+
+
+def _is_itself(owner: ObjectRef, name: str) -> bool:
+    """Tell whether an owner is the Job of Volcano of a name; another kind may have the name too."""
+    return owner.name == name and owner.api_version.startswith("batch.volcano.sh/")
 
 
 def _facts(found: Explanation, now_s: float) -> Iterable[tuple[str, str]]:

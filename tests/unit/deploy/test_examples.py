@@ -15,10 +15,12 @@ from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.api import visibility, whatifs
 from shared.api.kinds import JOB, KINDS, Kind, decode
 from tests.support.manifests import BASE, ROOT, build, named
+from tools.frameworks_check.workloads import WORKLOADS, Workload, at
 
 EXAMPLES = ROOT / "examples"
 LOCAL = sorted((EXAMPLES / "local").glob("*.yaml"))
-FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - set(LOCAL))
+FRAMEWORKS = sorted((EXAMPLES / "frameworks").glob("*.yaml"))
+FILES = sorted({*EXAMPLES.rglob("*.yaml")} - {*LOCAL, *FRAMEWORKS})
 WHAT_IF = Kind(
     kind="WhatIf", group=visibility.GROUP, version=visibility.VERSION, plural="whatifs",
     type=whatifs.WhatIf,
@@ -43,6 +45,18 @@ def test_an_example_holds_objects_that_our_types_read(path: Path) -> None:
             total = sum(task.replicas for task in view.spec.tasks)
             assert 0 < view.spec.min_available <= total
             assert view.spec.scheduler_name == "volcano"
+
+
+def test_each_example_of_a_framework_is_checked_with_its_operator() -> None:
+    checked = {workload.example for workload in WORKLOADS}
+    assert {path.name for path in FRAMEWORKS} - {"queue.yaml"} == checked
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each.kind)
+def test_an_example_of_a_framework_is_of_the_kind_that_is_checked(workload: Workload) -> None:
+    found = objects_of(EXAMPLES / "frameworks" / workload.example)[-1]
+    assert (found["apiVersion"], found["kind"]) == (workload.api, workload.kind)
+    assert isinstance(at(found, workload.count), int)
 
 
 def test_the_example_of_a_network_is_a_configuration_h02() -> None:

@@ -106,6 +106,25 @@ def test_an_owner_in_the_middle_is_an_argument_too(run: Run, ray: AnswersTranspo
     assert out.startswith(f"default/{GROUP} of RayJob t: Pending")
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "words"),
+    [("kubeflow.org/v1", "PyTorchJob", " of PyTorchJob train"), ("batch.volcano.sh/v1", "Job", "")],
+)
+def test_a_workload_may_have_the_name_of_its_pod_group(
+    run: Run, way: AnswersTransport, api_version: str, kind: str, words: str
+) -> None:
+    owner = replace(CLUSTER, api_version=api_version, kind=kind, name="train")
+    way.explained["train"] = replace(EXPLANATION, owner=owner)
+    way.objects = {
+        f"/apis/{api_version}": {
+            "resources": [{"name": "things", "kind": kind, "namespaced": True}]
+        },
+        f"/apis/{api_version}/namespaces/default/things/train": metadata("train", "c-1"),
+    }
+
+    assert run("why", "train")[1].startswith(f"Job default/train{words}: Pending")
+
+
 def test_when_names_the_workload(run: Run, ray: AnswersTransport) -> None:
     _, out, _ = run("when", "rayjob/t")
 

@@ -77,9 +77,13 @@ function explained(said) {
   return [summary(said), gates(said), nodes(said), lacks(said), holders(said), help(said)];
 }
 
+/** Return whether an owner is the Job of Volcano of that name; another kind may have the name too. */
+const isItself = ({ apiVersion = "", name }, metadata) =>
+  name === metadata.name && (!apiVersion || apiVersion.startsWith("batch.volcano.sh/"));
+
 /** Return the kind and name of a job's workload, nothing if that is the job itself. */
 const ownerOf = ({ owner, metadata }) =>
-  owner && owner.kind !== "PodGroup" && owner.name !== metadata.name && `${owner.kind} ${owner.name}`;
+  owner && owner.kind !== "PodGroup" && !isItself(owner, metadata) && `${owner.kind} ${owner.name}`;
 
 function summary(said) {
   const facts = [

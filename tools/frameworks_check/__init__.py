@@ -1,0 +1,1 @@
+"""`make frameworks-check`: the operators of frameworks that people run, unmodified, on Pumice."""

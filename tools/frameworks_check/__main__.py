@@ -1,0 +1,132 @@
+"""`make frameworks-check`: operators of frameworks, unmodified, on a real API server with Pumice.
+
+Names of kinds, such as `RayCluster`, select these alone. With `--record` the table of
+docs/integrations/README.md is written from the run.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from pumice.local import admin, parts
+from pumice.local.control_plane import ControlPlaneOptions
+from pumice.local.errors import LocalError
+from pumice.local.fleet import Fleet, NodeShape
+from pumice.local.stack import LocalStack, StackOptions
+from tests.support.api import Api, connect
+from tools.frameworks_check import report, scenarios
+from tools.frameworks_check.operators import OPERATORS, Operator, RunningOperator, cost, manifest
+from tools.frameworks_check.workloads import EXAMPLES, WORKLOADS, Workload
+
+_FLAGS: Final = {"controller": ("--workload-groups-config-map=pumice-workload-groups",)}
+
+
+async def check(workloads: Sequence[Workload], folder: Path) -> list[report.Result]:
+    """Play the scenarios of workloads, a cluster for each operator."""
+    results: list[report.Result] = []
+    for name in dict.fromkeys(each.operator for each in workloads):
+        chosen = [each for each in workloads if each.operator == name]
+        results += await _of_operator(name, chosen, folder / (name or "kubernetes"))
+    return results
+
+
+async def _of_operator(
+    name: str, workloads: Sequence[Workload], folder: Path
+) -> list[report.Result]:
+    operator = next((each for each in OPERATORS if each.name == name), None)
+    options = StackOptions(
+        plane=ControlPlaneOptions(directory=folder),
+        fleet=Fleet(nodes=(NodeShape(count=scenarios.NODES, cpu=str(scenarios.CPUS)),)),
+        flags=_FLAGS,
+    )
+    results = []
+    async with AsyncExitStack() as stack:
+        local = await stack.enter_async_context(LocalStack(options, parts.require()))
+        api = await stack.enter_async_context(connect(local.plane.kubeconfig))
+        await _prepare(local, api)
+        running = await _started(operator, local, api, folder, stack)
+        for workload in workloads:
+            stage = scenarios.Stage(local, api, running, workload)
+            for title, scenario in scenarios.of(workload).items():
+                results.append(await _play(stage, title, scenario, operator))
+    return results
+
+
+async def _prepare(local: LocalStack, api: Api) -> None:
+    """Create what all examples need."""
+    await api.create("namespaces", {"metadata": {"name": scenarios.NAMESPACE}})
+    async with admin.connect(local.plane.url, local.plane.pki) as client:
+        process = local.plane.processes[local.plane.api_program]
+        await process.ready(lambda: client.accounts_ready(scenarios.NAMESPACE), deadline_s=30)
+    queue, high = manifest(EXAMPLES / "queue.yaml")
+    await api.create("queues", queue)
+    await api.create("priorityclasses", high)
+    await api.create("priorityclasses", {"metadata": {"name": "low-priority"}, "value": 1})
+
+
+async def _started(
+    operator: Operator | None, local: LocalStack, api: Api, folder: Path, stack: AsyncExitStack
+) -> RunningOperator | None:
+    """Install an operator and those that it needs, and start them."""
+    needed = [each for each in OPERATORS if operator is not None and each.name in operator.needs]
+    found = None
+    for each in (*needed, *([operator] if operator is not None else [])):
+        found = RunningOperator(each, api, local.plane.kubeconfig, folder / each.name)
+        await found.install()
+        await stack.enter_async_context(found.running())
+    return found
+
+
+async def _play(
+    stage: scenarios.Stage,
+    title: str,
+    scenario: scenarios.Scenario,
+    operator: Operator | None,
+) -> report.Result:
+    error = ""
+    try:
+        async with stage.clean():
+            await scenario(stage)
+    except Exception as found:  # noqa: BLE001 - a scenario that fails is a result
+        error = " ".join(str(found).split())[:500] or type(found).__name__
+        traceback.print_exception(found)
+    name = f"{operator.title} {operator.version}" if operator is not None else "Kubernetes"
+    result = report.Result(operator=name, kind=stage.workload.kind, scenario=title, error=error)
+    print(result.line(), flush=True)
+    return result
+
+
+def main() -> int:
+    """Check; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", help="such as RayCluster; default: all")
+    parser.add_argument("--record", action="store_true", help="write the table of the docs")
+    parser.add_argument("--keep", type=Path, help="folder that keeps the logs")
+    args = parser.parse_args()
+    chosen = [each for each in WORKLOADS if not args.kinds or each.kind in args.kinds]
+    if unknown := set(args.kinds) - {each.kind for each in chosen}:
+        print(f"error: no kinds: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    if words := cost():
+        print(words, flush=True)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            results = asyncio.run(check(chosen, args.keep or Path(name)))
+    except LocalError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if args.record:
+        report.write(results)
+    failed = sum(bool(each.error) for each in results)
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

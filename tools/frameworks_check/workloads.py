@@ -1,0 +1,160 @@
+"""Workloads that the scenarios walk through: the example of each, and what of it is changed."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLES: Final = ROOT / "examples" / "frameworks"
+Step = str | int
+Object = dict[str, Any]
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of workload and its example."""
+
+    operator: str
+    """Name of its operator; empty: the controllers of Kubernetes."""
+    kind: str
+    example: str
+    """File in `examples/frameworks`; its last object is the workload."""
+    api: str
+    """Group and version."""
+    plural: str
+    pods: int
+    """Pods that its example has."""
+    count: tuple[Step, ...]
+    """Where it says how many workers it has: all pods but `beside`."""
+    beside: int = 1
+    priority: tuple[Step, ...] | None = None
+    """Where its priority stands; None: in the pod templates."""
+    suspend: tuple[Step, ...] | None = None
+    scales: bool = False
+    ends: tuple[str, str] | None = None
+    """Type and status of the condition of one that has ended; None: it does not end by itself."""
+    ends_with: int | None = None
+    """How many of its pod templates end by themselves; None: all."""
+    limits: str = ""
+    """What is left out here, and why."""
+
+    @property
+    def too_many(self) -> int:
+        """Workers of two CPUs each that do not fit on four nodes of four."""
+        return 8 if self.beside else 9
+
+
+_POLICY: Final = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
+_SUSPEND: Final = ("spec", "runPolicy", "suspend")
+_ENDED: Final = ("Succeeded", "True")
+
+
+def _of_training(kind: str, specs: str) -> Workload:
+    return Workload(
+        operator="training-operator",
+        kind=kind,
+        example=f"{kind.lower()}.yaml",
+        api="kubeflow.org/v1",
+        plural=f"{kind.lower()}s",
+        pods=4,
+        count=("spec", specs, "Worker", "replicas"),
+        priority=_POLICY,
+        suspend=_SUSPEND,
+        ends=_ENDED,
+        ends_with=1,
+    )
+
+
+WORKLOADS: Final = (
+    Workload(
+        operator="kuberay",
+        kind="RayCluster",
+        example="raycluster.yaml",
+        api="ray.io/v1",
+        plural="rayclusters",
+        pods=4,
+        count=("spec", "workerGroupSpecs", 0, "replicas"),
+        priority=("metadata", "labels", "ray.io/priority-class-name"),
+        suspend=("spec", "suspend"),
+        scales=True,
+    ),
+    Workload(
+        operator="kuberay",
+        kind="RayJob",
+        example="rayjob.yaml",
+        api="ray.io/v1",
+        plural="rayjobs",
+        pods=4,
+        count=("spec", "rayClusterSpec", "workerGroupSpecs", 0, "replicas"),
+        priority=("metadata", "labels", "ray.io/priority-class-name"),
+        suspend=("spec", "suspend"),
+        limits="its end needs the dashboard of a real Ray",
+    ),
+    _of_training("PyTorchJob", "pytorchReplicaSpecs"),
+    _of_training("TFJob", "tfReplicaSpecs"),
+    _of_training("XGBoostJob", "xgbReplicaSpecs"),
+    _of_training("MPIJob", "mpiReplicaSpecs"),
+    Workload(
+        operator="jobset",
+        kind="JobSet",
+        example="jobset.yaml",
+        api="jobset.x-k8s.io/v1alpha2",
+        plural="jobsets",
+        pods=4,
+        count=("spec", "replicatedJobs", 1, "template", "spec", "parallelism"),
+        suspend=("spec", "suspend"),
+        ends=("Completed", "True"),
+    ),
+    Workload(
+        operator="trainer",
+        kind="TrainJob",
+        example="trainjob.yaml",
+        api="trainer.kubeflow.org/v1alpha1",
+        plural="trainjobs",
+        pods=4,
+        count=("spec", "trainer", "numNodes"),
+        beside=0,
+        suspend=("spec", "suspend"),
+        ends=("Complete", "True"),
+        limits="2.0 has no plugin for Volcano: PodGroups for workloads",
+    ),
+    Workload(
+        operator="",
+        kind="Deployment",
+        example="deployment.yaml",
+        api="apps/v1",
+        plural="deployments",
+        pods=4,
+        count=("spec", "replicas"),
+        beside=0,
+        scales=True,
+    ),
+)
+
+
+def at(found: Any, path: Sequence[Step]) -> Any:  # noqa: ANN401 - a value of JSON
+    """Return what is at a path."""
+    for step in path:
+        found = found[step]
+    return found
+
+
+def put(found: Any, path: Sequence[Step], value: Any) -> None:  # noqa: ANN401 - values of JSON
+    """Set what is at a path."""
+    for step in path[:-1]:
+        found = found.setdefault(step, {}) if isinstance(found, dict) else found[step]
+    found[path[-1]] = value
+
+
+def templates(found: Any) -> Iterator[Object]:  # noqa: ANN401 - a value of JSON
+    """Yield the pod templates of an object."""
+    if isinstance(found, dict):
+        if "containers" in (found.get("spec") or {}):
+            yield found
+        else:
+            for inner in found.values():
+                yield from templates(inner)
+    elif isinstance(found, list):
+        for inner in found:
+            yield from templates(inner)
