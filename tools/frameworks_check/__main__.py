@@ -24,6 +24,11 @@ from tools.frameworks_check import report, scenarios
 from tools.frameworks_check.operators import OPERATORS, Operator, RunningOperator, cost, manifest
 from tools.frameworks_check.workloads import EXAMPLES, WORKLOADS, Workload
 
+NODE: Final = NodeShape(
+    count=scenarios.NODES,
+    cpu=str(scenarios.CPUS),
+    resources={"ephemeral-storage": "100Gi"},  # an init container of MPIJobs requests some
+)
 _FLAGS: Final = {"controller": ("--workload-groups-config-map=pumice-workload-groups",)}
 
 
@@ -42,7 +47,7 @@ async def _of_operator(
     operator = next((each for each in OPERATORS if each.name == name), None)
     options = StackOptions(
         plane=ControlPlaneOptions(directory=folder),
-        fleet=Fleet(nodes=(NodeShape(count=scenarios.NODES, cpu=str(scenarios.CPUS)),)),
+        fleet=Fleet(nodes=(NODE,)),
         flags=_FLAGS,
     )
     results = []
