@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import copy
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +34,8 @@ class Stage:
         self.workload = workload
         self._stack = stack
         self._operator = operator
-        self._paths: dict[str, str] = {}
+        self._created = 0
+        """Runtimes: each workload that needs one has its own."""
 
     # --- objects -----------------------------------------------------------------------------
 
@@ -54,46 +54,42 @@ class Stage:
         run_s: int = 0,
     ) -> Object:
         """Create the example under a name, and what stands before it in its file."""
-        *before, example = manifest(EXAMPLES / self.workload.example)
-        workload = copy.deepcopy(example)
-        for each in before:
-            await self._apply(each)
+        *before, workload = manifest(EXAMPLES / self.workload.example)
         workload["metadata"]["name"] = name
         if workers is not None:
             put(workload, self.workload.count, workers)
+            if self.workload.minimum is not None:
+                put(workload, self.workload.minimum, str(workers))
         if self.workload.priority is not None:
             put(workload, self.workload.priority, priority)
-        for number, template in enumerate(templates(workload)):
+        for number, template in enumerate(templates([*before, workload])):
             if self.workload.priority is None:
                 template["spec"]["priorityClassName"] = priority
             if run_s and number < (self.workload.ends_with or number + 1):
                 notes = template.setdefault("metadata", {}).setdefault("annotations", {})
                 notes["pumice.dev/run-seconds"] = str(run_s)
-        return await self._sent(workload)
+        for each in before:
+            self._created += 1
+            each["metadata"]["name"] = f"{name}-{self._created}"
+            workload["spec"]["runtimeRef"]["name"] = each["metadata"]["name"]
+            plural = f"{each['kind'].lower()}s"
+            await self._sent(self._path(api=each["apiVersion"], plural=plural), each)
+        return await self._sent(self._path(), workload)
 
-    async def _sent(self, workload: Object) -> Object:
-        """Create a workload; an operator may say that it is ready before its webhooks are."""
+    async def _sent(self, path: str, body: Object) -> Object:
+        """Create an object; an operator may say that it is ready before its webhooks are."""
         found: list[Object] = []
 
         async def created() -> bool:
             try:
-                found.append(await self.api.request("POST", self._path(), workload))
+                found.append(await self.api.request("POST", path, body))
             except ApiError as error:
                 if "failed to call webhook" not in error.message:
                     raise
             return bool(found)
 
-        await self.wait(f"{self.workload.kind} can be created", created)
+        await self.wait(f"{body['kind']} can be created", created)
         return found[0]
-
-    async def _apply(self, found: Object) -> None:
-        plural = f"{found['kind'].lower()}s"
-        path = self._path(api=found["apiVersion"], plural=plural)
-        try:
-            await self.api.request("POST", path, found)
-        except ApiError as error:
-            if error.status != _CONFLICT:
-                raise
 
     async def change(self, name: str, path: tuple[Step, ...], *, value: Any) -> None:  # noqa: ANN401
         """Set a field of a workload."""

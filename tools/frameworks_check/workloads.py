@@ -28,6 +28,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     count: tuple[Step, ...]
     """Where it says how many workers it has: all pods but `beside`."""
     beside: int = 1
+    minimum: tuple[Step, ...] | None = None
+    """Where its minimum stands, if that does not follow from its pods."""
     priority: tuple[Step, ...] | None = None
     """Where its priority stands; None: in the pod templates."""
     suspend: tuple[Step, ...] | None = None
@@ -128,6 +130,7 @@ WORKLOADS: Final = (
         pods=4,
         count=("spec", "replicas"),
         beside=0,
+        minimum=("metadata", "annotations", "scheduling.volcano.sh/group-min-member"),
         scales=True,
     ),
 )

@@ -13,7 +13,7 @@ import msgspec
 
 from services.controller.job.minresources import Milli, as_texts, pod_usage
 from shared.api import keys, kinds
-from shared.api.core import Pod
+from shared.api.core import Pod, PodSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupPhase, PodGroupSpec
 from shared.api.workloads import Workload
@@ -108,10 +108,10 @@ def model(pods: tuple[Pod, ...]) -> Pod:
     return max(pods, key=lambda p: (p.metadata.creation_timestamp or "", p.metadata.name))
 
 
-def usage(pod: Pod) -> Milli:
+def usage(spec: PodSpec) -> Milli:
     """Return the resources of one pod; nothing if an amount cannot be read."""
     try:
-        return pod_usage(pod.spec)
+        return pod_usage(spec)
     except BadQuantity:
         return {}
 
@@ -131,7 +131,7 @@ def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
         whole(of_owners.get(keys.GROUP_MIN_MEMBER) or annotations.get(keys.GROUP_MIN_MEMBER, ""))
         or 1
     )
-    least_usage: Milli = {k: amount * least for k, amount in usage(pod).items()}
+    least_usage: Milli = {k: amount * least for k, amount in usage(pod.spec).items()}
     spec: Json = {
         "minMember": least,
         "queue": annotations.get(keys.SCHEDULING_QUEUE_NAME) or DEFAULT_QUEUE,

@@ -40,6 +40,8 @@ class RoleRow(RowPart, frozen=True, kw_only=True):
     """Pods, or their path; 1 where there is nothing."""
     times: str | Annotated[int, Meta(ge=0)] = 1
     """A factor of `count`."""
+    template: str = ""
+    """Path of the pod template, which tells what a pod takes before there is one."""
     when: Paths = ()
     """Conditions: `path` for something that is there, or `path=value`; all have to hold."""
     unless: Paths = ()
@@ -106,6 +108,7 @@ def _paths_of(role: RoleRow) -> Iterator[tuple[str, str]]:
         yield "name", role.name
     yield from (("count", role.count),) if isinstance(role.count, str) else ()
     yield from (("times", role.times),) if isinstance(role.times, str) else ()
+    yield from (("template", role.template),) if role.template else ()
     yield from (("when", condition.partition("=")[0]) for condition in role.when)
     yield from (("unless", condition.partition("=")[0]) for condition in role.unless)
 

@@ -7,7 +7,7 @@ absent, and numbers are bounded.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from services.controller.podgroup.groups import GroupChange, Json, group_for, mo
 from services.controller.podgroup.rows import RoleRow, WorkloadRow, is_path, value_at
 from shared.api import keys
 from shared.api.base import DNS_LABEL
-from shared.api.core import Pod
+from shared.api.core import Pod, PodSpec
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup
 from shared.model.numbers import whole
@@ -74,9 +74,18 @@ def role_of(workload: GroupedWorkload, pod: Pod) -> str:
     return value if _NAME.fullmatch(value) else _NO_ROLE
 
 
+class _Role(NamedTuple):
+    pods: int
+    template: Any
+
+
 def minima(workload: GroupedWorkload) -> dict[str, int]:
     """Return the minimum number of pods of each role."""
-    found: dict[str, int] = {}
+    return {name: role.pods for name, role in _roles(workload).items()}
+
+
+def _roles(workload: GroupedWorkload) -> dict[str, _Role]:
+    found: dict[str, _Role] = {}
     for role in workload.row.roles:
         for key, item in _elements(role, workload.content):
             scope = {"object": workload.content, "item": item}
@@ -86,7 +95,9 @@ def minima(workload: GroupedWorkload) -> dict[str, int]:
             name = named if isinstance(named, str) and _NAME.fullmatch(named) else ""
             count = _number(role.count, scope) * _number(role.times, scope)
             if name and count and (name in found or len(found) < _ROLES_MAX):
-                found[name] = min(found.get(name, 0) + count, PODS_MAX)
+                before = found[name].pods if name in found else 0
+                template = value_at(role.template, scope) if role.template else None
+                found[name] = _Role(min(before + count, PODS_MAX), template)
     return found
 
 
@@ -141,12 +152,14 @@ def body_of(workload: GroupedWorkload, group: WorkloadGroup) -> Json:
     metadata, spec = body["metadata"], body["spec"]
     metadata["name"] = group.name
     metadata["ownerReferences"] = [workload.reference]
-    roles = minima(workload)
+    found = _roles(workload)
+    roles = {role: each.pods for role, each in found.items()}
     stated = _count(_first(workload.row.minimum, workload.content))
     least = stated if stated is not None else sum(roles.values())
     spec["minMember"] = max(1, min(least, PODS_MAX))
     spec["minTaskMember"] = roles if stated is None and workload.row.label else {}
-    spec["minResources"] = _resources(workload, group.pods, roles, spec["minMember"])
+    counts = found if stated is None else {}
+    spec["minResources"] = _resources(workload, group.pods, counts, spec["minMember"])
     queue, priority = (
         _first(paths, workload.content) for paths in (workload.row.queue, workload.row.priority)
     )
@@ -158,18 +171,38 @@ def body_of(workload: GroupedWorkload, group: WorkloadGroup) -> Json:
 
 
 def _resources(
-    workload: GroupedWorkload, pods: Sequence[Pod], roles: Mapping[str, int], least: int
+    workload: GroupedWorkload, pods: Sequence[Pod], roles: Mapping[str, _Role], least: int
 ) -> dict[str, str]:
-    """Return the resources of the minimum, as far as a pod of each role exists."""
+    """Return the resources of the minimum: by the templates of roles, else by existing pods."""
     by_role: dict[str, list[Pod]] = {}
     for pod in pods:
         by_role.setdefault(role_of(workload, pod), []).append(pod)
     total: Milli = {}
-    for role, some in by_role.items():
-        count = roles.get(role, 0) if role and role in roles else least if len(by_role) == 1 else 0
-        for name, amount in usage(model(tuple(some))).items():
-            total[name] = total.get(name, 0) + amount * count
+    if not roles:
+        _add(total, usage(model(tuple(pods)).spec), least)
+    for name, role in roles.items():
+        some = by_role.get(name)
+        spec = _pod_spec(role.template) or (model(tuple(some)).spec if some else None)
+        if spec is None and len(roles) == 1:
+            spec = model(tuple(pods)).spec
+        if spec is not None:
+            _add(total, usage(spec), role.pods)
     return as_texts(total)
+
+
+def _add(total: Milli, amounts: Milli, count: int) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount * count
+
+
+def _pod_spec(template: Any) -> PodSpec | None:  # noqa: ANN401 - a value of JSON
+    """Return the spec of a pod template, None of what is none."""
+    if not isinstance(template, dict):
+        return None
+    try:
+        return msgspec.convert(template.get("spec"), PodSpec)
+    except msgspec.ValidationError:
+        return None
 
 
 def belongs_to(group: PodGroup, workload: GroupedWorkload) -> bool:

@@ -165,6 +165,17 @@ def test_a_group_asks_for_what_its_minimum_takes_as_far_as_pods_tell() -> None:
     assert spec_of(found, first, second)["minResources"]["cpu"] == "7"
 
 
+def test_a_group_asks_for_what_templates_say_before_all_pods_are_there() -> None:
+    def template(cpu: str) -> Json:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        return {"spec": {"parallelism": 2, "template": {"spec": {"containers": [container]}}}}
+
+    jobs = [{"name": "a", "template": template("2")}, {"name": "b", "template": template("500m")}]
+    found = workload("JobSet", {"replicatedJobs": jobs})
+
+    assert spec_of(found, pod("a-0", cpu="2", **{JOBSET: "a"}))["minResources"]["cpu"] == "5"
+
+
 def test_a_group_is_controlled_by_its_workload_and_named_after_it() -> None:
     found = workload("RayCluster", {})
     [group] = groups_of(found, [pod("p")])
@@ -213,7 +224,8 @@ JSON = st.recursive(
 FIELDS = (
     "workerGroupSpecs", "groupName", "replicas", "minReplicas", "numOfHosts", "suspend",
     "replicatedJobs", "template", "spec", "parallelism", "name", "pytorchReplicaSpecs", "Worker",
-    "runPolicy", "schedulingPolicy", "minAvailable", "queue", "elasticPolicy",
+    "runPolicy", "schedulingPolicy", "containers", "resources", "requests", "cpu",
+    "minAvailable", "queue", "elasticPolicy",
 )  # fmt: skip
 HOSTILE = st.recursive(
     JSON,
