@@ -120,8 +120,13 @@ class Stage:
             pod
             for pod in found
             if not pod["metadata"].get("deletionTimestamp")
-            and (not name or pod["metadata"]["name"].startswith(f"{name}-"))
+            and (not name or self._is_of(pod["metadata"], name))
         ]
+
+    def _is_of(self, metadata: Object, name: str) -> bool:
+        label = self.workload.label
+        is_named: bool = metadata["name"].startswith(f"{name}-")
+        return is_named and (not label or label in metadata.get("labels", {}))
 
     async def running(self, name: str) -> list[Object]:
         """Return the pods of a workload that run."""

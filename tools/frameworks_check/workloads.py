@@ -32,6 +32,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Where its minimum stands, if that does not follow from its pods."""
     priority: tuple[Step, ...] | None = None
     """Where its priority stands; None: in the pod templates."""
+    label: str = ""
+    """Label of the pods that count; a RayJob has one more, which submits the job."""
     suspend: tuple[Step, ...] | None = None
     scales: bool = False
     ends: tuple[str, str] | None = None
@@ -78,6 +80,7 @@ WORKLOADS: Final = (
         pods=4,
         count=("spec", "workerGroupSpecs", 0, "replicas"),
         priority=("metadata", "labels", "ray.io/priority-class-name"),
+        label="ray.io/group",
         suspend=("spec", "suspend"),
         scales=True,
     ),
@@ -90,6 +93,7 @@ WORKLOADS: Final = (
         pods=4,
         count=("spec", "rayClusterSpec", "workerGroupSpecs", 0, "replicas"),
         priority=("metadata", "labels", "ray.io/priority-class-name"),
+        label="ray.io/group",
         suspend=("spec", "suspend"),
         limits="its end needs the dashboard of a real Ray",
     ),
