@@ -19,6 +19,8 @@ HALVES: Final = ("left", "right")
 """Blockers of all nodes: each holds half of their CPUs."""
 _WAIT_S: Final = 60.0
 _STAYS_S: Final = 4.0
+_ALIKE: Final = 30
+"""Looks in a row at a state that counts as settled."""
 _QUEUE: Final = "research"
 NAMESPACE: Final = "team"
 _CONFLICT: Final = 409
@@ -340,7 +342,14 @@ async def restarts(stage: Stage) -> None:
         found = [*await stage.pods(), *await stage.api.items("podgroups", NAMESPACE)]
         return {(each["metadata"]["uid"], each["spec"].get("nodeName", "")) for each in found}
 
-    before = await state()
+    seen: list[set[tuple[str, str]]] = []
+
+    async def settled() -> bool:
+        seen.append(await state())
+        return len(seen) > _ALIKE and all(each == seen[-1] for each in seen[-_ALIKE:])
+
+    await stage.wait("all pods are created", settled)
+    before = seen[-1]
     await stage.restart()
 
     async def same() -> bool:
