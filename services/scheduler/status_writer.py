@@ -5,6 +5,7 @@ Between two pods of a gang that are being created a job "waits" for a moment, an
 change with every pod that starts. So here:
 
 * A new phase is due at once. Conditions, counters and sums of queues are held back for `settle_s`.
+* The first Pending of a group is due after `settle_s` even if its text keeps changing.
 * A pod's condition is held back `PODS` times as long: there are many, and most change soon.
 * For a gang whose pods are still being created or bound (`IncompleteGangs`) only a new phase is
   due. A gang whose pods are being created waits for its owner and not for nodes. One whose pods are
@@ -65,10 +66,10 @@ class DelayedStatuses:
         """
         before, self._held = self._held, {}
 
-        def stands(uid: str, status: object, *, times: int = 1) -> bool:
+        def stands(uid: str, status: object, *, times: int = 1, patience: int = PATIENCE) -> bool:
             delay_s = self._settle_s * times
             held = hold(before.get(uid), status, now=now)
-            if held.is_due(now=now, delay_s=delay_s, longest_s=PATIENCE * delay_s):
+            if held.is_due(now=now, delay_s=delay_s, longest_s=patience * delay_s):
                 return True
             self._held[uid] = held
             return False
@@ -83,7 +84,10 @@ class DelayedStatuses:
                 for group in plan.podgroups
                 if moves_on(group)
                 or group.key in at_once
-                or (group.key not in in_progress and stands(group.uid, group))
+                or (
+                    group.key not in in_progress
+                    and stands(group.uid, group, patience=PATIENCE if shown(group.key) else 1)
+                )
             ),
             pods=tuple(
                 pod

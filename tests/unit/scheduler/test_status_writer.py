@@ -43,6 +43,15 @@ def test_a_counter_is_due_when_it_has_stood_for_the_time():
     assert not statuses.due(plan(groups=[wanted("Running", 9)]), now=2.0, shown=running).podgroups
 
 
+def test_the_first_pending_is_due_after_the_time_even_if_its_text_changes():
+    statuses = DelayedStatuses(1.0)
+    due = [
+        statuses.due(plan(groups=[wanted("Pending", n)]), now=n * 0.5, shown=shows("")).podgroups
+        for n in range(3)
+    ]
+    assert due == [(), (), (wanted("Pending", 2),)]
+
+
 def test_what_never_stops_changing_is_written_all_the_same():
     statuses = DelayedStatuses(1.0)
     due = [
