@@ -143,7 +143,9 @@ def path_of(manifest: dict) -> str:
     group_version, meta = manifest["apiVersion"], manifest["metadata"]
     root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
     kind = manifest["kind"].lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    if kind.endswith("y"):
+        plural = f"{kind[:-1]}ies"
     middle = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
     return f"{root}{middle}/{plural}/{meta['name']}"
 

@@ -1,6 +1,7 @@
 """Rules of single built-in kinds on a write, beyond their schema: status, defaults, checks."""
 
 import base64
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,8 @@ from pumice.embedded.apiserver.api_state import ApiState
 from pumice.embedded.apiserver.catalogue import ApiResource
 from pumice.embedded.apiserver.replies import FieldFault, Object, invalid
 
+_ALL: Final = 100
+"""Percent."""
 Rule = Callable[[ApiState, ApiResource, Object], None]
 KEEPS_STATUS: Final = frozenset(("nodes",))
 """Kinds that are created with the status they bring, although it is a subresource."""
@@ -50,8 +53,36 @@ def check(resource: ApiResource, obj: Object, old: Object | None) -> None:
         podrules.check(resource, obj)
         if old is not None:
             podrules.check_update(resource, obj, old)
-    elif old is not None:
+        return
+    if resource.plural == "poddisruptionbudgets":
+        _check_budget(resource, obj)
+    if old is not None:
         _check_immutable(resource, obj, old)
+
+
+def _check_budget(resource: ApiResource, obj: Object) -> None:
+    spec = obj.get("spec") or {}
+    shares = {f: spec[f] for f in ("minAvailable", "maxUnavailable") if spec.get(f) is not None}
+    faults = []
+    if len(shares) > 1:
+        message = "Invalid value: minAvailable and maxUnavailable cannot be both set"
+        faults.append(FieldFault(field="spec", message=message))
+    for field, share in shares.items():
+        if fault := _share_fault(share):
+            shown = msgspec.json.encode(share).decode()
+            message = f"Invalid value: {shown}: {fault}"
+            faults.append(FieldFault(field=f"spec.{field}", message=message))
+    if faults:
+        raise invalid(resource, obj["metadata"]["name"], faults)
+
+
+def _share_fault(share: int | str) -> str:
+    """Return why a budget cannot have this count or percentage; "": it can."""
+    if isinstance(share, int):
+        return "" if share >= 0 else "must be greater than or equal to 0"
+    if not re.fullmatch("[0-9]+%", share):
+        return "a valid percent string must be a numeric string followed by an ending '%'"
+    return "" if int(share[:-1]) <= _ALL else "must not be greater than 100%"
 
 
 def _pod(obj: Object) -> None:

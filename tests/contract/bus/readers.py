@@ -45,6 +45,13 @@ class Reader:
     def payloads(self) -> list[bytes]:
         return [m.payload for m in self.messages]
 
+    @property
+    def current(self) -> list[bytes]:
+        """Return the payloads since the last Reset, which tells a reader to forget the rest."""
+        resets = [at for at, item in enumerate(self.items) if isinstance(item, Reset)]
+        items = self.items[resets[-1] if resets else 0 :]
+        return [m.payload for item in items if isinstance(item, Batch) for m in item.messages]
+
     def of(self, kind: type) -> list[Any]:
         return [item for item in self.items if isinstance(item, kind)]
 
