@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ async def behind(side: Side, directory: Path) -> AsyncIterator[Behind]:
         await site.start()
         port = runner.addresses[0][1]
         await register(side, port, authority.certificate.encode())
-        await until(lambda: available(side), deadline_s=30, describe="the APIService is available")
+        await until(lambda: served(side), deadline_s=30, describe="the APIService is served")
         yield Behind(side, seen, port)
     finally:
         await side.request("DELETE", f"{API_SERVICES}/{NAME}")
@@ -129,6 +130,11 @@ async def condition(side: Side) -> dict[str, Any]:
 
 async def available(side: Side) -> bool:
     return (await condition(side)).get("status") == "True"
+
+
+async def served(side: Side) -> bool:
+    """Tell whether requests are passed on: kube-apiserver says Available a moment before."""
+    return await available(side) and (await side.request("GET", ROOT)).status == HTTPStatus.OK
 
 
 async def test_requests_are_passed_on_with_the_user_in_headers(side: Side, tmp_path: Path) -> None:
