@@ -39,6 +39,7 @@ class MetadataTransport(Protocol):
 
 
 class _Owner(msgspec.Struct, frozen=True):
+    # not shared.kube.decode.PartialObject, whose import a command that prints a list cannot afford
     metadata: ObjectMeta
 
 

@@ -6,6 +6,7 @@ until the process restarts (ADR 12).
 """
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -74,8 +75,9 @@ class _GuardedState(PolicyState):
         return given
 
     def _guarded_fold(self, fold: Fold) -> Fold:
+        put = _amounts(fold.put)
         return Fold(
-            lambda key, found: self._attempt(_amounts(fold.put), key, found, instead=None),
+            lambda key, found: self._attempt(put, key, found, instead=None),
             lambda key: self._attempt(fold.remove, key, instead=None),
         )
 
@@ -143,6 +145,7 @@ class _GuardedState(PolicyState):
 def _amounts(call: Callable[..., _R]) -> Callable[..., _R]:
     """Let a ValueError of a call say what it says of built-in states: an amount is impossible."""
 
+    @wraps(call)
     def checked(*given: Any) -> _R:  # noqa: ANN401
         try:
             return call(*given)

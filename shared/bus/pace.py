@@ -59,7 +59,7 @@ class Activity:
         return self._clock.monotonic() < self.resumed_at + RESUME_S
 
     def note(self) -> None:
-        """Record that somebody asks."""
+        """Record a query."""
         if not self.is_active:
             self.resumed_at = self._clock.monotonic()
         self._until = self._clock.monotonic() + self._active_s

@@ -341,7 +341,7 @@ class Stores:
 
 
 def quota_changed(change: ObjectChange[ResourceQuota], touched: Touched) -> None:
-    """Touch a quota that has more room than before; less room concerns nobody.
+    """Touch a quota that has more room than before; less room changes nothing.
 
     The API server checks the status, which the quota controller updates.
     """

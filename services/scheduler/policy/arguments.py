@@ -46,7 +46,7 @@ _SWITCH: Final = "enable"
 
 
 class ReadArguments(Mapping[str, Any]):
-    """Arguments that record which keys are read: a key that nobody reads is misspelt."""
+    """Arguments that record which keys are read: an unread key is misspelt."""
 
     def __init__(self, given: Arguments) -> None:
         self._given = given
