@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import xdist.scheduler
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 # The machine may be busy: how long an example takes says nothing about the law it checks. The suite
 # tries the same examples each time: a change makes it fail, not chance. `make search` draws others.
@@ -18,7 +20,12 @@ settings.register_profile(
 settings.register_profile(
     "search", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "suite")
+settings.load_profile(PROFILE)
+if PROFILE == "suite":
+    # Hypothesis also draws constants of those modules of the project that are imported by then:
+    # which ones depends on the tests that this process ran before.
+    providers._get_local_constants = Constants
 
 pytest_plugins = ["tests.support.stack"]
 

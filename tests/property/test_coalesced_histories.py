@@ -195,7 +195,7 @@ CONTROLLED = sorted(Informers(scheduler_names=["volcano"]).by_kind)
     [(scheduling, KINDS), (mirrored, KINDS), (controlled, CONTROLLED)],
     ids=["scheduler", "visibility", "controller"],
 )
-@needs_hits(at_least=6)
+@needs_hits(at_least=4)
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_facts_that_are_skipped_leave_the_same_state(

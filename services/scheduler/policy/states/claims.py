@@ -89,6 +89,7 @@ class Devices(PolicyState):
     def put_claim(self, key: str, claim: ResourceClaim) -> None:
         """Store a claim. Raises `BadQuantity`."""
         demand = demand_of(claim.spec.devices)
+        shared_parts(claim.status.allocation)  # raises before anything is stored
         before = self.claims.get(key)
         if before is not None and before.metadata.uid != claim.metadata.uid:
             self.remove_claim(key)
