@@ -1,13 +1,14 @@
 """Puts the binder together: the one place where its parts are made and wired."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.binder.adapters.cluster import ApiServerClient
-from services.binder.adapters.commands import AckExtender, Commands, IntentSlots
-from services.binder.adapters.desired import DeferredWrites, DesiredStatuses
+from services.binder.adapters.commands import Commands, IntentSlots
+from services.binder.adapters.deliveries import AckExtender, PartitionSource
+from services.binder.adapters.desired import DesiredStatuses
 from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
 from services.binder.adapters.execute import IntentExecutor
 from services.binder.adapters.outcomes import Finished, Outcomes
@@ -21,7 +22,6 @@ from services.binder.metrics import BinderMetrics
 from services.binder.settings import BinderSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
-from shared.bus.puller import Puller
 from shared.bus.service import BusComponents, bus_of
 from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import (
@@ -36,6 +36,7 @@ from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
+from shared.model.delayed_status import DelayedStatuses
 from shared.runtime.backoff import Backoff
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
@@ -112,12 +113,12 @@ class _BinderBuilder:
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
-        context, pull = self._context, self._bus.pull
+        context = self._context
         partitions = range(self._settings.partitions)
         cluster = self._settings.cluster
-        commands = {p: pull(command_consumer(cluster, p), batch=_BATCH) for p in partitions}
+        commands = [self._source("commands", command_consumer(cluster, p), p) for p in partitions]
         finished = self._finished(partitions)
-        desired = {p: pull(desired_consumer(cluster, p), batch=_BATCH) for p in partitions}
+        desired = [self._source("desired", desired_consumer(cluster, p), p) for p in partitions]
         return [
             self._bus,
             self._on_bus.leases,
@@ -136,8 +137,8 @@ class _BinderBuilder:
             *self._commands(commands, finished),
             *self._desired(desired, finished),
             Backlogs(
-                {("command", p): puller for p, puller in commands.items()}
-                | {("desired", p): puller for p, puller in desired.items()},
+                {("command", source.partition): source.puller for source in commands}
+                | {("desired", source.partition): source.puller for source in desired},
                 clock=context.clock,
                 metrics=self._metrics,
             ),
@@ -164,7 +165,7 @@ class _BinderBuilder:
             log=context.log,
         )
 
-    def _commands(self, pullers: Mapping[int, Puller], finished: Finished) -> Sequence[Part]:
+    def _commands(self, sources: Sequence[PartitionSource], finished: Finished) -> Sequence[Part]:
         context, settings = self._context, self._settings
         outcomes = Outcomes(
             self._bus.publisher(self._streams.outcome.name),
@@ -181,31 +182,32 @@ class _BinderBuilder:
         executor = self._executor(finished)
         return [
             Commands(
-                puller,
-                partition=partition,
-                stream=self._streams.command.name,
+                source,
                 leaders=[self._subjects.leader("command", role) for role in roles],
                 executor=executor,
                 outcomes=outcomes,
                 finished=finished,
                 installation=self._installation,
                 slots=slots,
-                acks=self._acks(command_consumer(settings.cluster, partition)),
                 quarantine=self._quarantine,
                 clock=context.clock,
                 faults=context.faults,
                 metrics=self._metrics,
-                gate=context.readiness.gate(f"commands-{partition}"),
                 instance=context.instance,
                 spans=context.spans,
                 log=context.log,
             )
-            for partition, puller in pullers.items()
+            for source in sources
         ]
 
-    def _acks(self, consumer: ConsumerSpec) -> AckExtender:
-        return AckExtender(
-            ack_wait_s=consumer.ack_wait_s, clock=self._context.clock, log=self._context.log
+    def _source(self, name: str, consumer: ConsumerSpec, partition: int) -> PartitionSource:
+        context = self._context
+        return PartitionSource(
+            puller=self._bus.pull(consumer, batch=_BATCH),
+            partition=partition,
+            stream=consumer.stream,
+            acks=AckExtender(ack_wait_s=consumer.ack_wait_s, clock=context.clock, log=context.log),
+            gate=context.readiness.gate(f"{name}-{partition}"),
         )
 
     def _executor(self, finished: Finished) -> IntentExecutor:
@@ -249,28 +251,25 @@ class _BinderBuilder:
             ),
         )
 
-    def _desired(self, pullers: Mapping[int, Puller], finished: Finished) -> Sequence[Part]:
+    def _desired(self, sources: Sequence[PartitionSource], finished: Finished) -> Sequence[Part]:
         context = self._context
         statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
         slots = asyncio.Semaphore(self._settings.statuses_active)
-        deferred = DeferredWrites(context.clock)
+        delayed = DelayedStatuses()
         return [
             DesiredStatuses(
-                puller,
-                partition=partition,
-                stream=self._streams.desired.name,
+                source,
                 bus=self._bus,
                 statuses=statuses,
                 ended=finished,
                 installation=self._installation,
-                acks=self._acks(desired_consumer(self._settings.cluster, partition)),
                 slots=slots,
                 quarantine=self._quarantine,
                 backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
-                deferred=deferred,
+                delayed=delayed,
+                clock=context.clock,
                 metrics=self._metrics,
-                gate=context.readiness.gate(f"desired-{partition}"),
                 log=context.log,
             )
-            for partition, puller in pullers.items()
+            for source in sources
         ]

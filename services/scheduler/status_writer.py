@@ -26,7 +26,7 @@ from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import DesiredPodGroupStatus, Plan
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import Sharding
-from shared.model.delayed_status import PATIENCE, DelayedStatus, hold
+from shared.model.delayed_status import PATIENCE, DelayedStatuses
 from shared.model.status import VALID, TaskStatus
 
 PODS: Final = 3
@@ -41,12 +41,12 @@ def _no_group(_: str) -> str:
     return ""
 
 
-class DelayedStatuses:
-    """Remembers since when each object's status should be another one. Times are Unix seconds."""
+class DueStatuses:
+    """Selects the statuses of plans that are to be written now. Times are Unix seconds."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._held: dict[str, DelayedStatus] = {}
+        self._delayed = DelayedStatuses()
 
     def due(
         self,
@@ -64,20 +64,21 @@ class DelayedStatuses:
         `at_once` those of unschedulable PodGroups that this cycle visits to bring their status up
         to date.
         """
-        before, self._held = self._held, {}
+        held_back: set[str] = set()
 
         def stands(uid: str, status: object, *, times: int = 1, patience: int = PATIENCE) -> bool:
             delay_s = self._settle_s * times
-            held = hold(before.get(uid), status, now=now)
-            if held.is_due(now=now, delay_s=delay_s, longest_s=patience * delay_s):
-                return True
-            self._held[uid] = held
-            return False
+            left_s = self._delayed.hold(
+                uid, status, now=now, delay_s=delay_s, longest_s=patience * delay_s
+            )
+            if left_s:
+                held_back.add(uid)
+            return not left_s
 
         def moves_on(group: DesiredPodGroupStatus) -> bool:
             return group.phase not in {shown(group.key), "Pending"}
 
-        return replace(
+        due = replace(
             plan,
             podgroups=tuple(
                 group
@@ -97,6 +98,8 @@ class DelayedStatuses:
             ),
             queues=tuple(q for q in plan.queues if stands(q.uid, q)),
         )
+        self._delayed.keep_only(held_back)
+        return due
 
 
 def awaits_owner(job: Job) -> bool:
@@ -122,13 +125,12 @@ class IncompleteGangs:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._held: dict[str, DelayedStatus] = {}
-        """Uid, pods and binds of each gang."""
+        self._delayed = DelayedStatuses()
+        """By key of the gang; the status is its uid, pods and binds."""
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
         """Return those of `keys` whose pods are being created or bound; forget all others."""
-        before, self._held = self._held, {}
-        in_progress = set()
+        reviewed, in_progress = set(), set()
         for key in keys:
             job = jobs.get(key)
             if job is None or _is_kept_out(job):
@@ -136,11 +138,11 @@ class IncompleteGangs:
             binding = len(job.by_status[TaskStatus.BINDING])
             if not binding and not awaits_owner(job):
                 continue
-            self._held[key] = deferred = hold(
-                before.get(key), (job.uid, _present(job), binding), now=now
-            )
-            if not deferred.is_due(now=now, delay_s=self._patience_s):
+            progress = (job.uid, _present(job), binding)
+            reviewed.add(key)
+            if self._delayed.hold(key, progress, now=now, delay_s=self._patience_s):
                 in_progress.add(key)
+        self._delayed.keep_only(reviewed)
         return frozenset(in_progress)
 
 
@@ -148,7 +150,7 @@ class StatusWriter:
     """The statuses of one scheduler, over all its cycles. Times `now` are Unix seconds."""
 
     def __init__(self, settle_s: float, sharding: Sharding) -> None:
-        self._held = DelayedStatuses(settle_s)
+        self._due_statuses = DueStatuses(settle_s)
         self._incomplete_gangs = IncompleteGangs(PATIENCE * settle_s)
         self._reminders = desired.Reminders()
         self._quarantine_conditions = desired.QuarantineConditions()
@@ -170,7 +172,7 @@ class StatusWriter:
 
         keys = dict.fromkeys(group.key for group in plan.podgroups)
         keys |= dict.fromkeys(group_of(pod.uid) for pod in plan.pods)
-        due = self._held.due(
+        due = self._due_statuses.due(
             plan,
             now=now,
             shown=shown_phase,

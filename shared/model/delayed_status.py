@@ -15,18 +15,24 @@ The rule of scheduler, binder and controller:
    message, so that the last one is always written.
 10. Each write starts a new delay.
 
-A status on the bus expires. `DueTimes` says when to publish it again as long as it is needed.
+`DelayedStatuses` carries this rule out. A status on the bus expires; `DueTimes` says when to
+publish it again as long as it is needed.
 
 Times `now` are seconds of the caller's clock.
 """
 
 import heapq
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 import msgspec
 
 PATIENCE: Final = 10
 """A status that keeps changing is written after this many times its delay."""
+
+
+_STALE_MAX: Final = 64
+"""Entries of keys that have another time by now, beside as many as there are keys."""
 
 
 class DelayedStatus(NamedTuple):
@@ -38,13 +44,17 @@ class DelayedStatus(NamedTuple):
     first_at: float
     """When the object was first to get another status than it shows."""
 
-    def is_due(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> bool:
-        """Return whether to write it: unchanged for `delay_s`, or held for `longest_s`."""
-        return now - self.unchanged_since >= delay_s or now - self.first_at >= longest_s
+    def left_s(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> float:
+        """Return in how many seconds to write it; 0.0 is now.
 
-    def left_s(self, *, now: float, delay_s: float) -> float:
-        """Return in how many seconds it is due if it does not change."""
-        return max(0.0, self.unchanged_since + delay_s - now)
+        That is when it has been unchanged for `delay_s`, or held back for `longest_s`.
+        """
+        due_at = min(self.unchanged_since + delay_s, self.first_at + longest_s)
+        return max(0.0, due_at - now)
+
+    def is_due(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> bool:
+        """Return whether to write it now."""
+        return self.left_s(now=now, delay_s=delay_s, longest_s=longest_s) == 0.0
 
 
 def hold(before: DelayedStatus | None, status: object, *, now: float) -> DelayedStatus:
@@ -77,10 +87,20 @@ class DueTimes:
         self._at: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
+    @property
+    def entries(self) -> int:
+        """Return how many entries it keeps, those of former times included."""
+        return len(self._heap)
+
     def set(self, key: str, at: float) -> None:
         """Have a key due at `at`, and at no other time."""
+        if self._at.get(key) == at:
+            return
         self._at[key] = at
         heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + _STALE_MAX:
+            self._heap = [(at, key) for key, at in self._at.items()]
+            heapq.heapify(self._heap)
 
     def take(self, *, now: float) -> list[str]:
         """Return the keys that are due by `now`, in order, and forget their times."""
@@ -92,7 +112,59 @@ class DueTimes:
                 due.append(key)
         return due
 
+    def discard(self, key: str) -> None:
+        """Forget the time of a key if it has one."""
+        self._at.pop(key, None)
+
     def clear(self) -> None:
         """Forget all keys."""
         self._at.clear()
         self._heap.clear()
+
+
+class DelayedStatuses:
+    """The statuses that are held back, by the key of their object. `len` is how many wait.
+
+    A status is held back until the caller forgets it: because it is written, because it is no
+    longer desired, or because its time has come (`forget_due`).
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, DelayedStatus] = {}
+        self._due = DueTimes()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(
+        self,
+        key: str,
+        status: object,
+        *,
+        now: float,
+        delay_s: float,
+        longest_s: float = float("inf"),
+    ) -> float:
+        """Hold a status back; return in how many seconds to write it, 0.0 if it is due.
+
+        It replaces the status that is held back for the same object. An equal one changes nothing.
+        """
+        held = self._held[key] = hold(self._held.get(key), status, now=now)
+        left_s = held.left_s(now=now, delay_s=delay_s, longest_s=longest_s)
+        self._due.set(key, min(held.unchanged_since + delay_s, held.first_at + longest_s))
+        return left_s
+
+    def forget(self, key: str) -> None:
+        """Forget the status of an object: it is written, or no longer desired."""
+        self._held.pop(key, None)
+        self._due.discard(key)
+
+    def keep_only(self, keys: Container[str]) -> None:
+        """Forget the statuses of all other objects."""
+        for key in [key for key in self._held if key not in keys]:
+            self.forget(key)
+
+    def forget_due(self, *, now: float) -> None:
+        """Forget the statuses that are due: others write them."""
+        for key in self._due.take(now=now):
+            del self._held[key]

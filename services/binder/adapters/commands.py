@@ -11,18 +11,19 @@ from before another installation held it fails, so that the scheduler decides ag
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Collection
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
+from services.binder.adapters.deliveries import NEWER_DELAY_S, PartitionSource, redeliver_later
 from services.binder.adapters.execute import IntentExecutor
 from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
 from shared.bus.publisher import is_fenced
-from shared.bus.puller import Delivery, Puller
+from shared.bus.puller import Delivery
 from shared.bus.values import Reset, Started
 from shared.contracts.codec import decode_command, unpack
 from shared.contracts.messages import (
@@ -39,15 +40,12 @@ from shared.election.installation import InstallationLeadership, term_of
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.faults import Faults
-from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "execute"
-NEWER_DELAY_S: Final = 5.0
-"""Redelivery delay in seconds of a message whose version only newer binders know."""
 POISON_BYTES: Final = 256 * 1024
 """Bytes of an unreadable message that are kept; base64 of all of it could be too large."""
 _ID_MAX: Final = 128
@@ -60,89 +58,50 @@ class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
     active: asyncio.Semaphore
 
 
-class AckExtender:
-    """Extends the acknowledgement time of deliveries that are being processed.
-
-    The acknowledgement time is short, so that another binder soon takes over from a killed one. A
-    live binder extends it three times per period, for as long as a gang takes.
-    """
-
-    def __init__(self, *, ack_wait_s: float, clock: Clock, log: Logger) -> None:
-        self._interval_s = ack_wait_s / 3
-        self._clock = clock
-        self._log = log
-
-    @asynccontextmanager
-    async def extended(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
-        """Extend the time of `delivery` during the block, in a task of `group`."""
-        name = f"ack-extension {delivery.message.sequence}"
-        extension = group.create_task(self._keep_extending(delivery), name=name)
-        try:
-            yield
-        finally:
-            extension.cancel()
-
-    async def _keep_extending(self, delivery: Delivery) -> None:
-        while True:
-            await self._clock.sleep(self._interval_s)
-            try:
-                await delivery.in_progress()
-            except Retryable as error:
-                self._log.debug("delivery_maybe_lost", reason=str(error))
-
-
 class Commands:
     """Consumes one partition of COMMAND; a part of the service."""
 
     def __init__(
         self,
-        puller: Puller,
+        source: PartitionSource,
         *,
-        partition: int,
-        stream: str,
         leaders: Collection[str],
         executor: IntentExecutor,
         outcomes: Outcomes,
         finished: Finished,
         installation: InstallationLeadership,
         slots: IntentSlots,
-        acks: AckExtender,
         quarantine: Quarantine,
         clock: Clock,
         faults: Faults,
         metrics: BinderMetrics,
-        gate: ReadinessGate,
         instance: str,
         spans: Spans,
         log: Logger,
     ) -> None:
-        self.name = f"commands-{partition}"
-        self._puller = puller
-        self._partition = partition
-        self._stream = stream
+        self.name = f"commands-{source.partition}"
+        self._source = source
         self._leaders = frozenset(leaders)
         self._executor = executor
         self._outcomes = outcomes
         self._finished = finished
         self._installation = installation
         self._slots = slots
-        self._acks = acks
         self._quarantine = quarantine
         self._clock = clock
         self._faults = faults
         self._metrics = metrics
-        self._gate = gate
         self._instance = instance
         self._spans = spans
-        self._log = log.bind(partition=partition)
+        self._log = log.bind(partition=source.partition)
         self._epoch = 0
 
     async def run(self) -> None:
         """Process deliveries until cancelled, as many at once as the slots allow."""
-        async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
+        async with TaskGroup() as group, aclosing(self._source.puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
-                    self._gate.set(True)
+                    self._source.gate.set(True)
                 elif isinstance(item, Reset):
                     self._log.warning("commands_dropped_with_their_stream", reason=item.reason)
                     self._epoch += 1
@@ -152,9 +111,9 @@ class Commands:
                     group.create_task(self._process(group, item, self._epoch), name=name)
 
     async def _process(self, group: TaskGroup, delivery: Delivery, epoch: int) -> None:
-        key = f"{self._partition}/{delivery.message.sequence}"
+        key = f"{self._source.partition}/{delivery.message.sequence}"
         try:
-            async with self._acks.extended(group, delivery):
+            async with self._source.acks.extended(group, delivery):
                 with self._quarantine.isolate("intent", key, stage=_STAGE) as isolated:
                     await self._handle(delivery, epoch)
                 if isolated.error is not None:
@@ -195,7 +154,7 @@ class Commands:
                     return
                 outcome = worked
             self._faults.point("binder.after-write")
-            await self._outcomes.publish(self._partition, outcome)
+            await self._outcomes.publish(self._source.partition, outcome)
             self._report(delivery, intent, outcome)
             self._faults.point("binder.after-outcome")
         await self._acknowledge(delivery)
@@ -237,16 +196,16 @@ class Commands:
         if error.version <= CURRENT:
             await self._poison(delivery, str(error))
             return
-        self._metrics.newer.labels(self._stream).inc()
+        self._metrics.newer.labels(self._source.stream).inc()
         self._log.warning("newer_command_delayed", reason=str(error), attempt=delivery.attempt)
         await redeliver_later(delivery, NEWER_DELAY_S, self._log)
 
     async def _poison(self, delivery: Delivery, reason: str) -> None:
         message = delivery.message
-        self._metrics.quarantined.labels(self._stream).inc()
+        self._metrics.quarantined.labels(self._source.stream).inc()
         self._log.error("command_quarantined", sequence=message.sequence, reason=reason)
         await self._outcomes.quarantined(
-            self._stream,
+            self._source.stream,
             Poison(
                 subject=message.subject,
                 sequence=message.sequence,
@@ -259,7 +218,7 @@ class Commands:
             message.payload, reason, instance=self._instance, now=self._clock.now()
         )
         if outcome is not None:
-            await self._outcomes.publish(self._partition, outcome)
+            await self._outcomes.publish(self._source.partition, outcome)
         await self._acknowledge(delivery, poison=reason)
 
     async def _acknowledge(self, delivery: Delivery, *, poison: str = "") -> None:
@@ -314,11 +273,3 @@ def failed_outcome(payload: bytes, reason: str, *, instance: str, now: float) ->
         for item in (*partial.binds, *partial.victims)
     )
     return Outcome(intent=partial.id, job=partial.job, items=items, instance=instance, time=now)
-
-
-async def redeliver_later(delivery: Delivery, delay_s: float, log: Logger) -> None:
-    """Have a message delivered again after a delay."""
-    try:
-        await delivery.nak(delay_s)
-    except Retryable as lost:
-        log.info("answer_lost", reason=str(lost))

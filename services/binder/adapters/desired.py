@@ -8,66 +8,42 @@ request to the API server and none to NATS. An error leads to a later redelivery
 
 The first write of a status may be deferred, so that it is combined with a newer one (ADR 35). The
 message is then delivered again after that time, unless the stream holds a newer one by then. While
-many statuses wait, the time grows, because the pods of many jobs start later too.
+many statuses wait, the time grows, because the pods of many jobs start later too. A status that
+keeps changing is written at the latest `LONGEST_S` after the first message that was deferred.
 
 A void status is only acknowledged: one of a pod that is bound or deleted, of a deleted object, or
 from before another installation held the cluster's Lease. It expires from the stream.
 """
 
 import asyncio
-import heapq
 from contextlib import aclosing
 from typing import Final
 
-from services.binder.adapters.commands import NEWER_DELAY_S, AckExtender, redeliver_later
+from services.binder.adapters.deliveries import NEWER_DELAY_S, PartitionSource, redeliver_later
 from services.binder.adapters.outcomes import Finished
 from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
 from shared.bus.nats import NatsBus
-from shared.bus.puller import Delivery, Puller
+from shared.bus.puller import Delivery
 from shared.bus.values import Message, Reset, Started
 from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
-from shared.model.delayed_status import BacklogDelay
+from shared.model.delayed_status import BacklogDelay, DelayedStatuses
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "status"
-
-
-class DeferredWrites:
-    """Computes the delay of deferred writes over all partitions of this process.
-
-    A deferral of at most `SHORT_S`, such as that of a phase, does not grow with the others.
-    """
-
-    SHORT_S: Final = 1
-    DOUBLED_BY: Final = 25
-    LONGEST_S: Final = 20.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until: list[float] = []
-
-    def delay_s(self, asked_s: int) -> float:
-        """Return the delay in seconds of a write whose message requests `asked_s` seconds."""
-        if asked_s <= self.SHORT_S:
-            return asked_s
-        now = self._clock.monotonic()
-        while self._until and self._until[0] <= now:
-            heapq.heappop(self._until)
-        delay = BacklogDelay(first_s=asked_s, doubled_by=self.DOUBLED_BY, longest_s=self.LONGEST_S)
-        delay_s = delay.behind(len(self._until))
-        heapq.heappush(self._until, now + delay_s)
-        return delay_s
+SHORT_S: Final = 1
+"""A deferral of at most this, such as that of a phase, does not grow with the others."""
+DOUBLED_BY: Final = 25
+LONGEST_S: Final = 20.0
 
 
 class DesiredStatuses:
@@ -75,45 +51,40 @@ class DesiredStatuses:
 
     def __init__(
         self,
-        puller: Puller,
+        source: PartitionSource,
         *,
-        partition: int,
-        stream: str,
         bus: NatsBus,
         statuses: Statuses,
         ended: Finished,
         installation: InstallationLeadership,
-        acks: AckExtender,
         slots: asyncio.Semaphore,
         quarantine: Quarantine,
         backoff: Backoff,
-        deferred: DeferredWrites,
+        delayed: DelayedStatuses,
+        clock: Clock,
         metrics: BinderMetrics,
-        gate: ReadinessGate,
         log: Logger,
     ) -> None:
-        self.name = f"desired-{partition}"
-        self._puller = puller
-        self._stream = stream
+        self.name = f"desired-{source.partition}"
+        self._source = source
         self._bus = bus
         self._statuses = statuses
         self._ended = ended
         self._installation = installation
-        self._acks = acks
         self._slots = slots
         self._quarantine = quarantine
         self._backoff = backoff
-        self._deferred = deferred
+        self._delayed = delayed
+        self._clock = clock
         self._metrics = metrics
-        self._gate = gate
-        self._log = log.bind(partition=partition)
+        self._log = log.bind(partition=source.partition)
 
     async def run(self) -> None:
         """Process deliveries until cancelled, as many at once as the slots allow."""
-        async with TaskGroup() as group, aclosing(self._puller.deliveries()) as items:
+        async with TaskGroup() as group, aclosing(self._source.puller.deliveries()) as items:
             async for item in items:
                 if isinstance(item, Started):
-                    self._gate.set(True)
+                    self._source.gate.set(True)
                 elif isinstance(item, Reset):
                     self._log.warning("desired_stream_recreated", reason=item.reason)
                 else:
@@ -123,14 +94,14 @@ class DesiredStatuses:
 
     async def _process(self, group: TaskGroup, delivery: Delivery) -> None:
         try:
-            async with self._acks.extended(group, delivery):
+            async with self._source.acks.extended(group, delivery):
                 mark = term_of(delivery.message.headers)
                 await self._installation.settled()
                 if self._installation.refusal(mark):
                     await delivery.ack()
                     return
-                if deferral := _deferral_s(delivery):
-                    await redeliver_later(delivery, self._deferred.delay_s(deferral), self._log)
+                if left_s := self._deferral_left_s(delivery):
+                    await redeliver_later(delivery, left_s, self._log)
                     return
                 with self._installation.working(mark):
                     await self._handle(delivery)
@@ -141,6 +112,17 @@ class DesiredStatuses:
             await self._retry_later(delivery, str(error), None)
         finally:
             self._slots.release()
+
+    def _deferral_left_s(self, delivery: Delivery) -> float:
+        """Return for how many seconds a delivery is put off; a message is put off once.
+
+        When a newer status has come by then, the stream no longer holds this one.
+        """
+        if delivery.attempt > 1:
+            return 0.0
+        asked_s = deferral_s(delivery.message.headers)
+        now = self._clock.monotonic()
+        return deferral_left_s(self._delayed, delivery.message, asked_s=asked_s, now=now)
 
     async def _handle(self, delivery: Delivery) -> None:
         message: Message | None = delivery.message
@@ -172,7 +154,7 @@ class DesiredStatuses:
                 return None
             change = await self._statuses.compare(desired)
             if isinstance(change, StatusPatch):
-                last = await self._bus.last(self._stream, message.subject)
+                last = await self._bus.last(self._source.stream, message.subject)
                 if last is None or last.sequence != message.sequence:
                     self._metrics.statuses.labels(kind, "superseded").inc()
                     return last
@@ -209,7 +191,7 @@ class DesiredStatuses:
             desired = decode_desired(message.payload)
         except UnknownVersion as error:
             if error.version > CURRENT:
-                self._metrics.newer.labels(self._stream).inc()
+                self._metrics.newer.labels(self._source.stream).inc()
                 await delivery.nak(NEWER_DELAY_S)
                 return None
             reason = str(error)
@@ -219,7 +201,7 @@ class DesiredStatuses:
             reason = breach_of_desired(desired)
             if not reason:
                 return desired
-        self._metrics.quarantined.labels(self._stream).inc()
+        self._metrics.quarantined.labels(self._source.stream).inc()
         self._log.error(
             "desired_status_quarantined",
             subject=message.subject,
@@ -235,9 +217,25 @@ class DesiredStatuses:
         await redeliver_later(delivery, delay_s, self._log)
 
 
-def _deferral_s(delivery: Delivery) -> int:
-    """Return how long a delivery is put off: the first one only, so that it is for once.
+def deferral_left_s(
+    delayed: DelayedStatuses, message: Message, *, asked_s: int, now: float
+) -> float:
+    """Return for how many seconds the first write of a message is deferred; 0.0 if it is due.
 
-    When a newer status has come by then, the stream no longer holds this one.
+    `delayed` holds the deferred messages of this process, by subject. `asked_s` is the deferral
+    that the message asks for, and `now` is monotonic.
     """
-    return deferral_s(delivery.message.headers) if delivery.attempt == 1 else 0
+    delayed.forget_due(now=now)
+    if asked_s <= SHORT_S:
+        return asked_s
+    delay = BacklogDelay(first_s=asked_s, doubled_by=DOUBLED_BY, longest_s=LONGEST_S)
+    left_s = delayed.hold(
+        message.subject,
+        message.sequence,
+        now=now,
+        delay_s=delay.behind(len(delayed)),
+        longest_s=LONGEST_S,
+    )
+    if not left_s:
+        delayed.forget(message.subject)
+    return left_s

@@ -133,7 +133,6 @@ class EffectExecutor:
             message = f"Failed to {doing} job status, err: {error}"
             self._recorder.event(record.job, "JobStatusError", message, warning=True)
             raise
-        record.held_counts = None
 
     async def _amend_job(self, record: JobRecord, effect: effects.AmendJob) -> None:
         try:

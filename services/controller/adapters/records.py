@@ -22,7 +22,6 @@ from shared.api.batch import Job, JobSpec
 from shared.api.core import PodPhase
 from shared.api.scheduling import PodGroup
 from shared.jobs.defaults import defaulted
-from shared.model.delayed_status import DelayedStatus
 
 
 class KnownCompanion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,8 +55,6 @@ class JobRecord:
         self.seen_from_start = False
         """Whether this process has known the job since before it had any objects: what it does not
         remember is not there."""
-        self.held_counts: DelayedStatus | None = None
-        """Monotonic time since which a mere change of counts waits to be written."""
         self.reported_pending = ""  # reason of its PodGroup's wait, as in the last event
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → what the API server said in the stage that is being carried out."""

@@ -32,7 +32,7 @@ from shared.api.batch import FINISHED, Action, JobEvent, JobPhase
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import split_key
 from shared.jobplugins.foreign import PluginFailed
-from shared.model.delayed_status import BacklogDelay, hold
+from shared.model.delayed_status import BacklogDelay, DelayedStatuses
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
@@ -71,8 +71,8 @@ class JobReconciler(Reconciler):
         self._executor = EffectExecutor(
             manager.writer, recorder=manager.recorder, faults=manager.faults
         )
-        self._waiting: set[str] = set()
-        """Keys of the jobs whose counts wait to be written."""
+        self._delayed_counts = DelayedStatuses()
+        """By key of the job; all counts are one status, so that a longest time is not needed."""
         self._over_quota: dict[str, set[str]] = {}
         """Namespace → keys of the jobs with pods that a quota of it refused."""
 
@@ -111,7 +111,7 @@ class JobReconciler(Reconciler):
 
     @override
     def released(self, key: str) -> None:
-        self._waiting.discard(key)
+        self._delayed_counts.forget(key)
         self._note_quota(key, is_over=False)
         if key in self._informers.jobs:
             self._informers.jobs[key].release()
@@ -125,7 +125,7 @@ class JobReconciler(Reconciler):
         await self._delete_stray_commands(key)
         record = self._informers.jobs.get(key)
         if record is None:
-            self._waiting.discard(key)
+            self._delayed_counts.forget(key)
             self._note_quota(key, is_over=False)
             return
         with self._metrics.reconciles.time():
@@ -161,7 +161,7 @@ class JobReconciler(Reconciler):
         try:
             found = self._advance(record)
             record.interrupted = True
-            postponed = await self._carry_out(record, found)
+            counts_left_s = await self._carry_out(record, found)
         except Gone:
             self.add(record.key, GONE_RETRY_S)
             return
@@ -181,7 +181,7 @@ class JobReconciler(Reconciler):
         self._report_pending(record)
         record.forget(found.answered)
         record.delayed = found.delayed
-        self._requeue(record, found, postponed=postponed)
+        self._requeue(record, found, counts_left_s)
 
     def _advance(self, record: JobRecord) -> Pass:
         try:
@@ -224,31 +224,27 @@ class JobReconciler(Reconciler):
                 self._recorder.event(record.job, reason, message, warning=True)
         held.reported = (reason, message)
 
-    def _requeue(self, record: JobRecord, found: Pass, *, postponed: bool) -> None:
+    def _requeue(self, record: JobRecord, found: Pass, counts_left_s: float) -> None:
         if found.requeue:
             self.add(record.key)
-        if not postponed or record.held_counts is None:
-            self._waiting.discard(record.key)
-        else:
-            self._waiting.add(record.key)
-            now, delay_s = self._clock.monotonic(), self._counts_delay_s(record)
-            self.add(record.key, record.held_counts.left_s(now=now, delay_s=delay_s))
+        if counts_left_s:
+            self.add(record.key, counts_left_s)
         if found.reconcile_at is not None:
             self.add(record.key, max(0.0, found.reconcile_at - self._clock.now()))
         if found.delayed:
             due = min(delayed.due for delayed in found.delayed)
             self.add(record.key, max(0.0, due - self._clock.now()))
 
-    async def _carry_out(self, record: JobRecord, found: Pass) -> bool:
-        """Carry out all stages; returns whether a write of counts was put off."""
-        postponed = False
+    async def _carry_out(self, record: JobRecord, found: Pass) -> float:
+        """Carry out all stages; return in how many seconds counts are due, 0.0 if none wait."""
+        counts_left_s = 0.0
         if not any(isinstance(e, effects.WriteJobStatus) for stage in found.stages for e in stage):
-            record.held_counts = None
+            self._delayed_counts.forget(record.key)
         for stage in found.stages:
             kept = []
             for effect in stage:
-                if self._may_wait(record, effect):
-                    postponed = True
+                if left_s := self._delay_left_s(record, effect):
+                    counts_left_s = left_s
                 else:
                     kept.append(effect)
             begun = self._clock.now()
@@ -256,7 +252,7 @@ class JobReconciler(Reconciler):
             if kept and self._spans.is_on:
                 self._trace(record, kept, begun)
             self._after(record, kept)
-        return postponed
+        return counts_left_s
 
     def _trace(self, record: JobRecord, stage: list[effects.Effect], begun: float) -> None:
         """Take a span of a stage; the one that ends the job is followed by the job's own."""
@@ -269,17 +265,15 @@ class JobReconciler(Reconciler):
         if phase is not None and phase in FINISHED and made is not None:
             self._spans.add_root(cause, "job", begun=made, job=record.key, phase=phase.value)
 
-    def _may_wait(self, record: JobRecord, effect: effects.Effect) -> bool:
+    def _delay_left_s(self, record: JobRecord, effect: effects.Effect) -> float:
+        """Return for how many seconds an effect is put off; only counts of a status are."""
         if not isinstance(effect, effects.WriteJobStatus) or effect.urgent:
-            return False
-        now = self._clock.monotonic()
-        record.held_counts = hold(record.held_counts, "counts", now=now)  # whatever they are
-        return not record.held_counts.is_due(now=now, delay_s=self._counts_delay_s(record))
-
-    def _counts_delay_s(self, record: JobRecord) -> float:
+            return 0.0
         is_pending = record.job.status.state.phase == JobPhase.PENDING
-        starting = max(1, len(self._waiting)) if is_pending else 0
-        return counts_delay_s(self.queue.backlog, starting=starting)
+        starting = max(1, len(self._delayed_counts)) if is_pending else 0
+        delay_s = counts_delay_s(self.queue.backlog, starting=starting)
+        now = self._clock.monotonic()
+        return self._delayed_counts.hold(record.key, "counts", now=now, delay_s=delay_s)
 
     def _after(self, record: JobRecord, stage: list[effects.Effect]) -> None:
         if any(isinstance(effect, effects.DeletePod) for effect in stage):
@@ -289,12 +283,11 @@ class JobReconciler(Reconciler):
         if any(isinstance(effect, effects.MarkPod) for effect in stage):
             self._faults.point("controller.after-mark")
         for effect in stage:
-            if (
-                isinstance(effect, effects.WriteJobStatus)
-                and effect.status.state.phase != effect.was
-            ):
-                self._faults.point("controller.after-status")
-                self._phase_changed(record, effect)
+            if isinstance(effect, effects.WriteJobStatus):
+                self._delayed_counts.forget(record.key)
+                if effect.status.state.phase != effect.was:
+                    self._faults.point("controller.after-status")
+                    self._phase_changed(record, effect)
             elif isinstance(effect, effects.CreatePods):
                 self._pods_made(record, effect)
         if any(isinstance(effect, effects.CreatePods) for effect in stage):

@@ -8,13 +8,8 @@ from types import SimpleNamespace
 
 import structlog
 
-from services.binder.adapters.commands import (
-    AckExtender,
-    Commands,
-    IntentSlots,
-    failed_outcome,
-    is_identity,
-)
+from services.binder.adapters.commands import Commands, IntentSlots, failed_outcome, is_identity
+from services.binder.adapters.deliveries import AckExtender, PartitionSource
 from services.binder.adapters.outcomes import Outcomes
 from services.binder.intents.steps import IntentProgress
 from services.binder.metrics import BinderMetrics
@@ -116,22 +111,24 @@ def commands(
 
     backoff = Backoff(rng=random.Random(1))
     return Commands(
-        SimpleNamespace(deliveries=items),
-        partition=0,
-        stream="COMMAND",
+        PartitionSource(
+            puller=SimpleNamespace(deliveries=items),
+            partition=0,
+            stream="COMMAND",
+            acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
+            gate=Readiness().gate("commands"),
+        ),
         leaders=[LEADER],
         executor=SimpleNamespace(run=run, prepare=prepare),
         outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
         finished=SimpleNamespace(has=has),
         installation=InstallationLeadership(SCHEDULING, required=False, clock=CLOCK, log=LOG),
         slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
-        acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
         quarantine=Quarantine(quarantined, clock=CLOCK, log=LOG),
         clock=CLOCK,
         faults=Faults("", ""),
         metrics=BinderMetrics(Metrics()),
         spans=NO_SPANS,
-        gate=Readiness().gate("commands"),
         instance="b",
         log=LOG,
     )

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[3]
 MOST_ARGUMENTS = 8
 LARGER = {
     "Certification": 9,
-    "Commands": 18,
-    "DesiredStatuses": 15,
+    "Commands": 14,
+    "DesiredStatuses": 12,
     "Dumper": 10,
     "Follower": 11,
     "Forecasting": 9,

@@ -7,7 +7,7 @@ from services.scheduler.engine.plan import (
     Plan,
     QueueAllocated,
 )
-from services.scheduler.status_writer import DelayedStatuses
+from services.scheduler.status_writer import DueStatuses
 
 WAITS = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
 
@@ -27,13 +27,13 @@ def shows(phase: str):
 
 
 def test_a_phase_that_moves_on_is_due_at_once():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     assert statuses.due(plan(groups=[wanted("Inqueue")]), now=0, shown=shows("Pending")).podgroups
     assert statuses.due(plan(groups=[wanted("Running")]), now=0, shown=shows("Inqueue")).podgroups
 
 
 def test_a_counter_is_due_when_it_has_stood_for_the_time():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     running = shows("Running")
     assert not statuses.due(plan(groups=[wanted("Running", 1)]), now=0, shown=running).podgroups
     assert not statuses.due(plan(groups=[wanted("Running", 9)]), now=0.5, shown=running).podgroups
@@ -44,7 +44,7 @@ def test_a_counter_is_due_when_it_has_stood_for_the_time():
 
 
 def test_the_first_pending_is_due_after_the_time_even_if_its_text_changes():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     due = [
         statuses.due(plan(groups=[wanted("Pending", n)]), now=n * 0.5, shown=shows("")).podgroups
         for n in range(3)
@@ -53,7 +53,7 @@ def test_the_first_pending_is_due_after_the_time_even_if_its_text_changes():
 
 
 def test_what_never_stops_changing_is_written_all_the_same():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     due = [
         now
         for now in range(25)
@@ -65,7 +65,7 @@ def test_what_never_stops_changing_is_written_all_the_same():
 
 
 def test_a_wait_that_passes_by_itself_is_never_written():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     waiting = plan(pods=[DesiredPodCondition(key="ns/p", uid="p", condition=WAITS)])
     for now in (0.0, 1.0, 2.5):
         assert not statuses.due(waiting, now=now, shown=shows("")).pods
@@ -75,21 +75,21 @@ def test_a_wait_that_passes_by_itself_is_never_written():
 
 
 def test_a_falling_back_to_pending_waits_like_a_condition():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     back = plan(groups=[wanted("Pending")])
     assert not statuses.due(back, now=0, shown=shows("Running")).podgroups
     assert statuses.due(back, now=1, shown=shows("Running")).podgroups
 
 
 def test_sums_of_queues_wait_and_binds_do_not():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     wanted = plan(queues=[QueueAllocated(name="q", uid="q", allocated={"cpu": "1"})])
     assert not statuses.due(wanted, now=0, shown=shows("")).queues
     assert statuses.due(wanted, now=1, shown=shows("")).queues
 
 
 def test_nothing_but_a_new_phase_is_said_of_a_gang_whose_pods_are_being_made():
-    statuses = DelayedStatuses(1.0)
+    statuses = DueStatuses(1.0)
     waiting = plan(
         groups=[wanted("Pending", 1)],
         pods=[DesiredPodCondition(key="ns/p", uid="p", condition=WAITS)],
