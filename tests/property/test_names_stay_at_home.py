@@ -28,10 +28,10 @@ from services.visibility.timelines import known_job, timeline
 from shared.api import keys
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts.messages import Evict
-from tests.support import facts
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
-from tests.support.mirrors import Json, World, job_of_tasks
+from tests.support.mirrors import World, job_of_tasks
+from tests.support.world import Json, stored_group, stored_pod, stored_queue
 
 NOW = 1e9
 MARKS = {"alpha": "ofalpha", "beta": "ofbeta"}
@@ -73,7 +73,7 @@ class Drawn:
         self.waiting: list[tuple[str, str]] = []
         for queue in ("red", "blue"):
             order = {"annotations": {keys.QUEUE_ORDER: drawn["orders"]}} if drawn["orders"] else {}
-            made = facts.stored_queue(queue, reclaimable=True)
+            made = stored_queue(queue, reclaimable=True)
             made["metadata"].update(order)
             self.world.put("queues", made)
         nodes = len(drawn["free"])
@@ -97,14 +97,14 @@ class Drawn:
     ) -> None:
         spec = {"minMember": least, "queue": queue, "priorityClassName": priority}
         spec["minResources"] = {"cpu": str(least)}
-        made = facts.stored_group(f"{space}/{name}", uid=f"uid-{name}", phase=phase, **spec)
+        made = stored_group(f"{space}/{name}", uid=f"uid-{name}", phase=phase, **spec)
         self.world.put("podgroups", made)
 
     def _pod(
         self, space: str, name: str, group: str, *, node: str = "", has_port: bool = False
     ) -> None:
         annotations = {"volcano.sh/preemptable": "true"}
-        made = facts.stored_pod(
+        made = stored_pod(
             f"{space}/{name}",
             uid=f"uid-{name}",
             group=group,

@@ -19,7 +19,8 @@ from shared.model.status import TaskStatus
 from tests.support.acting import NOW, Cluster, ask
 from tests.support.configured import configured
 from tests.support.hits import count_hits, needs_hits
-from tests.support.mirrors import Json, World, job_of_tasks, running
+from tests.support.mirrors import World, job_of_tasks, running
+from tests.support.world import Json
 
 TIERS = """
 tiers:
@@ -159,7 +160,7 @@ def at_rest(world: World, conf: str) -> World:
     """Return a cluster when the scheduler has nothing left to do in it."""
     cluster, found = Cluster(world, conf), World()
     cluster.run()
-    for kind, document in cluster.objects():
+    for (kind, _), document in cluster.objects.items():
         found.put(kind, document)
     return found
 

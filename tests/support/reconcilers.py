@@ -52,8 +52,8 @@ from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
-from tests.support.facts import fact
 from tests.support.manifests import LOADER
+from tests.support.world import fact
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 KEPT = (

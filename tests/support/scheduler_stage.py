@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pumice.local.nats import NatsServer
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
@@ -23,9 +21,9 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
 from tests.support import forked, world
 from tests.support.bus import admin_bus
-from tests.support.facts import stored_group, stored_pod, stored_queue
 from tests.support.fleet import Service
 from tests.support.wait import until
+from tests.support.world import stored_group, stored_pod, stored_queue
 
 STREAMS = streams("local")
 SUBJECTS = Subjects(cluster="local")
@@ -48,11 +46,12 @@ class Stage:
     async def fact(self, kind: str, key: str, body: dict | None, uid: str = "") -> None:
         """Publish the fact that an object is so (or, without a body, gone)."""
         self._rv += 1
-        op = m.Op.PUT if body is not None else m.Op.DELETE
-        raw = msgspec.Raw(msgspec.json.encode(body))
-        fact = m.Fact(
-            kind=kind, key=key, uid=uid or f"uid-{key}", rv=str(self._rv), op=op, body=raw
-        )
+        rv = str(self._rv)
+        if body is None:
+            fact = world.gone(kind, key, uid, rv=rv)
+        else:
+            meta = {"uid": f"uid-{key}", **body["metadata"], **({"uid": uid} if uid else {})}
+            fact = world.fact(kind, {**body, "metadata": meta}, rv=rv)
         await self._facts.publish(SUBJECTS.state(kind, key), codec.encode(fact))
 
     async def mark(self) -> None:
@@ -171,9 +170,7 @@ class Stage:
     async def cluster(self, nodes: int = 2, cpu: str = "4") -> None:
         """Publish nodes and the default queue."""
         for i in range(nodes):
-            body = world.node(f"n{i}", cpu=cpu)
-            body["metadata"]["uid"] = f"uid-n{i}"
-            await self.fact("nodes", f"n{i}", body)
+            await self.fact("nodes", f"n{i}", world.node(f"n{i}", cpu=cpu))
         await self.fact("queues", "default", stored_queue("default", weight=1))
 
     async def group(

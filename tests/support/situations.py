@@ -1,9 +1,9 @@
 """Situations in which `ns/job` waits, to ask about and to act on."""
 
-import copy
 from typing import Any
 
 from tests.support.mirrors import World, running
+from tests.support.world import Json
 
 GPU = "nvidia.com/gpu"
 
@@ -22,10 +22,11 @@ def one_node(cpu: str = "4", **more: str) -> World:
 def with_node(
     world: World, name: str, *, labels: dict[str, str] | None = None, **spec: Any
 ) -> World:
-    node = copy.deepcopy(world.objects["nodes", name])
-    node["metadata"].setdefault("labels", {}).update(labels or {})
-    node["spec"] = {**node.get("spec", {}), **spec}
-    return world.put("nodes", node)
+    def change(node: Json) -> None:
+        node["metadata"]["labels"] |= labels or {}
+        node["spec"] = spec
+
+    return world.edit("nodes", name, change)
 
 
 # --- situations in which ns/job waits -----------------------------------------------------------
@@ -74,9 +75,7 @@ def full_parent() -> World:
 
 def closed_queue() -> World:
     world = one_node().waiting("job", pods=1, cpu="1")
-    queue = copy.deepcopy(world.objects["queues", "default"])
-    queue["status"]["state"] = "Closed"
-    return world.put("queues", queue)
+    return world.edit("queues", "default", lambda queue: queue["status"].update(state="Closed"))
 
 
 def no_such_queue() -> World:
@@ -171,9 +170,8 @@ def gated_pods() -> World:
 
 def terminating_pod() -> World:
     world = running(one_node(), "leaving", cpu="4", node="n1").gang("job", pods=1, cpu="4")
-    pod = copy.deepcopy(world.objects["pods", "ns/leaving-0"])
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return world.put("pods", pod)
+    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return world.edit("pods", "ns/leaving-0", lambda pod: pod["metadata"].update(gone))
 
 
 def elastic_beyond_its_minimum() -> World:
@@ -205,9 +203,9 @@ def behind_a_gang() -> World:
     """A gang ahead takes what would become free."""
     world = running(one_node(), "other", cpu="4", node="n1")
     world.gang("ahead", pods=1, cpu="4")
-    group = copy.deepcopy(world.objects["podgroups", "ns/ahead"])
-    group["metadata"]["creationTimestamp"] = "2025-12-31T00:00:00Z"
-    return world.put("podgroups", group).gang("job", pods=1, cpu="4")
+    earlier = {"creationTimestamp": "2025-12-31T00:00:00Z"}
+    world.edit("podgroups", "ns/ahead", lambda group: group["metadata"].update(earlier))
+    return world.gang("job", pods=1, cpu="4")
 
 
 def held_by_three() -> World:

@@ -11,7 +11,7 @@ import msgspec
 from shared.api.batch import Job
 from shared.api.core import Node, Pod
 from shared.api.scheduling import PodGroup, Queue
-from tests.support import facts
+from tests.support import world
 
 
 def pod(
@@ -26,7 +26,7 @@ def pod(
 ) -> Pod:
     """Return a pod; `more` as for a stored one."""
     meta = {"resourceVersion": str(version), **(metadata or {})}
-    plain = facts.stored_pod(f"{namespace}/{name}", uid=uid or f"uid-{name}", metadata=meta, **more)
+    plain = world.stored_pod(f"{namespace}/{name}", uid=uid or f"uid-{name}", metadata=meta, **more)
     plain["status"] |= status or {}
     return msgspec.convert(plain, Pod)
 
@@ -62,16 +62,16 @@ def group(
     name: str = "g", *, namespace: str = "ns", phase: str | None = None, **more: Any
 ) -> PodGroup:
     """Return a PodGroup; `more` as for a stored one."""
-    return msgspec.convert(facts.stored_group(f"{namespace}/{name}", phase=phase, **more), PodGroup)
+    return msgspec.convert(world.stored_group(f"{namespace}/{name}", phase=phase, **more), PodGroup)
 
 
 def queue(name: str, **more: Any) -> Queue:
     """Return a Queue; `more` as for a stored one."""
-    return msgspec.convert(facts.stored_queue(name, **more), Queue)
+    return msgspec.convert(world.stored_queue(name, **more), Queue)
 
 
 def node(name: str, *, cpu: str = "8", ready: bool = True) -> Node:
     """Return a node."""
-    plain = facts.stored_node(name, cpu=cpu)
+    plain = world.stored_node(name, cpu=cpu)
     plain["status"]["conditions"] = [{"type": "Ready", "status": "True" if ready else "False"}]
     return msgspec.convert(plain, Node)

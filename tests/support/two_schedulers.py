@@ -7,12 +7,17 @@ the second one decides is carried out for both.
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from services.scheduler.decision import Decision
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support.facts import stored_group, stored_node, stored_pod, stored_queue
+from tests.support.world import (
+    fact,
+    gone,
+    stored_group,
+    stored_node,
+    stored_pod,
+    stored_queue,
+)
 
 NEVER = 10**9
 
@@ -51,18 +56,11 @@ class Histories:
 
     def put(self, kind: str, body: dict[str, Any], to: int | None = None) -> None:
         for scheduler in self.schedulers if to is None else [self.schedulers[to]]:
-            meta = body["metadata"]
-            key = f"ns/{meta['name']}" if "namespace" in meta else meta["name"]
-            raw = msgspec.Raw(msgspec.json.encode(body))
-            assert (
-                scheduler.fold([m.Fact(kind=kind, key=key, uid=meta["uid"], rv="1", body=raw)])
-                == []
-            )
+            assert scheduler.fold([fact(kind, body)]) == []
 
     def delete(self, kind: str, key: str, uid: str) -> None:
         for scheduler in self.schedulers:
-            gone = m.Fact(kind=kind, key=key, uid=uid, rv="2", op=m.Op.DELETE)
-            assert scheduler.fold([gone]) == []
+            assert scheduler.fold([gone(kind, key, uid)]) == []
 
     def limit(self, name: str, cpu: str) -> None:
         spec: dict[str, Any] = {"weight": 1, "capability": {"cpu": cpu}, "deserved": {"cpu": "4"}}

@@ -23,7 +23,7 @@ from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
-from tests.support.facts import bind_of, gone
+from tests.support.world import bind_of, gone
 
 RNG = random.Random(1)
 

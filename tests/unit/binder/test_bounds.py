@@ -19,7 +19,7 @@ from shared.contracts.messages import (
     Evict,
     Victim,
 )
-from tests.support.facts import bind_of
+from tests.support.world import bind_of
 
 BIND = Bind(pod="ns/p", uid="u", node="n")
 

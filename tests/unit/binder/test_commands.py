@@ -35,8 +35,8 @@ from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
-from tests.support.facts import bind_of
 from tests.support.wait import until
+from tests.support.world import bind_of
 
 SUBJECTS = Subjects(cluster="local")
 LEADER = SUBJECTS.leader("command")

@@ -6,7 +6,7 @@ from services.binder.adapters.outcomes import Finished
 from shared.contracts.messages import Bind, Evict, Victim
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
-from tests.support.facts import bind_of
+from tests.support.world import bind_of
 
 LOG = structlog.get_logger()
 

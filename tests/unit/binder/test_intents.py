@@ -30,7 +30,7 @@ from shared.contracts.messages import (
     Retry,
     Victim,
 )
-from tests.support.facts import bind_of
+from tests.support.world import bind_of
 
 WANTED = Bind(pod="ns/p", uid="u1", node="n1")
 VICTIM = Victim(pod="ns/v", uid="u2", job="ns/j", node="n2")

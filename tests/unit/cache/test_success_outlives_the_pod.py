@@ -8,7 +8,7 @@ from shared.api import keys
 from shared.api.core import Pod, PodPhase
 from shared.api.meta import OwnerReference
 from shared.contracts.messages import Fact, Op
-from tests.support.facts import job_owner
+from tests.support.world import job_owner
 from tests.unit.cache.test_publish_queue import World, held_pod
 
 

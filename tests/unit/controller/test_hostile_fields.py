@@ -14,8 +14,8 @@ from shared.api.batch import Job
 from shared.api.core import Pod
 from shared.api.cron import CronJob
 from shared.api.flow import JobFlow
-from tests.support.facts import job_owner
 from tests.support.structs import pod
+from tests.support.world import job_owner
 
 TASKS = [{"name": "w", "replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}]
 NEVER = "2026-06-30T23:59:60Z"

@@ -14,9 +14,9 @@ from services.controller.job.sync import gate_is_open
 from shared.api import keys, kinds
 from shared.api.batch import JobEvent
 from shared.contracts.messages import Fact
-from tests.support import facts
-from tests.support.facts import fact
+from tests.support import world
 from tests.support.structs import job
+from tests.support.world import fact
 from tests.unit.controller.world import UID, task
 
 NAME = "train-a-0"
@@ -26,9 +26,9 @@ def only_pod(uid: str, rv: int, phase: str = "Running", **meta: Any) -> dict[str
     told = {
         "resourceVersion": str(rv),
         "annotations": {keys.JOB_NAME: "train", keys.TASK_SPEC: "a", keys.TASK_INDEX: "0"},
-        "ownerReferences": [facts.job_owner("train", UID)],
+        "ownerReferences": [world.job_owner("train", UID)],
     }
-    return facts.stored_pod(f"ns/{NAME}", uid=uid, phase=phase, metadata={**told, **meta})
+    return world.stored_pod(f"ns/{NAME}", uid=uid, phase=phase, metadata={**told, **meta})
 
 
 def whole_job(*, rv: str, phase: str | None = None, **status: Any) -> Fact:
@@ -39,7 +39,7 @@ def whole_job(*, rv: str, phase: str | None = None, **status: Any) -> Fact:
 
 
 def gone(uid: str, rv: int = 99) -> Fact:
-    return facts.gone("pods", f"ns/{NAME}", uid, rv=str(rv))
+    return world.gone("pods", f"ns/{NAME}", uid, rv=str(rv))
 
 
 @pytest.fixture
@@ -171,9 +171,9 @@ def test_nothing_is_asked_for_where_the_replica_does_not_own_the_job() -> None:
 
 
 def group_bytes(name: str, rv: int, owner: str | None = UID) -> bytes:
-    owners = [] if owner is None else [facts.job_owner("train", owner)]
+    owners = [] if owner is None else [world.job_owner("train", owner)]
     meta = {"resourceVersion": str(rv), "ownerReferences": owners}
-    group = facts.stored_group(f"ns/{name}", uid=name, phase="Inqueue", metadata=meta)
+    group = world.stored_group(f"ns/{name}", uid=name, phase="Inqueue", metadata=meta)
     return json.dumps(group).encode()
 
 
@@ -236,10 +236,10 @@ def test_orders_of_one_second_are_obeyed_as_they_were_given_j05(replica: Informe
 def gated(rv: str, phase: str | None = None, uid: str = "uid-group") -> bytes:
     meta = {
         "resourceVersion": rv,
-        "ownerReferences": [facts.job_owner("train", UID)],
+        "ownerReferences": [world.job_owner("train", UID)],
         "creationTimestamp": "2025-10-09T09:00:00Z",
     }
-    group = facts.stored_group(f"ns/train-{UID}", uid=uid, phase=phase, metadata=meta)
+    group = world.stored_group(f"ns/train-{UID}", uid=uid, phase=phase, metadata=meta)
     return json.dumps(group).encode()
 
 

@@ -10,7 +10,7 @@ from services.controller.adapters.store import IndexedStore, StoreKey, Touched, 
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
-from tests.support.facts import fact
+from tests.support.world import fact
 
 FROM = "volcano.sh/createdByJobTemplate"
 

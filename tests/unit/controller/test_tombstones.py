@@ -12,7 +12,7 @@ from services.controller.job.plan import advance
 from shared.api import keys
 from shared.api.batch import Job
 from shared.contracts.messages import Fact, Op
-from tests.support.facts import fact
+from tests.support.world import fact
 from tests.unit.controller.test_informers import gone, only_pod, whole_job
 
 TELLS = "train-a-0"

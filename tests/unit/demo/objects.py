@@ -7,8 +7,8 @@ from shared.api.batch import Job
 from shared.api.core import Pod
 from shared.api.scheduling import PodGroup, PodGroupCondition
 from tests.support import structs
-from tests.support.facts import job_owner
 from tests.support.structs import node
+from tests.support.world import job_owner
 
 NO_ROOM = (
     "10/10 tasks in gang unschedulable: pod group is not ready, 10 Pending, 10 minAvailable; "

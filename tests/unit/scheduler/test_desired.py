@@ -14,7 +14,7 @@ from services.scheduler.messages import (
 )
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support import world
 from tests.unit.scheduler.test_scheduler_state import (
     add_group,
     add_pod,
@@ -101,7 +101,7 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     said = {"uid": "g", "metadata": {"resourceVersion": "41"}, "status": {"conditions": [shown]}}
-    put(under, "podgroups", facts.stored_group("ns/g", phase="Pending", **said))
+    put(under, "podgroups", world.stored_group("ns/g", phase="Pending", **said))
     (wanted,) = [w.message for w in step(under, 0.0, 1).statuses if w.kind == "podgroups"]
     assert isinstance(wanted, m.DesiredPodGroup)
     assert (wanted.phase, wanted.rv) == ("Inqueue", "41")
@@ -112,14 +112,14 @@ def test_a_wish_names_the_version_that_was_decided_on_and_what_stays():
 def jobs_group(
     to: SchedulerState, name: str, phase: str = "", *, job: bool = True, **status: Any
 ) -> None:
-    owner = facts.job_owner("j", "j") | ({} if job else {"apiVersion": "batch/v1"})
+    owner = world.job_owner("j", "j") | ({} if job else {"apiVersion": "batch/v1"})
     meta = {"resourceVersion": "1", "ownerReferences": [owner]}
-    body = facts.stored_group(f"ns/{name}", uid=name, phase=phase, metadata=meta, status=status)
+    body = world.stored_group(f"ns/{name}", uid=name, phase=phase, metadata=meta, status=status)
     put(to, "podgroups", body)
 
 
 def bound(to: SchedulerState, name: str, of: str, phase: str) -> None:
-    put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node="n1", phase=phase))
+    put(to, "pods", world.stored_pod(f"ns/{name}", uid=name, group=of, node="n1", phase=phase))
 
 
 def deferrals(decision: Decision) -> dict[str, int]:
@@ -186,7 +186,7 @@ def test_the_end_of_a_jobs_group_is_written_only_if_the_group_stays():
     ends = [s for s in step(under, 0.1, 2).statuses if s.kind == "podgroups"]
     assert {s.message.key for s in ends} == {"ns/stays", "ns/goes"}
     assert all(s.ttl_s < s.deferral_s for s in ends), "gone from the stream when it would be due"
-    assert under.fold([facts.gone("podgroups", "ns/goes", "goes")]) == []
+    assert under.fold([world.gone("podgroups", "ns/goes", "goes")]) == []
     (again,) = [s for s in step(under, FIRST_S + 1, 3).statuses if s.kind == "podgroups"]
     assert (again.message.key, again.deferral_s) == ("ns/stays", 0)
     assert again.ttl_s > 2 * ends[0].ttl_s

@@ -10,7 +10,9 @@ from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support.world import fact as fact_of
+from tests.support.world import gone as end_of
+from tests.support.world import named, stored_group, stored_node, stored_pod, stored_queue
 
 ACTIONS = "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"
 SHARED = ("priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder")
@@ -129,19 +131,19 @@ def test_a_placement_that_breaks_off_spoils_the_session_and_names_the_job() -> N
 
 
 def fact(kind: kinds.Kind, key: str, document: dict) -> m.Fact:
-    return facts.fact(kind.token, {"metadata": facts.named(key), **document})
+    return fact_of(kind.token, {"metadata": named(key), **document})
 
 
 def pod_fact(name: str, *, cpu: str = "1", node: str = "") -> m.Fact:
-    return facts.fact("pods", facts.stored_pod(f"ns/{name}", group=name, cpu=cpu, node=node))
+    return fact_of("pods", stored_pod(f"ns/{name}", group=name, cpu=cpu, node=node))
 
 
 def base() -> list[m.Fact]:
-    node = facts.stored_node("n1", cpu="4", memory="8Gi", pods="10")
+    node = stored_node("n1", cpu="4", memory="8Gi", pods="10")
     return [
-        facts.fact("queues", facts.stored_queue("q")),
-        facts.fact("nodes", node),
-        facts.fact("podgroups", facts.stored_group("ns/good", phase="Inqueue", queue="q")),
+        fact_of("queues", stored_queue("q")),
+        fact_of("nodes", node),
+        fact_of("podgroups", stored_group("ns/good", phase="Inqueue", queue="q")),
         pod_fact("good"),
     ]
 
@@ -199,7 +201,7 @@ def test_an_object_that_was_left_out_and_goes_is_forgotten(monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(scheduler._cluster_state.task_classes, "of", lambda *_: 1 / 0)
         assert len(scheduler.fold([pod_fact("bad")])) == 1
-    gone = facts.gone("pods", "ns/bad")
+    gone = end_of("pods", "ns/bad")
     assert scheduler.fold([gone]) == []
     assert scheduler.fold([pod_fact("bad")]) == []
 
@@ -227,7 +229,7 @@ def test_a_job_that_broke_a_session_has_no_turn_until_its_podgroup_is_made_anew(
     scheduler.fold(stream)
     decision = scheduler.decide(configure(), now=0.0, cycle=2, token=1)
     assert set(binds_of(decision.whole)) == {"good"}
-    gone = facts.gone("podgroups", "ns/bad")
+    gone = end_of("podgroups", "ns/bad")
     scheduler.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
     decision = scheduler.decide(configure(), now=0.0, cycle=3, token=1)
     assert "bad" in binds_of(decision.whole)

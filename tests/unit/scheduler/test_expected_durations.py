@@ -9,8 +9,8 @@ from shared.api.batch import Job, JobSpec, TaskSpec
 from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.jobs.durations import Basis, Expected, of_gang, of_job, of_pod, parse
-from tests.support.facts import named
 from tests.support.structs import pod
+from tests.support.world import named
 
 ANNOTATED = Expected(60.0, Basis.ANNOTATION)
 

@@ -27,14 +27,14 @@ from services.scheduler.overruns import (
 )
 from shared.contracts import messages as m
 from shared.runtime.errors import Rejected
-from tests.support import facts
+from tests.support import world
 
 STEP = Step("allocate", "podgroups", "ns/slow", "u1")
 
 
 def group(uid: str = "u1", *, members: int = 1, phase: str = "Pending") -> m.Fact:
-    return facts.fact(
-        "podgroups", facts.stored_group("ns/slow", uid=uid, phase=phase, minMember=members)
+    return world.fact(
+        "podgroups", world.stored_group("ns/slow", uid=uid, phase=phase, minMember=members)
     )
 
 
@@ -71,7 +71,7 @@ def test_a_job_is_let_go_when_what_it_asks_for_changes_and_not_for_our_own_statu
     assert slow(under, 5.0).offences == 2
 
 
-@pytest.mark.parametrize("fact", [group("u2"), facts.gone("podgroups", "ns/slow")])
+@pytest.mark.parametrize("fact", [group("u2"), world.gone("podgroups", "ns/slow")])
 def test_a_job_that_is_deleted_or_made_anew_starts_without_a_past(fact) -> None:
     under = OverrunQuarantine()
     slow(under, 0.0)

@@ -10,7 +10,7 @@ from services.scheduler.decision import Decision
 from services.scheduler.engine.state.refusals import LONGEST_S, Refusals
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support import world
 from tests.unit.scheduler.test_scheduler_state import (
     add_group,
     add_pod,
@@ -188,7 +188,7 @@ def _other_labels(by: SchedulerState) -> None:
 
 
 def _other_queue(by: SchedulerState) -> None:
-    put(by, "queues", facts.stored_queue("other", uid="q2"))
+    put(by, "queues", world.stored_queue("other", uid="q2"))
     add_group(by, "bad", "Inqueue", queue="other")
 
 
@@ -304,8 +304,8 @@ def test_a_victim_that_cannot_be_evicted_is_left_alone_and_another_one_goes():
 def test_a_pod_whose_bind_is_always_refused_leaves_the_only_room_to_another():
     """Reported as kai-scheduler#2074: first in line, it took the GPU in every cycle."""
     under = scheduler()
-    put(under, "nodes", facts.stored_node("n1", uid="n1", cpu="1", memory="8Gi", pods="20"))
-    put(under, "queues", facts.stored_queue("default", uid="q"))
+    put(under, "nodes", world.stored_node("n1", uid="n1", cpu="1", memory="8Gi", pods="20"))
+    put(under, "queues", world.stored_queue("default", uid="q"))
     for name in ("cursed", "later-blessed"):
         add_group(under, name, "Inqueue")
         add_pod(under, f"{name}-0", name, cpu="1")

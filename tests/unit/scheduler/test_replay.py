@@ -28,8 +28,8 @@ from services.scheduler.dump import (
 from services.scheduler.replay import differences, main, replayed
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support.facts import fact as fact_of
-from tests.support.facts import gone, named
+from tests.support.world import fact as fact_of
+from tests.support.world import gone, named
 
 CONF = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"

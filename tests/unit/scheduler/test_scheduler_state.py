@@ -4,7 +4,7 @@ from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support import world
 
 CONF = configure()
 
@@ -14,20 +14,20 @@ def scheduler(settle_s: float = 1.0) -> SchedulerState:
 
 
 def put(to: SchedulerState, kind: str, body: dict) -> None:
-    assert to.fold([facts.fact(kind, body)]) == []
+    assert to.fold([world.fact(kind, body)]) == []
 
 
 def small_world(to: SchedulerState) -> None:
-    put(to, "nodes", facts.stored_node("n1", uid="n1", cpu="8", memory="8Gi", pods="20"))
-    put(to, "queues", facts.stored_queue("default", uid="q", capability={"cpu": "8"}))
+    put(to, "nodes", world.stored_node("n1", uid="n1", cpu="8", memory="8Gi", pods="20"))
+    put(to, "queues", world.stored_queue("default", uid="q", capability={"cpu": "8"}))
 
 
 def add_group(to: SchedulerState, name: str, phase: str, **spec) -> None:
-    put(to, "podgroups", facts.stored_group(f"ns/{name}", uid=name, phase=phase, **spec))
+    put(to, "podgroups", world.stored_group(f"ns/{name}", uid=name, phase=phase, **spec))
 
 
 def add_pod(to: SchedulerState, name: str, of: str, node: str = "", **more) -> None:
-    put(to, "pods", facts.stored_pod(f"ns/{name}", uid=name, group=of, node=node, **more))
+    put(to, "pods", world.stored_pod(f"ns/{name}", uid=name, group=of, node=node, **more))
 
 
 def step(by: SchedulerState, now: float, cycle: int, conf=CONF) -> Decision:

@@ -14,7 +14,7 @@ from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.api.scheduling import NodeShard
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support.world import fact, stored_pod
 
 HARD = Sharding(mode=ShardMode.HARD)
 CONF = """
@@ -192,7 +192,7 @@ def test_of_two_that_claim_one_node_neither_uses_it_and_one_gives_way_ca12():
 
 def put(to: SchedulerState, kind: str, body: dict, rv: str = "1") -> None:
     body["metadata"]["resourceVersion"] = rv
-    assert to.fold([facts.fact(kind, body)]) == []
+    assert to.fold([fact(kind, body)]) == []
 
 
 def put_shard(to: SchedulerState, rv: str, desired: Sequence[str]) -> None:
@@ -221,7 +221,7 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     group = {"metadata": {"name": "g", "namespace": "ns", "uid": "g"}}
     spec = {"minMember": 1, "queue": "default"}
     put(scheduler, "podgroups", {**group, "spec": spec, "status": {"phase": "Inqueue"}})
-    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g"))]) == []
+    assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p", group="g"))]) == []
     put_shard(scheduler, "4", ["n1"])
     conf = configure(CONF)
     bound = scheduler.decide(conf, now=1.0, cycle=1, token=7)
@@ -231,12 +231,7 @@ def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
     kept = shard_wanted(scheduler.decide(conf, now=2.0, cycle=2, token=7))
     assert (kept.in_use, kept.to_remove, kept.rv) == (("n1",), ("n1",), "5")
 
-    assert (
-        scheduler.fold(
-            [facts.fact("pods", facts.stored_pod("ns/p", uid="p", group="g", node="n1"))]
-        )
-        == []
-    )
+    assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p", group="g", node="n1"))]) == []
     left = shard_wanted(scheduler.decide(conf, now=3.0, cycle=3, token=7))
     assert (left.in_use, left.to_remove, left.rv) == ((), (), "5")
 
@@ -250,7 +245,7 @@ def test_a_new_leader_gives_a_node_back_on_which_pods_have_come_and_gone_ca12():
     scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
-    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p"))]) == []
     put_shard(scheduler, "4", [])
     scheduler.recover([], [bound_outcome("gone", "n1")])
     conf = configure(CONF)
@@ -262,7 +257,7 @@ def test_a_new_leader_keeps_a_node_on_which_no_fact_shows_a_bound_pod_yet_ca12()
     scheduler = SchedulerState(
         scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
     )
-    assert scheduler.fold([facts.fact("pods", facts.stored_pod("ns/p", uid="p"))]) == []
+    assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p"))]) == []
     put_shard(scheduler, "4", [])
     scheduler.recover([], [bound_outcome("p", "n1")])
     kept = shard_wanted(scheduler.decide(configure(CONF), now=1.0, cycle=1, token=7))

@@ -11,7 +11,7 @@ from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support import world
 from tests.support.configured import configured
 from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put
 from tests.unit.scheduler.test_unschedulable_pool import Cycles, looked_at
@@ -63,10 +63,10 @@ class Waiting:
 
     def queue(self, name: str, deserved: int, memory: str = "0", **more: Any) -> None:
         amounts = {"cpu": str(deserved), "memory": memory, "pods": "500"}
-        put(self.by, "queues", facts.stored_queue(name, uid=name, deserved=amounts, **more))
+        put(self.by, "queues", world.stored_queue(name, uid=name, deserved=amounts, **more))
 
     def node(self, name: str, cpu: int) -> None:
-        put(self.by, "nodes", facts.stored_node(name, uid=name, cpu=str(cpu)))
+        put(self.by, "nodes", world.stored_node(name, uid=name, cpu=str(cpu)))
 
     def run(self, name: str, node: str, pods: int, least: int = 1, **spec: Any) -> None:
         add_group(self.by, name, "Running", minMember=least, **spec)
@@ -85,7 +85,7 @@ class Waiting:
 
     def leave(self, name: str, of: str, node: str) -> None:
         """Have a running pod told to go; it takes its time."""
-        body = facts.stored_pod(f"ns/{name}", uid=name, group=of, node=node, cpu="2")
+        body = world.stored_pod(f"ns/{name}", uid=name, group=of, node=node, cpu="2")
         body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         put(self.by, "pods", body)
 

@@ -8,7 +8,7 @@ from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
-from tests.support import facts
+from tests.support import world
 from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put, scheduler
 
 CONF = configure()
@@ -25,11 +25,11 @@ ROOM = 10
 
 def cluster(by: SchedulerState, cpu: int = ROOM) -> None:
     add_node(by, cpu)
-    put(by, "queues", facts.stored_queue("default", uid="q"))
+    put(by, "queues", world.stored_queue("default", uid="q"))
 
 
 def add_node(by: SchedulerState, cpu: int) -> None:
-    put(by, "nodes", facts.stored_node("n1", uid="n1", cpu=str(cpu)))
+    put(by, "nodes", world.stored_node("n1", uid="n1", cpu=str(cpu)))
 
 
 def occupy(by: SchedulerState, pods: int = ROOM - 1) -> None:

@@ -22,7 +22,7 @@ from services.scheduler.adapters.watchdog import (
 from services.scheduler.engine.progress import Step
 from services.scheduler.overruns import decode
 from shared.bus.values import Message
-from tests.support import facts
+from tests.support import world
 from tests.support.clock import VirtualClock
 from tests.support.visibility import context_of_a_test
 
@@ -217,9 +217,9 @@ async def test_a_standby_that_has_led_before_replaces_nothing_that_the_leader_ha
         other.watchdog.leads = True
         await other.decide((handles("ns/second"), BUDGET_S + 0.5))
         assert bus.quarantined == {"ns/first", "ns/second"}
-        one.watchdog.observe([facts.gone("podgroups", "ns/first")])
+        one.watchdog.observe([world.gone("podgroups", "ns/first")])
         await one.watchdog.store()
         assert bus.quarantined == {"ns/first", "ns/second"}
-        other.watchdog.observe([facts.gone("podgroups", "ns/first")])
+        other.watchdog.observe([world.gone("podgroups", "ns/first")])
         await other.watchdog.store()
         assert bus.quarantined == {"ns/second"}

@@ -16,7 +16,7 @@ from services.visibility.forecast.forecaster import Forecaster, forecast
 from services.visibility.forecast.simulation import SchedulerRules, SimulationBounds, waiting
 from shared.api import keys, kinds
 from shared.api import time as times
-from tests.support.facts import named
+from tests.support.world import named
 
 NOW = times.parse("2026-01-01T00:00:00Z")
 CONF = """

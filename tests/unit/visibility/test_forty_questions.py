@@ -23,7 +23,7 @@ from shared.api import time as times
 from shared.api.visibility import Explanation
 from tests.support.acting import NOW, Cluster, ask
 from tests.support.configured import configured
-from tests.support.mirrors import Json, World, job_of_tasks, running
+from tests.support.mirrors import World, job_of_tasks, running
 from tests.support.situations import (
     all_cordoned,
     anti_affinity,
@@ -58,6 +58,7 @@ from tests.support.situations import (
     too_few_pods_and_no_room,
     two_gpus_on_nodes_of_one,
 )
+from tests.support.world import Json
 
 PLAIN = """
 actions: "enqueue, allocate, backfill"
@@ -266,7 +267,7 @@ def make_queue(words: Words, _: Explanation, cluster: Cluster) -> None:
 
 def more_pods(words: Words, _: Explanation, cluster: Cluster) -> None:
     for number in range(int(words[1])):
-        pod = copy.deepcopy(cluster.get("pods", "ns/job-0"))
+        pod = copy.deepcopy(cluster.objects["pods", "ns/job-0"])
         pod["metadata"] |= {"name": f"job-more-{number}", "uid": f"more-{number}"}
         cluster.put("pods", pod)
 
@@ -355,7 +356,7 @@ def test_a_job_that_is_thought_of_does_as_it_is_told_when_it_comes(case: str) ->
     cluster.run()
     assert (answer.starts_now, len(answer.evictions)) == (starts, evicts)
     assert cluster.asked_runs is starts
-    held = [p for kind, p in cluster.objects() if kind == "pods" and not _is_asked(p)]
+    held = [p for (k, _), p in cluster.objects.items() if k == "pods" and not _is_asked(p)]
     assert before - len(held) == evicts
 
 
@@ -369,11 +370,10 @@ def _is_asked(pod: Json) -> bool:
 def lasting(world: World, name: str, seconds: int, *, cpu: str, node: str) -> World:
     """Add a job that runs since now, for as long as it says."""
     running(world, name, cpu=cpu, node=node)
-    group = copy.deepcopy(world.objects["podgroups", f"ns/{name}"])
-    group["metadata"].setdefault("annotations", {})[keys.EXPECTED_DURATION] = str(seconds)
-    pod = copy.deepcopy(world.objects["pods", f"ns/{name}-0"])
-    pod["status"]["startTime"] = times.format_seconds(NOW)
-    return world.put("podgroups", group).put("pods", pod)
+    lasts = {keys.EXPECTED_DURATION: str(seconds)}
+    world.edit("podgroups", f"ns/{name}", lambda g: g["metadata"].update(annotations=lasts))
+    start = times.format_seconds(NOW)
+    return world.edit("pods", f"ns/{name}-0", lambda pod: pod["status"].update(startTime=start))
 
 
 def two_that_end() -> World:

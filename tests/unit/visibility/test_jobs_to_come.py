@@ -14,7 +14,7 @@ from services.visibility.forecast.arrivals import KEPT, JobArrivals
 from services.visibility.forecast.shapes import ArrivalShape
 from shared.api import keys, kinds
 from shared.api import time as times
-from tests.support.facts import named
+from tests.support.world import named
 
 NOW = times.parse("2026-01-01T00:10:00Z")
 CONF = """
