@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from pumice.queries.text import since, until
 from pumice.queries.workloads import title
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
-from shared.model.quantity import BadQuantity, milli
+from shared.model.quantity import BadQuantity, decimal, milli
 
 _BAR: Final = 12
 _HEADS: Final = 4
@@ -25,8 +25,8 @@ _NAMES: Final = 14
 """Least width of the first column."""
 _PODS: Final = "pods"
 """Left out of the dominant share: pod counts do not show how much of the cluster a queue uses."""
-_ELASTIC: Final = frozenset({"holds", "short"})
-"""Columns that shrink first when the terminal is narrow, as the first column does."""
+_GAP: Final = 2
+"""Columns between two cells."""
 _TENTHS: Final = 10
 _FULL: Final = 0.995
 _HEAT: Final = "░▒▓█"
@@ -103,15 +103,63 @@ def _section(title: str, *heads: str) -> Table:
             head,
             no_wrap=True,
             overflow="ellipsis",
-            ratio=3 if at == 0 else 2 if head in _ELASTIC else None,
+            ratio=1 if at == 0 else None,
             min_width=_NAMES if at == 0 else None,
         )
     return table
 
 
-def _more(table: Table, shown: int, of: int) -> Table:
-    if of > shown:
-        table.caption = f"and {of - shown} more"
+class _JobTable(Struct, frozen=True, kw_only=True):
+    """A table of jobs. The first cell of a row is a name, the one at `resources` has resources.
+
+    On a narrow terminal a list of resources is shortened by whole entries, and counts the rest.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str | Sequence[Sequence[str]]]]
+    """The cell at `resources` has forms of a list, the longest first."""
+    resources: int
+    left_out: int
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table for a console of `options.max_width` columns."""
+        width = self._width(options.max_width)
+        table = _section(self.title, *self.heads)
+        table.columns[self.resources].width = width
+        for row in self.rows:
+            table.add_row(*(c if isinstance(c, str) else _shortened(c, width) for c in row))
+        yield _more(table, self.left_out)
+
+    def _width(self, most: int) -> int:
+        """Return the width of the resources: what names leave, at least half of both."""
+        longest = [len(head) for head in self.heads]
+        for row in self.rows:
+            for at, cell in enumerate(row):
+                words = cell if isinstance(cell, str) else ", ".join(cell[0])
+                longest[at] = max(longest[at], len(words))
+        wanted, names = longest[self.resources], max(longest[0], _NAMES)
+        room = most - sum(longest) - _GAP * (len(longest) - 1) + longest[0] + wanted
+        least = len(self.heads[self.resources])
+        return max(least, min(wanted, max(room - names, room // 2)))
+
+
+def _shortened(forms: Sequence[Sequence[str]], width: int) -> str:
+    """Return the first form of a list that fits, else as much of the last one as does."""
+    for form in forms:
+        if len(text := ", ".join(form)) <= width:
+            return text
+    entries = forms[-1]
+    for count in range(len(entries) - 1, 0, -1):
+        text = f"{', '.join(entries[:count])} +{len(entries) - count}"
+        if len(text) <= width:
+            return text
+    return ", ".join(entries)
+
+
+def _more(table: Table, left_out: int) -> Table:
+    if left_out > 0:
+        table.caption = f"and {left_out} more"
         table.caption_justify = "left"
     return table
 
@@ -127,7 +175,7 @@ def _queues(queues: Sequence[QueueTree], rows: int) -> Table:
         counts = (queue.running_jobs, queue.inqueue_jobs, queue.pending_jobs)
         percent = f"{share:.0%}" if resource else "-"
         table.add_row(name, *map(str, counts), bar, percent, resource)
-    return _more(table, rows, len(queues))
+    return _more(table, len(queues) - rows)
 
 
 def dominant(queue: QueueTree) -> tuple[float, str]:
@@ -153,30 +201,48 @@ def _bar(share: float) -> str:
     return "█" * filled + "·" * (_BAR - filled)
 
 
-def _waiting(jobs: Sequence[PendingJob], rows: int, now_s: float) -> Table:
-    table = _section("Waiting", "job", "queue", "place", "gate", "short", "since", "start")
+def _waiting(jobs: Sequence[PendingJob], rows: int, now_s: float) -> _JobTable:
     longest = sorted(
         jobs, key=lambda job: (job.waiting_since or "", job.metadata.namespace, job.position)
     )
-    for job in longest[:rows]:
-        short = ", ".join(map(str, job.shortages))
-        expected = job.expected_start.median if job.expected_start else None
-        waits = since(job.waiting_since, now_s)
-        place = str(job.position or "-")
-        name = f"{job.metadata.namespace}/{title(job)}"
-        table.add_row(name, job.queue, place, job.gate, short, waits, until(expected, now_s))
-    return _more(table, rows, len(jobs))
+    return _JobTable(
+        title="Waiting",
+        heads=("job", "queue", "place", "gate", "short", "since", "start"),
+        rows=[_wait(job, now_s) for job in longest[:rows]],
+        resources=4,
+        left_out=len(jobs) - rows,
+    )
 
 
-def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> Table:
-    table = _section("Running", "job", "queue", "pods", "nodes", "holds", "since", "end")
+def _wait(job: PendingJob, now_s: float) -> Sequence[str | Sequence[Sequence[str]]]:
+    forms = (
+        [str(each) for each in job.shortages],
+        [f"{each.resource} {decimal(each.requested)}" for each in job.shortages],
+    )
+    expected = job.expected_start.median if job.expected_start else None
+    times = since(job.waiting_since, now_s), until(expected, now_s)
+    return _name(job), job.queue, str(job.position or "-"), job.gate, forms, *times
+
+
+def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> _JobTable:
     largest = sorted(jobs, key=lambda job: (-job.pods, job.metadata.namespace, job.metadata.name))
-    for job in largest[:rows]:
-        allocated = ", ".join(f"{name} {amount}" for name, amount in sorted(job.allocated.items()))
-        times = since(job.running_since, now_s), until(job.expected_end, now_s)
-        name = f"{job.metadata.namespace}/{title(job)}"
-        table.add_row(name, job.queue, str(job.pods), str(job.nodes), allocated, *times)
-    return _more(table, rows, len(jobs))
+    return _JobTable(
+        title="Running",
+        heads=("job", "queue", "pods", "nodes", "holds", "since", "end"),
+        rows=[_run(job, now_s) for job in largest[:rows]],
+        resources=4,
+        left_out=len(jobs) - rows,
+    )
+
+
+def _run(job: RunningJob, now_s: float) -> Sequence[str | Sequence[Sequence[str]]]:
+    holds = [f"{name} {amount}" for name, amount in sorted(job.allocated.items())]
+    times = since(job.running_since, now_s), until(job.expected_end, now_s)
+    return _name(job), job.queue, str(job.pods), str(job.nodes), (holds,), *times
+
+
+def _name(job: PendingJob | RunningJob) -> str:
+    return f"{job.metadata.namespace}/{title(job)}"
 
 
 def _nodes(nodes: Sequence[NodeUse]) -> Table:

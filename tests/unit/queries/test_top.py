@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 import yaml
@@ -14,7 +15,15 @@ from pumice.queries.frame import FrameModel, amount, dominant, frame, tenth
 from services.visibility.api import statuses
 from shared.api.meta import ObjectMeta
 from shared.api.time import parse
-from shared.api.visibility import NodeUse, QueueResource, QueueTree
+from shared.api.visibility import (
+    NodeUse,
+    ObjectRef,
+    PendingJob,
+    QueueResource,
+    QueueTree,
+    ResourceShortage,
+    RunningJob,
+)
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     NODES,
@@ -195,6 +204,62 @@ def test_a_picture_fits_its_terminal(height: int, width: int) -> None:
     lines = out.getvalue().splitlines()
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
+
+
+def of_lists(width: int, *jobs: PendingJob, running: Sequence[RunningJob] = ()) -> str:
+    """Return the picture of jobs on a terminal of so many columns."""
+    picture = FrameModel(
+        host="host", now_s=parse(NOW), clock="03:00:00", waiting=jobs, running=running
+    )
+    out = io.StringIO()
+    Console(file=out, width=width).print(frame(picture, height=40))
+    return out.getvalue()
+
+
+def lacking(*short: tuple[str, str, str], name: str = "train") -> PendingJob:
+    return PendingJob(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        owner=ObjectRef(kind="Job", namespace="default", name=name),
+        queue="research",
+        position=1,
+        gate="predicate",
+        shortages=tuple(
+            ResourceShortage(resource=resource, requested=requested, free=free)
+            for resource, requested, free in short
+        ),
+        waiting_since=NOW,
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (140, ["cpu 8 (0 free), nvidia.com/gpu 2 (0 free)", "nvidia.com/gpu 16 (4 free)"]),
+        (90, ["cpu 8, nvidia.com/gpu 2", "nvidia.com/gpu 16 (4 free)"]),
+        (80, ["cpu 8 +1", "nvidia.com/gpu 16"]),
+    ],
+)
+def test_what_is_short_is_shortened_by_whole_words(width: int, shown: list[str]) -> None:
+    """The list says how many resources it leaves out, and cuts none of them."""
+    both = lacking(("cpu", "8", "0"), ("nvidia.com/gpu", "2", "0"))
+    out = of_lists(width, both, lacking(("nvidia.com/gpu", "16", "4"), name="tune"))
+    assert "…" not in out
+    for words in shown:
+        assert f"{words}  " in out, out
+
+
+def test_a_narrow_picture_counts_the_resources_that_it_leaves_out() -> None:
+    holds = {"cpu": "48", "memory": "12Gi", "nvidia.com/gpu": "12"}
+    job = RunningJob(
+        metadata=ObjectMeta(name="preprocessing-of-images", namespace="default"),
+        owner=ObjectRef(kind="Job", namespace="default", name="preprocessing-of-images"),
+        queue="research",
+        allocated=holds,
+    )
+    assert "cpu 48, memory 12Gi, nvidia.com/gpu 12 " in of_lists(140, running=[job])
+    narrow = of_lists(80, running=[job])
+    assert "default/preproc" in narrow
+    assert "cpu 48 +2" in narrow
 
 
 def test_the_dominant_share_is_of_what_is_deserved_or_else_allowed() -> None:
