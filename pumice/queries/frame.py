@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from pumice.queries.text import since, until
+from pumice.queries.text import expected, since, until
 from pumice.queries.workloads import title
 from shared.api.visibility import NodeUse, PendingJob, QueueTree, RunningJob
 from shared.model.quantity import BadQuantity, decimal, milli
@@ -219,8 +219,8 @@ def _wait(job: PendingJob, now_s: float) -> Sequence[str | Sequence[Sequence[str
         [str(each) for each in job.shortages],
         [f"{each.resource} {decimal(each.requested)}" for each in job.shortages],
     )
-    expected = job.expected_start.median if job.expected_start else None
-    times = since(job.waiting_since, now_s), until(expected, now_s)
+    median = job.expected_start.median if job.expected_start else None
+    times = since(job.waiting_since, now_s), expected(job.expected_start, median, now_s)
     return _name(job), job.queue, str(job.position or "-"), job.gate, forms, *times
 
 

@@ -59,6 +59,12 @@ def until(moment: str | None, now_s: float) -> str:
     return f"in {span(at - now_s)}" if at - now_s >= 1 else "now"
 
 
+def expected(start: ExpectedStart | None, at: str | None, now_s: float) -> str:
+    """Return how far away a moment of a forecast is, `in ~12m` for one by guessed durations."""
+    text = until(at, now_s)
+    return text.replace("in ", "in ~") if start is not None and start.is_guess else text
+
+
 def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; a cell that is empty is a dash."""
     cells = [list(heads), *([str(cell) or _NONE for cell in row] for row in rows)]
@@ -70,18 +76,18 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def start(expected: ExpectedStart | None, now_s: float) -> str:
-    """Return when a job is expected to start, in one phrase."""
-    if expected is None:
+def start(found: ExpectedStart | None, now_s: float) -> str:
+    """Return when a job is found to start, in one phrase."""
+    if found is None:
         return "not known"
-    if not is_known(expected):
-        return f"not known: {expected.unknown}" if expected.unknown else "not known"
-    text = f"{until(expected.median, now_s)} (half of the forecasts)"
-    if expected.latest is not None:
-        text += f", {until(expected.latest, now_s)} at the latest (nine of ten)"
-    elif expected.unknown:
-        text += f", {expected.unknown}"
-    return f"{text}; {basis(expected.basis)}" if expected.basis else text
+    if not is_known(found):
+        return f"not known: {found.unknown}" if found.unknown else "not known"
+    text = f"{until(found.median, now_s)} (half of the forecasts)"
+    if found.latest is not None:
+        text += f", {until(found.latest, now_s)} at the latest (nine of ten)"
+    elif found.unknown:
+        text += f", {found.unknown}"
+    return f"{text}; {basis(found.basis)}" if found.basis else text
 
 
 _BASES: Final = {
@@ -103,9 +109,9 @@ def basis(names_and_note: str) -> str:
     return f"{source}; {left_out}" if left_out else source
 
 
-def is_known(expected: ExpectedStart | None) -> bool:
+def is_known(found: ExpectedStart | None) -> bool:
     """Return whether a start was forecast."""
-    return expected is not None and (expected.median or expected.latest) is not None
+    return found is not None and (found.median or found.latest) is not None
 
 
 def shortages(short: Sequence[ResourceShortage], gate: str = "") -> str:
@@ -214,15 +220,20 @@ def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide:
 
 
 def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
-    expected = job.expected_start
     short = ", ".join(map(str, job.shortages))
+    median, latest = _bounds(job, now_s)
     row: list[object] = [job.metadata.namespace] if everywhere else []
     row += [title(job), job.queue, job.position or "", job.gate, short]
-    row += [since(job.waiting_since, now_s), until(expected.median if expected else None, now_s)]
+    row += [since(job.waiting_since, now_s), median]
     if wide:
-        latest = expected.latest if expected else None
-        row += [until(latest, now_s), job.priority, _owner(job), job.message]
+        row += [latest, job.priority, _owner(job), job.message]
     return row
+
+
+def _bounds(job: PendingJob, now_s: float) -> tuple[str, str]:
+    """Return by when half and nine of ten of the forecasts start a job."""
+    found = job.expected_start or ExpectedStart()
+    return expected(found, found.median, now_s), expected(found, found.latest, now_s)
 
 
 def starts(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: bool) -> str:
@@ -235,13 +246,13 @@ def starts(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide: 
 
 
 def _starts(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:
-    expected = job.expected_start or ExpectedStart()
+    found = job.expected_start or ExpectedStart()
     row: list[object] = [job.metadata.namespace] if everywhere else []
     row += [title(job), job.queue, job.position or "", since(job.waiting_since, now_s)]
-    row += [until(expected.median, now_s), until(expected.latest, now_s)]
+    row += _bounds(job, now_s)
     if wide:
         row += [job.priority, _owner(job)]
-    return [*row, basis(expected.basis) if is_known(job.expected_start) else expected.unknown]
+    return [*row, basis(found.basis) if is_known(found) else found.unknown]
 
 
 def _owner(job: PendingJob) -> str:

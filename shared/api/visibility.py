@@ -99,6 +99,11 @@ class ExpectedStart(View, frozen=True, kw_only=True):
         str, doc("Why there is no time: not within 7 days, and because of what.")
     ] = ""
 
+    @property
+    def is_guess(self) -> bool:
+        """Whether the duration of a job is known neither from itself nor from similar ones."""
+        return "default" in self.basis.partition("; ")[0].split(", ")
+
 
 class PendingJob(View, frozen=True, kw_only=True):
     """A job that waits: its place in line, the gate that stops it, and what is short."""

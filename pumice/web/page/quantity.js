@@ -106,10 +106,16 @@ export function basis(text) {
   return [weakest ? BASES[weakest] : names, ...left].join("; ");
 }
 
+/** Return how far a time of a forecast lies ahead, with "~" where durations are guessed. */
+export function forecast(start, time, now = Date.now()) {
+  const guessed = start?.basis?.split("; ")[0].split(", ").includes("default");
+  return guessed ? until(time, now).replace("in ", "in ~") : until(time, now);
+}
+
 /** Return when a job is expected to start, as one text. */
 export function expected(start, now = Date.now()) {
   if (!start) return "–";
   if (!start.median) return start.unknown || "–";
-  const late = start.latest ? `${until(start.latest, now)} with 90 %` : start.unknown;
-  return `${until(start.median, now)}${late ? `; ${late}` : ""}`;
+  const late = start.latest ? `${forecast(start, start.latest, now)} with 90 %` : start.unknown;
+  return `${forecast(start, start.median, now)}${late ? `; ${late}` : ""}`;
 }

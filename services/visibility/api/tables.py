@@ -13,6 +13,7 @@ from services.visibility.api.statuses import Json
 from shared.api.base import View
 from shared.api.time import read
 from shared.api.visibility import (
+    ExpectedStart,
     Explanation,
     Gate,
     NodeUse,
@@ -134,14 +135,19 @@ def _ref(kind: str, name: str) -> str:
 
 
 def _expected(job: PendingJob | Explanation | WhatIfStatus, now: float) -> str:
-    expected = job.expected_start
-    if expected is None:
-        return "<unknown>"
-    return _until(expected.median, now) or "<unknown>"
+    expected = job.expected_start or ExpectedStart()
+    return _forecast(expected, expected.median, now) or "<unknown>"
 
 
 def _latest(job: PendingJob, now: float) -> str:
-    return _until(job.expected_start.latest, now) if job.expected_start else ""
+    expected = job.expected_start or ExpectedStart()
+    return _forecast(expected, expected.latest, now)
+
+
+def _forecast(expected: ExpectedStart, time: str | None, now: float) -> str:
+    """Return a moment of a forecast, with `~` where durations are guessed."""
+    text = _until(time, now)
+    return text.replace("in ", "in ~") if expected.is_guess else text
 
 
 def _amounts(field: str) -> Callable[[QueueTree, float], str]:

@@ -236,6 +236,15 @@ def test_a_start_of_which_only_the_median_is_known_says_why() -> None:
     )
 
 
+def test_a_start_by_guessed_durations_is_marked_in_lists() -> None:
+    guess = replace(JOBS[0].expected_start, basis="history, default; without jobs to come")
+    job, now_s = replace(JOBS[0], expected_start=guess), read(NOW) or 0.0
+    (_, row) = text.pending([job], now_s, everywhere=False, wide=True).splitlines()
+    assert "in ~12m   in ~2h30m" in row
+    (_, row) = text.starts([job], now_s, everywhere=False, wide=False).splitlines()
+    assert "in ~12m   in ~2h30m   a guess: no similar job has ended here" in row
+
+
 @pytest.mark.parametrize("command", ["why", "when"])
 def test_a_job_that_was_deleted_is_said_to_be_gone_and_where_its_life_is_told(
     run: Run, command: str

@@ -2,7 +2,7 @@
 
 import { h, jobLink, link, route, title } from "../dom.js";
 import { VirtualList } from "../list.js";
-import { amount, basis, expected, show, showAll, short, since, until } from "../quantity.js";
+import { amount, basis, expected, forecast, show, showAll, short, since, until } from "../quantity.js";
 
 /** A line that says that a list is on its way, is empty, or is refused; hidden else. */
 export class Notice {
@@ -47,7 +47,7 @@ const badge = (text) => h("span", { class: "badge", "data-gate": text }, text ||
 const queueLink = (name) => link(["queues", name], name);
 const plain = (kind, text, title = text) => h("span", { class: kind, title }, text);
 
-const startOf = (start) => (start?.median ? until(start.median) : start?.unknown || "–");
+const startOf = (start) => (start?.median ? forecast(start, start.median) : start?.unknown || "–");
 const whenTitle = (start) => [expected(start), basis(start?.basis)].filter(Boolean).join("; ");
 
 /** Return a list of jobs that wait. */
@@ -58,7 +58,7 @@ export const pendingList = (label) => new VirtualList({
     job.position || "–", jobLink(job), queueLink(job.queue), badge(job.gate),
     plain("why", briefly(job), job.message || briefly(job)),
     since(job.waitingSince), plain("start", startOf(job.expectedStart), whenTitle(job.expectedStart)),
-    until(job.expectedStart?.latest),
+    forecast(job.expectedStart, job.expectedStart?.latest),
   ],
 });
 
