@@ -64,6 +64,10 @@ class QueryError(Exception):
         self.code = code
 
 
+class _UnknownJobError(QueryError):
+    """No job has the name of a query."""
+
+
 class ClusterTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster and the namespace that a command is about."""
 
@@ -141,16 +145,41 @@ class QueryClient:
         except QueryError as error:
             key = await self._of_workload(name) if error.code != NOT_INSTALLED else None
             if key is None:
+                is_unknown = isinstance(error, _UnknownJobError) or error.code == WRONG_USAGE
+                if is_unknown and (near := await self._near_workloads(name)):
+                    words = f"nothing is known of {name}; did you mean {' or '.join(near)}?"
+                    raise QueryError(words) from error
                 raise
         self._keys[name] = key
         return await self._of_key(plural, *key)
 
     async def _of_workload(self, name: str) -> tuple[str, str] | None:
         """Return namespace and name of the job of a workload; of several the first that waits."""
-        *namespaces, kind, own = ["", *name.split("/")]
-        namespace = "/".join(filter(None, namespaces)) or self.namespace or "default"
+        namespace, kind, own = self._workload(name)
         if not all(map(_is_name, (namespace, kind, own))):
             return None
+        jobs = await self._owned(namespace)
+        found = await self._owners.owned_by(kind, own, [(ref, job) for job, ref in jobs.items()])
+        if len(found) > 1:
+            others = ", ".join(found[1 : _OTHERS_MAX + 1])
+            more = " …" * (len(found) > _OTHERS_MAX + 1)
+            sys.stderr.write(f"note: {name} has {len(found)} jobs: {found[0]}, {others}{more}\n")
+        return (namespace, found[0]) if found else None
+
+    async def _near_workloads(self, name: str) -> list[str]:
+        """Return the KIND/NAME of workloads that have a similar one."""
+        namespace, kind, own = self._workload(name)
+        if not all(map(_is_name, (namespace, kind, own))):
+            return []
+        return await self._owners.near(kind, own, (await self._owned(namespace)).values())
+
+    def _workload(self, name: str) -> tuple[str, str, str]:
+        """Return namespace, kind and name of [NAMESPACE/]KIND/NAME."""
+        *namespaces, kind, own = ["", *name.split("/")]
+        return "/".join(filter(None, namespaces)) or self.namespace or "default", kind, own
+
+    async def _owned(self, namespace: str) -> dict[str, ObjectRef]:
+        """Return the controllers of the jobs of a namespace by name; those that wait first."""
         jobs: dict[str, ObjectRef] = {}
         for plural in (_PENDING, "runningjobs"):
             try:
@@ -159,12 +188,7 @@ class QueryClient:
                 continue
             for item in msgspec.json.decode(raw, type=Items[_Owned]).items:
                 jobs.setdefault(item.metadata.name, item.owner)
-        found = await self._owners.owned_by(kind, own, [(ref, job) for job, ref in jobs.items()])
-        if len(found) > 1:
-            others = ", ".join(found[1 : _OTHERS_MAX + 1])
-            more = " …" * (len(found) > _OTHERS_MAX + 1)
-            sys.stderr.write(f"note: {name} has {len(found)} jobs: {found[0]}, {others}{more}\n")
-        return (namespace, found[0]) if found else None
+        return jobs
 
     async def _of_key(self, plural: str, namespace: str, name: str) -> bytes:
         try:
@@ -180,7 +204,7 @@ class QueryClient:
             if plural == _PENDING and (group := await self._group_of_pod(namespace, name)):
                 return await self._of_key(plural, namespace, group)
             hint = await self._near(namespace, name)
-            raise QueryError(f"nothing is known of {namespace}/{name}{hint}") from unknown
+            raise _UnknownJobError(f"nothing is known of {namespace}/{name}{hint}") from unknown
 
     async def get(self, path: str, *, query: Query = ()) -> bytes:
         """Return the object or list at a path of the API group. Raises QueryError."""

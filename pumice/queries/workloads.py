@@ -8,6 +8,7 @@ counts if it has the uid of the reference, since a reference may name any object
 
 import asyncio
 import contextlib
+import difflib
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -84,6 +85,19 @@ class OwnerChains:
             if any([await self._is_kind(link, word) for link in links]):
                 found.append(text)
         return found
+
+    async def near(self, word: str, name: str, owners: Iterable[ObjectRef]) -> list[str]:
+        """Return workloads above some owners with a similar name or kind, such as `rayjob/train`.
+
+        `word` is as in `owned_by`. Names count alone where there are workloads of the kind.
+        """
+        chains = await self._chains(owners)
+        links = [link for chain in chains.values() for link in chain]
+        alike = {link.name for link in links if await self._is_kind(link, word)}
+        if alike:
+            return [f"{word}/{each}" for each in difflib.get_close_matches(name, sorted(alike))]
+        titles = {f"{link.kind.lower()}/{link.name}" for link in links}
+        return difflib.get_close_matches(f"{word}/{name}".lower(), sorted(titles))
 
     async def _is_kind(self, ref: ObjectRef, word: str) -> bool:
         group = ref.api_version.rpartition("/")[0]

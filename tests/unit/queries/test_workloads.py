@@ -164,6 +164,32 @@ def test_a_name_of_no_workload_is_refused_as_before(run: Run, ray: AnswersTransp
     assert err.startswith("error: nothing is known of rayjob/none")
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("raycluster/trn-x", "raycluster/train-x"),
+        ("default/raycluster/train", "raycluster/train-x"),
+        ("rayclusters/trainx", "rayclusters/train-x"),
+        ("raycluser/train-x", "raycluster/train-x"),
+    ],
+)
+def test_a_workload_of_a_similar_kind_or_name_is_suggested(
+    run: Run, ray: AnswersTransport, word: str, near: str
+) -> None:
+    code, _, err = run("why", word)
+
+    assert code == 1
+    assert err == f"error: nothing is known of {word}; did you mean {near}?\n"
+
+
+def test_no_workload_is_suggested_for_a_job_whose_phase_is_known(
+    run: Run, ray: AnswersTransport
+) -> None:
+    ray.explained["train-x"] = replace(ray.explained[GROUP], phase="Running", gates=())
+
+    assert "raycluster" not in run("why", "default/train-x")[2]
+
+
 def test_an_owner_that_the_user_may_not_get_is_not_named(run: Run, ray: AnswersTransport) -> None:
     del ray.objects[f"{RAY}/namespaces/default/rayjobs/t"]
     assert "raycluster/train-x" in run("why")[1]
