@@ -228,8 +228,12 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 def crd_manifests(directory: Path) -> list[dict[str, Any]]:
     """Return the CRDs in a directory's YAML files, by file name; other kinds are left out."""
-    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in _yaml_in(directory)]
-    return [document for document in documents if document["kind"] == "CustomResourceDefinition"]
+    return [
+        document
+        for file in _yaml_in(directory)
+        for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if document and document.get("kind") == "CustomResourceDefinition"
+    ]
 
 
 def _yaml_in(directory: Path) -> list[Path]:

@@ -33,10 +33,10 @@ class _Shut(msgspec.Struct, frozen=True):
 _shut = msgspec.json.Decoder(list[_Shut])
 
 
-async def ask(address: str) -> str:
-    """Return "" when a service is ready, else the gates that are shut, in one line."""
+async def ask(address: str, path: str = "/readyz") -> str:
+    """Return "" when a program is ready, else the gates that are shut, in one line."""
     try:
-        status, body = await page(address, "/readyz")
+        status, body = await page(address, path)
     except LocalError as error:
         return str(error)
     return "" if status == HTTPStatus.OK else message_of(body)

@@ -21,7 +21,8 @@ from pumice.local.fleet import Fleet, NodeShape
 from pumice.local.stack import LocalStack, StackOptions
 from tests.support.api import Api, connect
 from tools.frameworks_check import report, scenarios
-from tools.frameworks_check.operators import OPERATORS, Operator, RunningOperator, cost, manifest
+from tools.frameworks_check.operators import OPERATORS, Operator, cost, manifest
+from tools.frameworks_check.running import RunningOperator
 from tools.frameworks_check.workloads import EXAMPLES, WORKLOADS, Workload
 
 NODE: Final = NodeShape(
@@ -82,7 +83,7 @@ async def _started(
     needed = [each for each in OPERATORS if operator is not None and each.name in operator.needs]
     found = None
     for each in (*needed, *([operator] if operator is not None else [])):
-        found = RunningOperator(each, api, local.plane.kubeconfig, folder / each.name)
+        found = RunningOperator(each, api, local.plane, folder / each.name)
         await found.install()
         await stack.enter_async_context(found.running())
     return found
@@ -102,7 +103,7 @@ async def _play(
         error = " ".join(str(found).split())[:500] or type(found).__name__
         traceback.print_exception(found)
     name = f"{operator.title} {operator.version}" if operator is not None else "Kubernetes"
-    result = report.Result(operator=name, kind=stage.workload.kind, scenario=title, error=error)
+    result = report.Result(operator=name, kind=stage.workload.title, scenario=title, error=error)
     print(result.line(), flush=True)
     return result
 
@@ -114,8 +115,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the table of the docs")
     parser.add_argument("--keep", type=Path, help="folder that keeps the logs")
     args = parser.parse_args()
-    chosen = [each for each in WORKLOADS if not args.kinds or each.kind in args.kinds]
-    if unknown := set(args.kinds) - {each.kind for each in chosen}:
+    chosen = [each for each in WORKLOADS if not args.kinds or each.title in args.kinds]
+    if unknown := set(args.kinds) - {each.title for each in chosen}:
         print(f"error: no kinds: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     if words := cost():

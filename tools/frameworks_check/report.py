@@ -43,9 +43,9 @@ def table(results: Sequence[Result], before: Mapping[str, str]) -> str:
             if (each.operator, each.kind) == (operator, kind)
         }
         cells = [found.get(scenario, "-") for scenario in COLUMNS]
-        [limits] = [each.limits for each in WORKLOADS if each.kind == kind]
+        [limits] = [each.limits for each in WORKLOADS if each.title == kind]
         rows[kind] = f"| {operator} | {kind} | {' | '.join(cells)} | {limits} |"
-    order = [each.kind for each in WORKLOADS if each.kind in rows]
+    order = [each.title for each in WORKLOADS if each.title in rows]
     head = f"| operator | kind | {' | '.join(COLUMNS)} | not checked |"
     return "\n".join([head, f"|{'---|' * (len(COLUMNS) + 3)}", *(rows[kind] for kind in order)])
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from pumice.local.stack import LocalStack
 from tests.support.api import Api, ApiError, gone_is_fine
 from tests.support.wait import until
-from tools.frameworks_check.operators import RunningOperator, manifest
+from tools.frameworks_check.operators import manifest
+from tools.frameworks_check.running import RunningOperator
 from tools.frameworks_check.workloads import EXAMPLES, Object, Step, Workload, at, put, templates
 
 NODES: Final = 4
@@ -137,11 +138,12 @@ class Stage:
     async def group(self, name: str) -> Object | None:
         """Return the PodGroup of a workload, None before there is one.
 
-        Its owner is the workload, or a JobSet that has the name of its TrainJob.
+        Its owner is the workload, a JobSet that has the name of its TrainJob, or a leader pod.
         """
+        names = {name, f"{name}-0"}
         for group in await self.api.items("podgroups", NAMESPACE):
             owners = group["metadata"].get("ownerReferences", ())
-            if any(owner["name"] == name for owner in owners):
+            if any(owner["name"] in names for owner in owners):
                 return group
         return None
 
@@ -247,7 +249,8 @@ async def runs(stage: Stage) -> None:
     await stage.create("one", run_s=3 if workload.ends else 0)
     group = await stage.wait_minimum("one", workload.pods)
     assert group["spec"]["queue"] == _QUEUE, group["spec"]
-    assert group["spec"].get("priorityClassName") == "high-priority", group["spec"]
+    if workload.prioritized:
+        assert group["spec"].get("priorityClassName") == "high-priority", group["spec"]
     if workload.ends is None:
         await stage.wait_running("one", workload.pods)
         return
@@ -307,11 +310,13 @@ async def scales(stage: Stage) -> None:
     workload = stage.workload
     await stage.create("one")
     await stage.wait_running("one", workload.pods)
-    first = at(await stage.get("one"), workload.count)
-    await stage.change("one", workload.count, value=first + 2)
-    await stage.wait_running("one", workload.pods + 2)
-    await stage.change("one", workload.count, value=first - 1)
-    await stage.wait_running("one", workload.pods - 1)
+    assert workload.scaling is not None
+    path, step, pods = workload.scaling.path, workload.scaling.step, workload.scaling.pods
+    first = at(await stage.get("one"), path)
+    await stage.change("one", path, value=first + step)
+    await stage.wait_running("one", workload.pods + step * pods)
+    await stage.change("one", path, value=first - 1)
+    await stage.wait_running("one", workload.pods - pods)
 
 
 async def suspends(stage: Stage) -> None:
@@ -371,8 +376,10 @@ Scenario = Callable[[Stage], Awaitable[None]]
 
 def of(workload: Workload) -> dict[str, Scenario]:
     """Return the scenarios of a workload by their title."""
-    found: dict[str, Scenario] = {"runs": runs, "waits whole": waits, "priority": priority}
-    if workload.scales:
+    found: dict[str, Scenario] = {"runs": runs, "waits whole": waits}
+    if workload.prioritized:
+        found["priority"] = priority
+    if workload.scaling is not None:
         found["scales"] = scales
     if workload.suspend is not None:
         found["suspends"] = suspends

@@ -12,6 +12,17 @@ Step = str | int
 Object = dict[str, Any]
 
 
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """How a workload is scaled."""
+
+    path: tuple[Step, ...]
+    """Where the number is that is changed."""
+    step: int = 2
+    """By how much it is raised."""
+    pods: int = 1
+    """Pods for each."""
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of workload and its example."""
 
@@ -32,16 +43,25 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Where its minimum stands, if that does not follow from its pods."""
     priority: tuple[Step, ...] | None = None
     """Where its priority stands; None: in the pod templates."""
+    prioritized: bool = True
+    """Whether its PodGroup has the priority."""
     label: str = ""
     """Label of the pods that count; a RayJob has one more, which submits the job."""
     suspend: tuple[Step, ...] | None = None
-    scales: bool = False
+    scaling: Scaling | None = None
     ends: tuple[str, str] | None = None
     """Type and status of the condition of one that has ended; None: it does not end by itself."""
     ends_with: int | None = None
     """How many of its pod templates end by themselves; None: all."""
     limits: str = ""
     """What is left out here, and why."""
+    version: str = ""
+    """Version of its kind, where more than one operator has the kind."""
+
+    @property
+    def title(self) -> str:
+        """Name of its row in the table, and of it on the command line."""
+        return f"{self.kind}{self.version}"
 
     @property
     def too_many(self) -> int:
@@ -82,7 +102,7 @@ WORKLOADS: Final = (
         priority=("metadata", "labels", "ray.io/priority-class-name"),
         label="ray.io/group",
         suspend=("spec", "suspend"),
-        scales=True,
+        scaling=Scaling(path=("spec", "workerGroupSpecs", 0, "replicas")),
     ),
     Workload(
         operator="kuberay",
@@ -101,6 +121,20 @@ WORKLOADS: Final = (
     _of_training("TFJob", "tfReplicaSpecs"),
     _of_training("XGBoostJob", "xgbReplicaSpecs"),
     _of_training("MPIJob", "mpiReplicaSpecs"),
+    Workload(
+        operator="mpi-operator",
+        kind="MPIJob",
+        version="-v2beta1",
+        example="mpijob-v2beta1.yaml",
+        api="kubeflow.org/v2beta1",
+        plural="mpijobs",
+        pods=4,
+        count=("spec", "mpiReplicaSpecs", "Worker", "replicas"),
+        priority=_POLICY,
+        suspend=_SUSPEND,
+        ends=_ENDED,
+        ends_with=1,
+    ),
     Workload(
         operator="jobset",
         kind="JobSet",
@@ -135,7 +169,7 @@ WORKLOADS: Final = (
         count=("spec", "replicas"),
         beside=0,
         minimum=("metadata", "annotations", "scheduling.volcano.sh/group-min-member"),
-        scales=True,
+        scaling=Scaling(path=("spec", "replicas")),
     ),
 )
 

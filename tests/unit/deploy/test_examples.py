@@ -52,7 +52,7 @@ def test_each_example_of_a_framework_is_checked_with_its_operator() -> None:
     assert {path.name for path in FRAMEWORKS} - {"queue.yaml"} == checked
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each.kind)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda each: each.title)
 def test_an_example_of_a_framework_is_of_the_kind_that_is_checked(workload: Workload) -> None:
     found = objects_of(EXAMPLES / "frameworks" / workload.example)[-1]
     assert (found["apiVersion"], found["kind"]) == (workload.api, workload.kind)

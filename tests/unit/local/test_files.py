@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from pumice.local import authority, parts, state
+from pumice.local import admin, authority, parts, state
 from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.errors import LocalError
 from pumice.local.kubeconfig import KubeconfigEntry, write_kubeconfig
@@ -122,3 +122,13 @@ def test_a_directory_is_held_until_the_process_of_its_holder_has_ended(tmp_path)
         with pytest.raises(LocalError, match="running already"):
             state.hold(cluster)
     assert not state.is_locked(cluster)
+
+
+def test_crds_are_read_from_every_document_of_a_folder(tmp_path):
+    crd = "kind: CustomResourceDefinition\nmetadata: {name: runs.example.com}\n"
+    (tmp_path / "all.yaml").write_text(f"kind: Namespace\n---\n{crd}---\n")
+    (tmp_path / "kustomization.yaml").write_text("resources: [all.yaml]\n")
+
+    assert [crd["metadata"]["name"] for crd in admin.crd_manifests(tmp_path)] == [
+        "runs.example.com"
+    ]

@@ -14,16 +14,16 @@ def test_the_table_has_a_row_for_each_kind_and_a_result_for_each_of_its_scenario
         for kind, row in report.rows_of(PAGE.read_text("utf-8")).items()
     }
 
-    assert set(rows) == {workload.kind for workload in WORKLOADS}
+    assert set(rows) == {workload.title for workload in WORKLOADS}
     for workload in WORKLOADS:
-        results = [cell for cell in rows[workload.kind] if cell in {"passed", "failed"}]
+        results = [cell for cell in rows[workload.title] if cell in {"passed", "failed"}]
         assert len(results) == len(of(workload))
 
 
 def test_a_guide_names_each_example() -> None:
     texts = "".join(page.read_text("utf-8") for page in PAGE.parent.glob("*.md"))
 
-    named = set(re.findall(r"`(?:examples/frameworks/)?([a-z]+\.yaml)`", texts))
+    named = set(re.findall(r"`(?:examples/frameworks/)?([a-z0-9-]+\.yaml)`", texts))
     assert {path.name for path in EXAMPLES.glob("*.yaml")} - {"queue.yaml"} <= named
 
 
