@@ -141,8 +141,9 @@ def test_a_workload_may_state_minimum_queue_and_priority() -> None:
     assert (made["minMember"], made["minTaskMember"], made["queue"]) == (2, {}, "gold")
 
 
-def test_a_plain_deployment_states_its_minimum_by_annotation() -> None:
-    found = workload("Deployment", {}, **{keys.GROUP_MIN_MEMBER: "3"})
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Workflow"])
+def test_a_plain_workload_states_its_minimum_by_annotation(kind: str) -> None:
+    found = workload(kind, {}, **{keys.GROUP_MIN_MEMBER: "3"})
 
     assert spec_of(found)["minMember"] == 3
 
