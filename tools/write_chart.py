@@ -4,9 +4,9 @@ Each file of the base that its kustomization lists becomes a template of the sam
 it stands, with expressions at the places that values change. A place that is not found, or more
 often than it should be, ends the run: a chart that is silently without a value cannot come out.
 The default values are read from the base as well, so that a chart without values of its own
-installs the base. The namespace is Helm's, and the CRDs are in Helm's own folder for them. One
-value adds what the overlay `agent-scheduler` adds, from the files of that overlay; another one,
-`second_scheduler`, makes the installation of a scheduler that shares the cluster with a first one.
+installs the base. The namespace is Helm's, and the CRDs are in Helm's own folder for them. Two
+values add what the overlays `agent-scheduler` and `workload-groups` add, from their files; another
+one, `second_scheduler`, makes the installation of a scheduler that shares the cluster with a first.
 """
 
 import re
@@ -20,6 +20,7 @@ from tools.write_manifests import AGENT_FILE, CRD_FOLDER, NAMESPACE, agent_sched
 
 _ROOT: Final = Path(__file__).parents[1]
 BASE: Final = _ROOT / "k8s" / "base"
+WORKLOAD_GROUPS: Final = _ROOT / "k8s" / "overlays" / "workload-groups"
 CHART: Final = _ROOT / "k8s" / "chart"
 SOURCES: Final = Path(__file__).with_name("chart")
 """Files of the chart that the base has nothing of: they are copied, values.yaml is filled in."""
@@ -70,6 +71,7 @@ FLAGS: Final = {
         "worker-threads": "controller_worker_threads",
         "worker-threads-for-gc": "controller_worker_threads_for_gc",
         "worker-threads-for-podgroup": "controller_worker_threads_for_podgroup",
+        "workload-groups-config-map": "workload_groups_config_map",
     },
     "declarer": {},
     "scheduler": {
@@ -114,6 +116,7 @@ OF_FIRST: Final = frozenset(
         "rbac/users.yaml",
         "rbac/visibility-users.yaml",
         "rbac/visibility.yaml",
+        "rbac/workload-groups.yaml",
         "services/admission.yaml",
         "services/controller.yaml",
         "services/visibility.yaml",
@@ -128,6 +131,7 @@ ONLY_IF: Final = {
     "services/agent-scheduler.yaml": "agent_scheduler_enable",
     "api-service.yaml": "visibility_enable",
     "rbac/visibility.yaml": "visibility_enable",
+    "rbac/workload-groups.yaml": "workload_groups_config_map",
     "services/visibility.yaml": "visibility_enable",
     "metrics-service.yaml": "metrics_enable",
     "network-policies.yaml:pumice-admission-from-api-server": "admission_enable",
@@ -148,13 +152,15 @@ def templates() -> dict[str, str]:
     apart = {"../crds", "namespace.yaml"}
     texts = {name: _read(name) for name in listed if name not in apart}
     texts["services/agent-scheduler.yaml"] = agent_scheduler()
+    texts["rbac/workload-groups.yaml"] = _read("role.yaml", folder=WORKLOAD_GROUPS)
     return {name: template(name, text) for name, text in texts.items()}
 
 
-def _read(name: str) -> str:
+def _read(name: str, *, folder: Path = BASE) -> str:
     """Return a file of the base, and above it the line that says of which it is made."""
-    head = f"# Made by `make crds` from k8s/base/{name}: change that, not this file.\n"
-    return head + (BASE / name).read_text()
+    path = folder / name
+    source = path.relative_to(_ROOT).as_posix()
+    return f"# Made by `make crds` from {source}: change that, not this file.\n{path.read_text()}"
 
 
 def files() -> dict[str, str]:

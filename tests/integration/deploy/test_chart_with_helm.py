@@ -24,6 +24,7 @@ CHART = "k8s/chart"
 PAGE = pages.ROOT / "docs" / "deployment.md"
 SHARDS = pages.ROOT / "docs" / "shards.md"
 WITH_SINGLE_PODS = {"agent_scheduler_enable": True}
+WITH_WORKLOAD_GROUPS = {"workload_groups_config_map": "pumice-workload-groups"}
 OF_TWO = {
     "first": {
         "other_schedulers": ["second"],
@@ -137,17 +138,19 @@ def test_without_values_the_chart_is_the_base(charting: Path, tmp_path: Path) ->
     assert rendered(charting, {}, tmp_path, "--include-crds") == apart
 
 
-def test_with_the_scheduler_of_single_pods_the_chart_is_its_overlay(
-    charting: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("overlay", "custom"),
+    [("agent-scheduler", WITH_SINGLE_PODS), ("workload-groups", WITH_WORKLOAD_GROUPS)],
+)
+def test_with_the_value_of_an_overlay_the_chart_is_that_overlay(
+    charting: Path, tmp_path: Path, overlay: str, custom: dict
 ) -> None:
-    folder = str(OVERLAYS / "agent-scheduler")
+    folder = str(OVERLAYS / overlay)
     wanted = [
         o for o in objects(run_in(charting, ["kubectl", "kustomize", folder]))
         if o["kind"] != "Namespace"
     ]  # fmt: skip
-    found = rendered(charting, {"custom": WITH_SINGLE_PODS}, tmp_path, "--include-crds")
-    assert found == wanted
-    assert named(found, "Deployment", "pumice-agent-scheduler")
+    assert rendered(charting, {"custom": custom}, tmp_path, "--include-crds") == wanted
 
 
 def test_the_scheduler_of_single_pods_goes_by_values_of_its_own(
