@@ -394,13 +394,10 @@ def _scheduler_config(text: str) -> str:
     return f"{head}{line}    {given}    {{{{- else }}}}\n{configuration}    {{{{- end }}}}\n"
 
 
-def _objects(name: str) -> list[dict[str, object]]:
-    return list(yaml.safe_load_all((BASE / name).read_text()))
-
-
 def _pod(name: str) -> dict[str, object]:
-    (workload,) = (o for o in _objects(name) if o["kind"] in {"Deployment", "StatefulSet"})
-    container: dict[str, object] = workload["spec"]["template"]["spec"]["containers"][0]  # type: ignore[index]
+    objects = yaml.safe_load_all((BASE / name).read_text())
+    (workload,) = (o for o in objects if o["kind"] in {"Deployment", "StatefulSet"})
+    container: dict[str, object] = workload["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
@@ -420,9 +417,7 @@ def values() -> str:
         "NATS_REGISTRY": registry,
         "NATS_NAME": server_name,
         "NATS_TAG": server_tag,
-        "RESOURCES": "".join(
-            _resources(service, f"services/{service}.yaml") for service in SERVICES
-        )
+        "RESOURCES": "".join(_resources(each, f"services/{each}.yaml") for each in SERVICES)
         + _resources(AGENT, "services/scheduler.yaml")
         + _resources("nats", "nats/statefulset.yaml"),
         "SECRETS": "".join(f"  {value}: {secret}\n" for secret, value in SECRETS.items()),
