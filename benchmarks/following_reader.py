@@ -17,7 +17,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.faults import Faults
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import QuarantineRegistry
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.service import Context, tune_garbage_collector
 from shared.runtime.settings import load
 from shared.runtime.spans import NO_SPANS
@@ -27,18 +27,18 @@ from shared.runtime.workqueue import WorkQueueMetrics
 
 def context() -> Context:
     """Return what a service is given."""
-    metrics = Metrics()
+    metrics, clock, log = Metrics(), SystemClock(), structlog.get_logger()
     return Context(
         service="visibility",
         instance="reader",
-        clock=SystemClock(),
+        clock=clock,
         rng=random.Random(0),
-        log=structlog.get_logger(),
+        log=log,
         readiness=Readiness(),
         liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        quarantined=QuarantineRegistry(),
+        quarantine=Quarantine(QuarantineRegistry(), clock=clock, log=log),
         faults=Faults("", ""),
         spans=NO_SPANS,
     )

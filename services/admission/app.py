@@ -20,7 +20,6 @@ from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
 from shared.runtime.errors import Rejected
 from shared.runtime.jobplugins import load_job_plugins
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -89,9 +88,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
             connections=settings.connections_most, client_names=settings.client_names
         ),
         gate=context.readiness.gate("webhooks"),
-        quarantine=Quarantine(
-            context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
-        ),
+        quarantine=context.forgetting(_SHOWN_S).quarantine,
         clock=context.clock,
         metrics=metrics,
         spans=context.spans,

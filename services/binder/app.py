@@ -1,7 +1,7 @@
 """Puts the binder together: the one place where its parts are made and wired."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pumice.events.tls import TlsClient
@@ -37,8 +37,6 @@ from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.model.delayed_status import DelayedStatuses
-from shared.runtime.backoff import Backoff
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -75,7 +73,7 @@ class _BinderBuilder:
         self, settings: BinderSettings, context: Context, kube: Kube, bus: NatsBus
     ) -> None:
         self._settings = settings
-        self._context = context
+        self._context = context = context.forgetting(_SHOWN_S)
         self._installation = InstallationLeadership(
             SCHEDULING, required=settings.leader_elect, clock=context.clock, log=context.log
         )
@@ -94,20 +92,14 @@ class _BinderBuilder:
         self._throttle = Throttle(
             ConcurrencyLimiter(limits), per_node=settings.requests_per_node, metrics=self._metrics
         )
-        self._quarantine = Quarantine(
-            context.quarantined, clock=context.clock, log=context.log, forget_after_s=_SHOWN_S
-        )
         self._recorder = BinderRecorder(
             kube,
             component=settings.event_component,
-            instance=context.instance,
             throttle=self._throttle,
-            quarantine=self._quarantine,
-            clock=context.clock,
+            env=context,
             metrics=self._metrics,
-            log=context.log,
         )
-        self._quarantine.on_quarantined(self._recorder.quarantined)
+        context.quarantine.on_quarantined(self._recorder.quarantined)
         self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._event_publisher = self._on_bus.event_publisher()
 
@@ -116,7 +108,10 @@ class _BinderBuilder:
         context = self._context
         partitions = range(self._settings.partitions)
         cluster = self._settings.cluster
-        commands = [self._source("commands", command_consumer(cluster, p), p) for p in partitions]
+        leaders = [self._subjects.leader("command", role) for role in ("", SINGLE_PODS)]
+        commands = [
+            self._source("commands", command_consumer(cluster, p), p, leaders) for p in partitions
+        ]
         finished = self._finished(partitions)
         desired = [self._source("desired", desired_consumer(cluster, p), p) for p in partitions]
         return [
@@ -160,9 +155,8 @@ class _BinderBuilder:
             self._bus,
             stream=self._streams.outcome.name,
             subjects=[self._subjects.outcome(p) for p in partitions],
-            clock=context.clock,
+            env=context,
             gate=context.readiness.gate("outcomes"),
-            log=context.log,
         )
 
     def _commands(self, sources: Sequence[PartitionSource], finished: Finished) -> Sequence[Part]:
@@ -170,11 +164,8 @@ class _BinderBuilder:
         outcomes = Outcomes(
             self._bus.publisher(self._streams.outcome.name),
             subjects=self._subjects,
-            clock=context.clock,
-            backoff=Backoff(first_s=0.1, cap_s=2.0, rng=context.rng),
-            log=context.log,
+            env=context,
         )
-        roles = ("", SINGLE_PODS)
         slots = IntentSlots(
             held=asyncio.Semaphore(settings.intents_held),
             active=asyncio.Semaphore(settings.intents_active),
@@ -183,31 +174,28 @@ class _BinderBuilder:
         return [
             Commands(
                 source,
-                leaders=[self._subjects.leader("command", role) for role in roles],
                 executor=executor,
                 outcomes=outcomes,
                 finished=finished,
                 installation=self._installation,
                 slots=slots,
-                quarantine=self._quarantine,
-                clock=context.clock,
-                faults=context.faults,
+                env=context,
                 metrics=self._metrics,
-                instance=context.instance,
-                spans=context.spans,
-                log=context.log,
             )
             for source in sources
         ]
 
-    def _source(self, name: str, consumer: ConsumerSpec, partition: int) -> PartitionSource:
-        context = self._context
+    def _source(
+        self, name: str, consumer: ConsumerSpec, partition: int, leaders: Collection[str] = ()
+    ) -> PartitionSource:
         return PartitionSource(
             puller=self._bus.pull(consumer, batch=_BATCH),
             partition=partition,
             stream=consumer.stream,
-            acks=AckExtender(ack_wait_s=consumer.ack_wait_s, clock=context.clock, log=context.log),
-            gate=context.readiness.gate(f"{name}-{partition}"),
+            bus=self._bus,
+            acks=AckExtender(ack_wait_s=consumer.ack_wait_s, env=self._context),
+            gate=self._context.readiness.gate(f"{name}-{partition}"),
+            leaders=leaders,
         )
 
     def _executor(self, finished: Finished) -> IntentExecutor:
@@ -222,27 +210,21 @@ class _BinderBuilder:
         return IntentExecutor(
             cluster,
             listeners=(self._recorder, PodEvents(self._event_publisher), finished),
-            quarantine=self._quarantine,
-            clock=context.clock,
-            faults=context.faults,
+            env=context,
             metrics=self._metrics,
-            instance=context.instance,
             delays=RetryDelays(attempts=self._settings.attempts),
             volumes=VolumeBinder(
                 self._writing,
                 cluster,
                 throttle=self._throttle,
-                quarantine=self._quarantine,
-                clock=context.clock,
+                env=context,
                 timeout_s=self._settings.volume_bind_timeout,
             ),
             devices=DeviceBinder(
                 self._writing,
                 cluster,
                 throttle=self._throttle,
-                quarantine=self._quarantine,
-                clock=context.clock,
-                faults=context.faults,
+                env=context,
                 times=DeviceTimeouts(
                     write_s=self._settings.volume_bind_timeout,
                     prepare_s=self._settings.device_bind_timeout,
@@ -259,17 +241,13 @@ class _BinderBuilder:
         return [
             DesiredStatuses(
                 source,
-                bus=self._bus,
                 statuses=statuses,
                 ended=finished,
                 installation=self._installation,
                 slots=slots,
-                quarantine=self._quarantine,
-                backoff=Backoff(first_s=0.2, cap_s=10.0, rng=context.rng),
                 delayed=delayed,
-                clock=context.clock,
+                env=context,
                 metrics=self._metrics,
-                log=context.log,
             )
             for source in sources
         ]

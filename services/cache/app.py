@@ -31,7 +31,6 @@ from shared.election.installation_elector import ClusterLeaseElector, Installati
 from shared.election.leader_elector import LeaderElector
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -82,7 +81,7 @@ class _CacheBuilder:
         self._rows = rows(settings.scheduler_name, mindcluster=settings.mindcluster_npus)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
-        self._quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
+        self._quarantine = context.quarantine
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""

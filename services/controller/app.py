@@ -35,7 +35,6 @@ from shared.kube.sources import own_namespace
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import inert_flags
 from shared.runtime.jobplugins import load_job_plugins
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue
@@ -94,7 +93,6 @@ class _ControllerBuilder:
         self._streams: Streams = streams(settings.cluster)
         self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
         self._metrics = ControllerMetrics(context.metrics)
-        self._quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
         chosen = selected(settings.controllers)
         self._informers = Informers(
             scheduler_names=settings.scheduler_name, loads=SHARDING in chosen
@@ -102,15 +100,8 @@ class _ControllerBuilder:
         self._ownership = ownership
         self._installation = installation
         installation.on_change(self._in_charge)
-        self._recorder = ControllerRecorder(
-            kube,
-            instance=context.instance,
-            clock=context.clock,
-            quarantine=self._quarantine,
-            metrics=self._metrics,
-            log=context.log,
-        )
-        self._quarantine.on_quarantined(QuarantineEvents(self._informers, self._recorder))
+        self._recorder = ControllerRecorder(kube, env=context, metrics=self._metrics)
+        context.quarantine.on_quarantined(QuarantineEvents(self._informers, self._recorder))
         self._event_publisher = self._on_bus.event_publisher()
         self._feed = self._make_feed()
         manager = self._make_manager(kube)
@@ -166,7 +157,7 @@ class _ControllerBuilder:
             on_marker=self._installation.observe,
             on_synced=self._synced,
             gate=context.readiness.gate("state"),
-            quarantine=self._quarantine,
+            quarantine=context.quarantine,
             metrics=self._metrics,
             log=context.log,
         )
@@ -188,12 +179,8 @@ class _ControllerBuilder:
             events=ControllerEvents(self._event_publisher),
             ownership=self._ownership,
             is_synced=self._may_act,
-            quarantine=self._quarantine,
-            clock=context.clock,
-            faults=context.faults,
+            env=context,
             metrics=self._metrics,
-            spans=context.spans,
-            log=context.log,
         )
 
     def _make(self, row: Controller, manager: ControllerContext) -> Reconciler:
@@ -203,11 +190,9 @@ class _ControllerBuilder:
             row.queue,
             kind=kind,
             stage=stage,
-            quarantine=self._quarantine,
             capacity=self._settings.jobs_most,
-            clock=context.clock,
             backoff=Backoff(first_s=0.1, cap_s=10.0, rng=context.rng),
-            log=context.log,
+            env=context,
             metrics=context.work_queues,
         )
         made = row.reconciler(manager, queue, workers=row.workers(self._settings))

@@ -35,7 +35,6 @@ from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import InstallationLeadership
 from shared.runtime.backoff import Backoff
 from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -111,7 +110,7 @@ class _SchedulerBuilder:
         context, needed = self._context, self._streams
         reloads = ConfigurationReloads(
             context.metrics,
-            context.quarantined,
+            context.quarantine.registry,
             instance=context.instance,
             clock=context.clock,
             event_publisher=self._event_publisher,
@@ -237,13 +236,12 @@ class _SchedulerBuilder:
         self, *, conf: ConfFile, state: StateFeed, outcomes: OutcomeFeed, dumper: Dumper
     ) -> Scheduler:
         context, settings = self._context, self._settings
-        quarantine = Quarantine(context.quarantined, clock=context.clock, log=context.log)
         publisher = PlanPublisher(
             self._bus,
             streams=self._streams,
             subjects=self._subjects,
             partitions=settings.partitions,
-            quarantine=quarantine,
+            quarantine=context.quarantine,
             log=context.log,
         )
         report = Report(
@@ -271,7 +269,7 @@ class _SchedulerBuilder:
             report=report,
             explained=self._explained,
             dumper=dumper,
-            quarantine=quarantine,
+            quarantine=context.quarantine,
             backoff=Backoff(first_s=0.2, rng=context.rng),
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
             faults=context.faults,

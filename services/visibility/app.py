@@ -49,7 +49,6 @@ from shared.kube.client import Kube
 from shared.kube.config import kube_of
 from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.runtime.common import QUEUE_ADMISSION, is_feature_on
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 from shared.serving.authorities import Authorities, InMemory, InSecret
@@ -128,7 +127,10 @@ class _Following:
         note = PluginFailures(metrics=context.metrics, log=context.log)
         self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
         reloads = ConfigurationReloads(
-            context.metrics, context.quarantined, instance=context.instance, clock=context.clock
+            context.metrics,
+            context.quarantine.registry,
+            instance=context.instance,
+            clock=context.clock,
         )
         self._conf = ConfFile(
             settings.scheduler_conf,
@@ -164,7 +166,7 @@ class _Following:
             state=state,
             pace=self._pace,
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="mirror"),
-            quarantine=self._quarantine(),
+            quarantine=self._context.quarantine,
             clock=clock,
             log=log,
         )
@@ -176,7 +178,7 @@ class _Following:
             subjects=self._subjects,
             scheduler_name=self._settings.scheduler_name[0],
             activity=self._activity,
-            quarantine=self._quarantine(),
+            quarantine=self._context.quarantine,
             clock=clock,
         )
         decisions = Decisions(clock.monotonic)
@@ -227,10 +229,6 @@ class _Following:
             pace=self._pace,
         )
 
-    def _quarantine(self) -> Quarantine:
-        context = self._context
-        return Quarantine(context.quarantined, clock=context.clock, log=context.log)
-
 
 async def serving(
     settings: VisibilitySettings,
@@ -267,7 +265,7 @@ async def serving(
         sources=sources,
         watching=Watching(sources, clock=clock, metrics=metrics),
         changes=Changes(live),
-        quarantine=Quarantine(context.quarantined, clock=clock, log=log, forget_after_s=_SHOWN_S),
+        quarantine=context.forgetting(_SHOWN_S).quarantine,
         clock=clock,
         metrics=metrics,
     )

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from shared.api.batch import Job
-from shared.jobplugins.env import Env
+from shared.jobplugins.env import EnvVariables
 from shared.jobplugins.foreign import load_plugins
 from shared.jobplugins.hcclrank import HcclRank
 from shared.jobplugins.interface import JobPlugin
@@ -21,7 +21,7 @@ from shared.jobplugins.ssh import Ssh
 from shared.jobplugins.svc import Svc
 from shared.jobplugins.tensorflow import TensorFlow
 
-_ALL: Final = (Svc(), Env(), Ssh(), TensorFlow(), PyTorch(), Mpi(), Ray(), HcclRank())
+_ALL: Final = (Svc(), EnvVariables(), Ssh(), TensorFlow(), PyTorch(), Mpi(), Ray(), HcclRank())
 """In the order in which they edit: hcclrank reads the rank that pytorch gives (JP8)."""
 
 PLUGINS: Final[Mapping[str, JobPlugin]] = {plugin.name: plugin for plugin in _ALL}

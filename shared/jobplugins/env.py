@@ -11,7 +11,7 @@ TASK_INDEX = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 """The name of kube-batch's time, which examples still use, and Volcano's own."""
 
 
-class Env(JobPlugin):
+class EnvVariables(JobPlugin):
     """The job plugin `env`; takes no arguments."""
 
     name = "env"

@@ -17,10 +17,8 @@ from shared.api.kinds import EVENT, Kind
 from shared.api.time import format_seconds
 from shared.kube.client import Kube
 from shared.kube.errors import AlreadyExists
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _WAITING_MAX: Final = 10_000
@@ -70,20 +68,17 @@ class EventWriter:
         kube: Kube,
         *,
         component: str,
-        instance: str,
-        clock: Clock,
+        env: Env,
         results: Counter,
-        quarantine: Quarantine,
-        log: Logger,
     ) -> None:
         """`results` counts Events by what became of them."""
         self._kube = kube
         self._component = component
-        self._instance = instance
-        self._clock = clock
+        self._instance = env.instance
+        self._clock = env.clock
         self._results = results
-        self._quarantine = quarantine
-        self._log = log
+        self._quarantine = env.quarantine
+        self._log = env.log
         self._waiting: dict[str, tuple[Note, int]] = {}
         self._filled = asyncio.Event()
 

@@ -165,7 +165,7 @@ class Quarantine:
         log: Logger,
         forget_after_s: float | None = None,
     ) -> None:
-        self._registry = registry
+        self.registry: Final = registry
         self._forget_after_s = forget_after_s
         self._ends: dict[tuple[str, str], float] = {}
         """With `forget_after_s`: keys in the order in which they end, and when, monotonic."""
@@ -187,7 +187,7 @@ class Quarantine:
     ) -> None:
         """Quarantine an object, for an error or for a reason that is known."""
         reason = error if isinstance(error, str) else describe(error)
-        news = self._registry.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
+        news = self.registry.put(kind, key, stage=stage, reason=reason, now=self._clock.now())
         self._forget_later(kind, key)
         if not news:
             self._log.debug(
@@ -237,23 +237,23 @@ class Quarantine:
 
     def handled(self, kind: str, key: str, *, stage: str) -> None:
         """Release an object that `stage` has handled without an error."""
-        if len(self._registry) and self._registry.drop(kind, key, stage=stage):
+        if len(self.registry) and self.registry.drop(kind, key, stage=stage):
             self._log.info("object_released", kind=kind, key=key, stage=stage)
 
     def gone(self, kind: str, key: str) -> None:
         """Release an object that was deleted."""
-        if len(self._registry):
-            self._registry.drop(kind, key)
+        if len(self.registry):
+            self.registry.drop(kind, key)
 
     def keep_only(self, kind: str, keys: Container[str], *, stage: str) -> None:
         """Release the objects of one stage and kind, except those with these keys."""
-        for item in self._registry.items() if len(self._registry) else ():
+        for item in self.registry.items() if len(self.registry) else ():
             if (item.kind, item.stage) == (kind, stage) and item.key not in keys:
-                self._registry.drop(kind, item.key)
+                self.registry.drop(kind, item.key)
 
     def begin_anew(self, *, stage: str) -> None:
         """Release the objects of one stage: it handles all of them once more."""
-        self._registry.clear(stage=stage)
+        self.registry.clear(stage=stage)
 
 
 class Isolation:

@@ -19,16 +19,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.common import CommonSettings
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Rejected, leaves
 from shared.runtime.faults import Faults
 from shared.runtime.health import HealthServer, Liveness, Readiness
 from shared.runtime.logs import Logger, configure, stderr
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import QuarantineRegistry
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.settings import WRONG_SETTINGS, service_links
 from shared.runtime.spans import NO_SPANS, Spans, are_enabled
 from shared.runtime.supervise import Part, PartFailed, supervise
@@ -44,21 +43,13 @@ _GC_THRESHOLD: Final = 20_000
 """New objects between two runs of the garbage collector; the default is 700."""
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Parts of the frame that a composition root gets besides its settings."""
+class Context(Env, frozen=True, kw_only=True):
+    """What a composition root gets besides its settings: `Env`, and parts of the frame."""
 
     service: str
-    instance: str
-    clock: Clock
-    rng: random.Random
-    log: Logger
     readiness: Readiness
     liveness: Liveness
-    metrics: Metrics
     work_queues: WorkQueueMetrics
-    quarantined: QuarantineRegistry
-    faults: Faults
-    spans: Spans
 
 
 Build = Callable[[S, Context], Awaitable[Sequence[Part]]]
@@ -204,7 +195,7 @@ def _context(
         liveness=Liveness(),
         metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        quarantined=quarantined,
+        quarantine=Quarantine(quarantined, clock=clock, log=log),
         faults=Faults(settings.fault, settings.fault_dir),
         spans=spans,
     )
@@ -231,7 +222,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
         readiness=context.readiness,
         liveness=context.liveness,
         metrics=context.metrics if settings.enable_metrics else None,
-        quarantined=context.quarantined,
+        quarantined=context.quarantine.registry,
         healthz=settings.enable_healthz,
         clock=context.clock,
     )
@@ -242,7 +233,7 @@ async def _listen(settings: CommonSettings, context: Context) -> list[HealthServ
         readiness=context.readiness,
         liveness=context.liveness,
         metrics=None,
-        quarantined=context.quarantined,
+        quarantined=context.quarantine.registry,
         healthz=True,
         clock=context.clock,
         flag="healthz-address",

@@ -20,11 +20,9 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from shared.runtime.backoff import Backoff
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Retryable
-from shared.runtime.logs import Logger
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 from shared.runtime.turns import Turns
 
@@ -65,20 +63,18 @@ class WorkQueue(Generic[K]):
         kind: str,
         stage: str = "handle",
         capacity: int,
-        clock: Clock,
         backoff: Backoff,
-        quarantine: Quarantine,
-        log: Logger,
+        env: Env,
         metrics: WorkQueueMetrics,
     ) -> None:
         self._name = name
         self._kind = kind
         self._stage = stage
-        self._quarantine = quarantine
+        self._quarantine = env.quarantine
         self._capacity = capacity
-        self._clock = clock
+        self._clock = env.clock
         self._backoff = backoff
-        self._log = log
+        self._log = env.log
         self._metrics = metrics
         self._ready: Turns[K] = Turns()
         self._keys_ready = asyncio.Semaphore(0)

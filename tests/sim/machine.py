@@ -29,7 +29,7 @@ from shared.kube.client import Kube
 from shared.runtime.faults import POINTS
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import QuarantineRegistry
+from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part, PartFailed, supervise
@@ -122,17 +122,19 @@ class Machine:
         self.faults = SimFaults(self._die)
         metrics = Metrics()
         self.quarantined = QuarantineRegistry()
+        clock = SimClock(self.skew_s)
+        log = sim.story.logger(self.instance, alive=lambda: alive[0])
         context = Context(
             service=self.service,
             instance=self.instance,
-            clock=SimClock(self.skew_s),
+            clock=clock,
             rng=random.Random(f"{sim.seed}-{self.instance}-{self._life}"),
-            log=sim.story.logger(self.instance, alive=lambda: alive[0]),
+            log=log,
             readiness=Readiness(),
             liveness=Liveness(),
             metrics=metrics,
             work_queues=WorkQueueMetrics(metrics),
-            quarantined=self.quarantined,
+            quarantine=Quarantine(self.quarantined, clock=clock, log=log),
             faults=self.faults,
             spans=NO_SPANS,
         )

@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import structlog
 import yaml
 
 from pumice.embedded.apiserver.replies import ApiReply
@@ -44,14 +43,13 @@ from shared.kube.errors import Status, read_status, refusal
 from shared.kube.wire import Request, Stream
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import Retryable
-from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
-from shared.runtime.spans import NO_SPANS
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
+from tests.support.env import env_of_a_test
 from tests.support.manifests import LOADER
 from tests.support.world import fact
 
@@ -256,9 +254,9 @@ class Process:
                 yield fact(kind.token, item)
 
     def _wire(self, trusted: Sequence[str], workload_groups: str) -> None:
-        kube, log, clock = Kube(transport=self), structlog.get_logger(), self.stage.clock
+        kube, clock = Kube(transport=self), self.stage.clock
         metrics = ControllerMetrics(Metrics())
-        quarantine = Quarantine(self.quarantined, clock=clock, log=log)
+        env = env_of_a_test(instance="p", clock=clock, quarantined=self.quarantined)
         settings = ControllerSettings(
             queue_commands_from=tuple(trusted),
             workload_groups_config_map=workload_groups,
@@ -272,18 +270,12 @@ class Process:
             kube=kube,
             informers=self.informers,
             writer=Writer(kube, self.informers, queue=WriteQueue(4), metrics=metrics),
-            recorder=ControllerRecorder(
-                kube, instance="p", clock=clock, quarantine=quarantine, metrics=metrics, log=log
-            ),
+            recorder=ControllerRecorder(kube, env=env, metrics=metrics),
             events=_Silence(),
             ownership=_Everything(clock=clock),
             is_synced=lambda: True,
-            quarantine=quarantine,
-            clock=clock,
-            faults=Faults("", ""),
+            env=env,
             metrics=metrics,
-            spans=NO_SPANS,
-            log=log,
         )
         self.controllers: dict[str, Reconciler] = {}
         self._queue_metrics = WorkQueueMetrics(Metrics())
@@ -297,11 +289,9 @@ class Process:
             row.queue,
             kind=kind,
             stage=stage,
-            quarantine=self.manager.quarantine,
             capacity=10_000,
-            clock=self.stage.clock,
             backoff=Backoff(first_s=0.1, cap_s=10.0, rng=random.Random(1)),
-            log=self.manager.log,
+            env=self.manager.env,
             metrics=self._queue_metrics,
         )
         made = row.reconciler(self.manager, queue, workers=2)

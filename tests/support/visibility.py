@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import structlog
 
 from pumice.local.ports import free_port
 from services.visibility.app import serving
@@ -39,15 +37,12 @@ from shared.api.visibility import (
 from shared.api.whatifs import WhatIfSpec
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
-from shared.runtime.clock import SystemClock
-from shared.runtime.faults import Faults
 from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.service import Context
-from shared.runtime.spans import NO_SPANS
 from shared.runtime.workqueue import WorkQueueMetrics
 from tests.support.certificates import Authority
+from tests.support.env import fields_of_env
 
 
 @dataclass
@@ -189,17 +184,10 @@ def context_of_a_test() -> Context:
     metrics = Metrics()
     return Context(
         service="visibility",
-        instance="visibility-of-a-test",
-        clock=SystemClock(),
-        rng=random.Random(1),
-        log=structlog.get_logger(),
         readiness=Readiness(),
         liveness=Liveness(),
-        metrics=metrics,
         work_queues=WorkQueueMetrics(metrics),
-        quarantined=QuarantineRegistry(),
-        faults=Faults("", ""),
-        spans=NO_SPANS,
+        **fields_of_env(instance="visibility-of-a-test", metrics=metrics),
     )
 
 

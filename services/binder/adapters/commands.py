@@ -11,7 +11,6 @@ from before another installation held it fails, so that the scheduler decides ag
 """
 
 import asyncio
-from collections.abc import Collection
 from contextlib import aclosing
 from typing import Final
 
@@ -22,7 +21,6 @@ from services.binder.adapters.execute import IntentExecutor
 from services.binder.adapters.outcomes import Finished, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
-from shared.bus.publisher import is_fenced
 from shared.bus.puller import Delivery
 from shared.bus.values import Reset, Started
 from shared.contracts.codec import decode_command, unpack
@@ -37,12 +35,8 @@ from shared.contracts.messages import (
 )
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.faults import Faults
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
-from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "execute"
@@ -65,35 +59,28 @@ class Commands:
         self,
         source: PartitionSource,
         *,
-        leaders: Collection[str],
         executor: IntentExecutor,
         outcomes: Outcomes,
         finished: Finished,
         installation: InstallationLeadership,
         slots: IntentSlots,
-        quarantine: Quarantine,
-        clock: Clock,
-        faults: Faults,
+        env: Env,
         metrics: BinderMetrics,
-        instance: str,
-        spans: Spans,
-        log: Logger,
     ) -> None:
         self.name = f"commands-{source.partition}"
         self._source = source
-        self._leaders = frozenset(leaders)
         self._executor = executor
         self._outcomes = outcomes
         self._finished = finished
         self._installation = installation
         self._slots = slots
-        self._quarantine = quarantine
-        self._clock = clock
-        self._faults = faults
+        self._quarantine = env.quarantine
+        self._clock = env.clock
+        self._faults = env.faults
         self._metrics = metrics
-        self._instance = instance
-        self._spans = spans
-        self._log = log.bind(partition=source.partition)
+        self._instance = env.instance
+        self._spans = env.spans
+        self._log = env.log.bind(partition=source.partition)
         self._epoch = 0
 
     async def run(self) -> None:
@@ -132,7 +119,7 @@ class Commands:
         except ContractError as error:
             await self._poison(delivery, str(error))
         else:
-            if not is_fenced(delivery.message, self._leaders):
+            if not self._source.is_fenced(delivery.message):
                 await self._poison(delivery, "published without the token of a leader")
             elif not is_identity(intent.id):
                 await self._poison(delivery, "its id is not one that a header can carry")

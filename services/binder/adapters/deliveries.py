@@ -1,13 +1,16 @@
 """Deliveries of one partition of a stream, and how a binder answers them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
 
+from shared.bus.nats import NatsBus
+from shared.bus.publisher import is_fenced
 from shared.bus.puller import Delivery, Puller
-from shared.runtime.clock import Clock
+from shared.bus.values import Message
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
 from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
@@ -24,10 +27,10 @@ class AckExtender:
     live binder extends it three times per period, for as long as a gang takes.
     """
 
-    def __init__(self, *, ack_wait_s: float, clock: Clock, log: Logger) -> None:
+    def __init__(self, *, ack_wait_s: float, env: Env) -> None:
         self._interval_s = ack_wait_s / 3
-        self._clock = clock
-        self._log = log
+        self._clock = env.clock
+        self._log = env.log
 
     @asynccontextmanager
     async def extended(self, group: TaskGroup, delivery: Delivery) -> AsyncGenerator[None, None]:
@@ -54,9 +57,20 @@ class PartitionSource(msgspec.Struct, frozen=True, kw_only=True):
     puller: Puller
     partition: int
     stream: str
+    bus: NatsBus
     acks: AckExtender
     gate: ReadinessGate
     """Open once the consumer of the partition has started."""
+    leaders: Collection[str] = ()
+    """Subjects of the leaders of which one must have published a message."""
+
+    def is_fenced(self, message: Message) -> bool:
+        """Return whether a message was published with the fencing token of a leader."""
+        return is_fenced(message, frozenset(self.leaders))
+
+    async def last(self, subject: str) -> Message | None:
+        """Return the last message of a subject that the stream holds."""
+        return await self.bus.last(self.stream, subject)
 
 
 async def redeliver_later(delivery: Delivery, delay_s: float, log: Logger) -> None:

@@ -24,7 +24,6 @@ from services.binder.adapters.outcomes import Finished
 from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
-from shared.bus.nats import NatsBus
 from shared.bus.puller import Delivery
 from shared.bus.values import Message, Reset, Started
 from shared.contracts.codec import decode_desired, deferral_s
@@ -33,10 +32,8 @@ from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
 from shared.model.delayed_status import BacklogDelay, DelayedStatuses
 from shared.runtime.backoff import Backoff
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "status"
@@ -53,31 +50,26 @@ class DesiredStatuses:
         self,
         source: PartitionSource,
         *,
-        bus: NatsBus,
         statuses: Statuses,
         ended: Finished,
         installation: InstallationLeadership,
         slots: asyncio.Semaphore,
-        quarantine: Quarantine,
-        backoff: Backoff,
         delayed: DelayedStatuses,
-        clock: Clock,
+        env: Env,
         metrics: BinderMetrics,
-        log: Logger,
     ) -> None:
         self.name = f"desired-{source.partition}"
         self._source = source
-        self._bus = bus
         self._statuses = statuses
         self._ended = ended
         self._installation = installation
         self._slots = slots
-        self._quarantine = quarantine
-        self._backoff = backoff
+        self._quarantine = env.quarantine
+        self._backoff = Backoff(first_s=0.2, cap_s=10.0, rng=env.rng)
         self._delayed = delayed
-        self._clock = clock
+        self._clock = env.clock
         self._metrics = metrics
-        self._log = log.bind(partition=source.partition)
+        self._log = env.log.bind(partition=source.partition)
 
     async def run(self) -> None:
         """Process deliveries until cancelled, as many at once as the slots allow."""
@@ -154,7 +146,7 @@ class DesiredStatuses:
                 return None
             change = await self._statuses.compare(desired)
             if isinstance(change, StatusPatch):
-                last = await self._bus.last(self._source.stream, message.subject)
+                last = await self._source.last(message.subject)
                 if last is None or last.sequence != message.sequence:
                     self._metrics.statuses.labels(kind, "superseded").inc()
                     return last

@@ -24,10 +24,9 @@ from shared.api.resource import ResourceClaim
 from shared.contracts.messages import Bind, BindGang, DeviceUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.faults import Faults
-from shared.runtime.quarantine import Quarantine, describe
+from shared.runtime.quarantine import describe
 from shared.runtime.tasks import TaskGroup
 
 _RETRIES: Final = RetryDelays(first_s=0.05, factor=2.0, cap_s=2.0)
@@ -57,9 +56,7 @@ class DeviceBinder:
         cluster: ApiServerClient,
         *,
         throttle: Throttle,
-        quarantine: Quarantine,
-        clock: Clock,
-        faults: Faults,
+        env: Env,
         times: DeviceTimeouts,
         waits: Callable[[Bind], None],
     ) -> None:
@@ -67,9 +64,9 @@ class DeviceBinder:
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
-        self._quarantine = quarantine
-        self._clock = clock
-        self._faults = faults
+        self._quarantine = env.quarantine
+        self._clock = env.clock
+        self._faults = env.faults
         self._times = times
         self._waits = waits
 

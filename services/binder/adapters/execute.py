@@ -28,9 +28,8 @@ from shared.contracts.messages import (
     Retry,
     Victim,
 )
-from shared.runtime.clock import Clock
-from shared.runtime.faults import Faults
-from shared.runtime.quarantine import Quarantine, describe
+from shared.runtime.env import Env
+from shared.runtime.quarantine import describe
 from shared.runtime.tasks import TaskGroup
 
 _VICTIMS_AT_ONCE: Final = 8
@@ -58,22 +57,19 @@ class IntentExecutor:
         cluster: ApiServerClient,
         *,
         listeners: Sequence[PodOutcomeListener],
-        quarantine: Quarantine,
-        clock: Clock,
-        faults: Faults,
-        metrics: BinderMetrics,
-        instance: str,
         delays: RetryDelays,
         volumes: VolumeBinder,
         devices: DeviceBinder,
+        env: Env,
+        metrics: BinderMetrics,
     ) -> None:
         self._cluster = cluster
         self._listeners = tuple(listeners)
-        self._quarantine = quarantine
-        self._clock = clock
-        self._faults = faults
+        self._quarantine = env.quarantine
+        self._clock = env.clock
+        self._faults = env.faults
         self._metrics = metrics
-        self._instance = instance
+        self._instance = env.instance
         self._delays = delays
         self._volumes = volumes
         self._devices = devices

@@ -32,10 +32,9 @@ from shared.contracts.messages import (
 from shared.contracts.streams import OUTCOME_AGE_S
 from shared.contracts.subjects import Subjects
 from shared.runtime.backoff import Backoff
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
 from shared.runtime.health import ReadinessGate
-from shared.runtime.logs import Logger
 
 _REMEMBERED: Final = 200_000
 """Intents whose end is remembered; an hour of OUTCOME at 50 intents/s."""
@@ -53,15 +52,13 @@ class Outcomes:
         publisher: Publisher,
         *,
         subjects: Subjects,
-        clock: Clock,
-        backoff: Backoff,
-        log: Logger,
+        env: Env,
     ) -> None:
         self._publisher = publisher
         self._subjects = subjects
-        self._clock = clock
-        self._backoff = backoff
-        self._log = log
+        self._clock = env.clock
+        self._backoff = Backoff(first_s=0.1, cap_s=2.0, rng=env.rng)
+        self._log = env.log
 
     async def publish(self, partition: int, outcome: Outcome) -> None:
         """Return once the server has stored the outcome; retries as long as it takes.
@@ -152,16 +149,15 @@ class Finished:
         *,
         stream: str,
         subjects: Sequence[str],
-        clock: Clock,
+        env: Env,
         gate: ReadinessGate,
-        log: Logger,
     ) -> None:
         self._bus = bus
         self._stream = stream
         self._subjects = tuple(subjects)
-        self._clock = clock
+        self._clock = env.clock
         self._gate = gate
-        self._log = log
+        self._log = env.log
         self._intents: dict[str, None] = {}
         self._pods: dict[str, None] = {}
         self._caught_up = asyncio.Event()

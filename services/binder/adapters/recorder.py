@@ -20,10 +20,9 @@ from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, P
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Gone
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import REASON, Quarantine
+from shared.runtime.quarantine import REASON
 
 _KINDS: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
 _KNOWN_MAX: Final = 4096
@@ -53,22 +52,11 @@ class BinderRecorder(EventWriter):
         kube: Kube,
         *,
         component: str,
-        instance: str,
         throttle: Throttle,
-        clock: Clock,
-        quarantine: Quarantine,
+        env: Env,
         metrics: BinderMetrics,
-        log: Logger,
     ) -> None:
-        super().__init__(
-            kube,
-            component=component,
-            instance=instance,
-            clock=clock,
-            results=metrics.events,
-            quarantine=quarantine,
-            log=log,
-        )
+        super().__init__(kube, component=component, env=env, results=metrics.events)
         self._throttle = throttle
         self._written: dict[str, _Written] = {}
 

@@ -24,9 +24,9 @@ from shared.api.kinds import POD, PV, PVC, decode
 from shared.contracts.messages import Bind, BindGang, ClaimUse, ItemOutcome, Result, Retry
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.quarantine import Quarantine, describe
+from shared.runtime.quarantine import describe
 from shared.runtime.tasks import TaskGroup
 
 T = TypeVar("T")
@@ -49,15 +49,14 @@ class VolumeBinder:
         cluster: ApiServerClient,
         *,
         throttle: Throttle,
-        quarantine: Quarantine,
-        clock: Clock,
+        env: Env,
         timeout_s: float,
     ) -> None:
         self._kube = kube
         self._cluster = cluster
         self._throttle = throttle
-        self._quarantine = quarantine
-        self._clock = clock
+        self._quarantine = env.quarantine
+        self._clock = env.clock
         self._timeout_s = timeout_s
 
     async def prepare(self, gang: BindGang) -> dict[int, ItemOutcome]:

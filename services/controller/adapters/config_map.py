@@ -38,7 +38,7 @@ class ConfigMapReader(Generic[_C]):
         """Read `key` of the ConfigMap whose own key is `at`; `parse` raises BadConfigError."""
         self._kube = manager.kube
         self._recorder = manager.recorder
-        self._log = manager.log
+        self._log = manager.env.log
         self._place = split_key(at)
         self._key = key
         self._name = name

@@ -23,12 +23,8 @@ from services.controller.metrics import ControllerMetrics
 from services.controller.settings import ControllerSettings
 from shared.api.kinds import Kind
 from shared.kube.client import Kube
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
-from shared.runtime.faults import Faults
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
-from shared.runtime.spans import Spans
 from shared.runtime.workqueue import WorkQueue
 
 
@@ -46,12 +42,8 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     events: ControllerEvents
     ownership: PartitionOwnership
     is_synced: Callable[[], bool]
-    quarantine: Quarantine
-    clock: Clock
-    faults: Faults
+    env: Env
     metrics: ControllerMetrics
-    spans: Spans
-    log: Logger
 
 
 class Reconciler(ABC):
@@ -66,9 +58,9 @@ class Reconciler(ABC):
         self._writer = manager.writer
         self._recorder = manager.recorder
         self._ownership = manager.ownership
-        self._clock = manager.clock
+        self._clock = manager.env.clock
         self._metrics = manager.metrics
-        self._log = manager.log
+        self._log = manager.env.log
         self.queue: Final = queue
         self._workers = workers
         manager.ownership.on_change(self._partition_changed)

@@ -21,9 +21,8 @@ from shared.contracts.subjects import split_key
 from shared.jobs.durations import of_job, template_of
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
-from shared.runtime.clock import Clock
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import REASON, Quarantine
+from shared.runtime.env import Env
+from shared.runtime.quarantine import REASON
 
 COMPONENT: Final = "vc-controller-manager"
 
@@ -31,25 +30,8 @@ COMPONENT: Final = "vc-controller-manager"
 class ControllerRecorder(EventWriter):
     """Records Kubernetes Events and writes them in the background; a part of the service."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        *,
-        instance: str,
-        clock: Clock,
-        quarantine: Quarantine,
-        metrics: ControllerMetrics,
-        log: Logger,
-    ) -> None:
-        super().__init__(
-            kube,
-            component=COMPONENT,
-            instance=instance,
-            clock=clock,
-            results=metrics.events,
-            quarantine=quarantine,
-            log=log,
-        )
+    def __init__(self, kube: Kube, *, env: Env, metrics: ControllerMetrics) -> None:
+        super().__init__(kube, component=COMPONENT, env=env, results=metrics.events)
 
     def event(
         self, job: Job, reason: str, message: str, *, warning: bool = False, occasion: str = ""

@@ -51,8 +51,8 @@ class ShardTakeovers:
     def __init__(self, manager: ControllerContext) -> None:
         self._kube = manager.kube
         self._writer = manager.writer
-        self._clock = manager.clock
-        self._log = manager.log
+        self._clock = manager.env.clock
+        self._log = manager.env.log
         self._observed: dict[LeaseRef, ObservedLease] = {}
 
     async def absent(self, shards: Mapping[str, NodeShard]) -> frozenset[str]:

@@ -34,8 +34,8 @@ class WorkloadOwners:
 
     def __init__(self, manager: ControllerContext) -> None:
         at = manager.settings.workload_groups_config_map
-        self._clock = manager.clock
-        self._log = manager.log
+        self._clock = manager.env.clock
+        self._log = manager.env.log
         self._file = ConfigMapReader(
             manager,
             at if "/" in at else f"{manager.namespace}/{at}",
@@ -47,7 +47,7 @@ class WorkloadOwners:
         self._rows_until = float("-inf")
         kube = manager.kube
         self._reader = OwnerReader(
-            lambda path, accept: kube.request("GET", path, accept=accept), manager.clock
+            lambda path, accept: kube.request("GET", path, accept=accept), manager.env.clock
         )
         self._kept: OrderedDict[str, tuple[float, bytes | None]] = OrderedDict()
         """Uid of an owner → until when it counts, and the owner as it was read."""

@@ -36,7 +36,7 @@ class CronJobReconciler(KindReconciler):
 
     def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
-        self._faults = manager.faults
+        self._faults = manager.env.faults
 
     @override
     async def reconcile(self, key: str) -> None:

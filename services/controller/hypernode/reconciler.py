@@ -47,7 +47,7 @@ class HyperNodeReconciler(SingletonReconciler):
     def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._kube = manager.kube
-        self._quarantine = manager.quarantine
+        self._quarantine = manager.env.quarantine
         named = manager.settings.topology_config_map
         at = named if "/" in named else f"{manager.namespace}/{named}"
         namespace, _ = split_key(at)

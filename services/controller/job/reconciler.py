@@ -65,11 +65,11 @@ class JobReconciler(Reconciler):
     def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
         self._events = manager.events
-        self._spans = manager.spans
-        self._faults = manager.faults
+        self._spans = manager.env.spans
+        self._faults = manager.env.faults
         self._max_refusals = manager.settings.max_requeue_num
         self._executor = EffectExecutor(
-            manager.writer, recorder=manager.recorder, faults=manager.faults
+            manager.writer, recorder=manager.recorder, faults=manager.env.faults
         )
         self._delayed_counts = DelayedStatuses()
         """By key of the job; all counts are one status, so that a longest time is not needed."""

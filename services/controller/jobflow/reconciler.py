@@ -33,7 +33,7 @@ class JobFlowReconciler(KindReconciler):
 
     def __init__(self, manager: ControllerContext, queue: WorkQueue[str], *, workers: int) -> None:
         super().__init__(manager, queue, workers=workers)
-        self._faults = manager.faults
+        self._faults = manager.env.faults
         self._waiting_for: dict[str, dict[str, None]] = {}
         """Key of a template that is not there → keys of the flows that name it."""
         self._missing: dict[str, set[str]] = {}

@@ -108,8 +108,8 @@ class QueueReconciler(SingletonReconciler):
         trusted = (manager.namespace, *manager.settings.queue_commands_from)
         self._authorizer = CommandAuthorizer(manager.kube, namespaces=trusted)
         self._events = manager.events
-        self._quarantine = manager.quarantine
-        self._faults = manager.faults
+        self._quarantine = manager.env.quarantine
+        self._faults = manager.env.faults
         self._misdirected: set[str] = set()
         """Uids of the Commands that have an Event which says that their target takes none."""
 

@@ -20,9 +20,9 @@ from shared.contracts import messages as m
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
 from shared.election.leader_elector import LeadershipTerm
-from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
+from tests.support.env import env_of_a_test
 from tests.support.world import bind_of, gone
 
 RNG = random.Random(1)
@@ -56,9 +56,7 @@ def outcomes(bus: NatsBus, declared: Streams, subjects: Subjects) -> Outcomes:
     return Outcomes(
         bus.publisher(declared.outcome.name),
         subjects=subjects,
-        clock=SystemClock(),
-        backoff=Backoff(first_s=0.1, rng=random.Random(1)),
-        log=structlog.get_logger(),
+        env=env_of_a_test(),
     )
 
 

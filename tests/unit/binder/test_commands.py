@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 
@@ -27,14 +26,12 @@ from shared.contracts.messages import (
 )
 from shared.contracts.subjects import Subjects
 from shared.election.installation import InstallationLeadership
-from shared.runtime.backoff import Backoff
 from shared.runtime.clock import SystemClock
-from shared.runtime.faults import Faults
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
-from shared.runtime.spans import NO_SPANS
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.tasks import TaskGroup
+from tests.support.env import env_of_a_test
 from tests.support.wait import until
 from tests.support.world import bind_of
 
@@ -109,28 +106,24 @@ def commands(
     async def has(_: str) -> bool:
         return False
 
-    backoff = Backoff(rng=random.Random(1))
+    env = env_of_a_test(instance="b", quarantined=quarantined)
     return Commands(
         PartitionSource(
             puller=SimpleNamespace(deliveries=items),
             partition=0,
             stream="COMMAND",
-            acks=AckExtender(ack_wait_s=1.5, clock=CLOCK, log=LOG),
+            bus=None,
+            acks=AckExtender(ack_wait_s=1.5, env=env),
             gate=Readiness().gate("commands"),
+            leaders=[LEADER],
         ),
-        leaders=[LEADER],
         executor=SimpleNamespace(run=run, prepare=prepare),
-        outcomes=Outcomes(server, subjects=SUBJECTS, clock=CLOCK, backoff=backoff, log=LOG),
+        outcomes=Outcomes(server, subjects=SUBJECTS, env=env),
         finished=SimpleNamespace(has=has),
         installation=InstallationLeadership(SCHEDULING, required=False, clock=CLOCK, log=LOG),
         slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
-        quarantine=Quarantine(quarantined, clock=CLOCK, log=LOG),
-        clock=CLOCK,
-        faults=Faults("", ""),
+        env=env,
         metrics=BinderMetrics(Metrics()),
-        spans=NO_SPANS,
-        instance="b",
-        log=LOG,
     )
 
 

@@ -1,14 +1,10 @@
 """A pod of which nothing is wanted any more is known before its outcome comes back on the bus."""
 
-import structlog
-
 from services.binder.adapters.outcomes import Finished
 from shared.contracts.messages import Bind, Evict, Victim
-from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
+from tests.support.env import env_of_a_test
 from tests.support.world import bind_of
-
-LOG = structlog.get_logger()
 
 
 def finished() -> Finished:
@@ -17,9 +13,8 @@ def finished() -> Finished:
         None,
         stream="OUTCOME",
         subjects=["outcome.0"],
-        clock=SystemClock(),
+        env=env_of_a_test(),
         gate=Readiness().gate("outcomes"),
-        log=LOG,
     )
 
 

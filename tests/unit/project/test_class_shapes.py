@@ -10,12 +10,9 @@ ROOT = Path(__file__).parents[3]
 MOST_ARGUMENTS = 8
 LARGER = {
     "Certification": 9,
-    "Commands": 14,
-    "DesiredStatuses": 12,
     "Dumper": 10,
     "Follower": 11,
     "Forecasting": 9,
-    "IntentExecutor": 10,
     "Members": 10,
     "NatsServer": 9,
     "Scheduler": 19,
@@ -25,7 +22,6 @@ LARGER = {
     "VisibilityServer": 9,
     "Watcher": 9,
     "WebhookServer": 12,
-    "WorkQueue": 9,
 }
 """Constructors that take more, and how many: each takes clock, log, metrics, quarantine and faults
 one by one, beside what it works with. A number may become smaller only."""

@@ -44,7 +44,8 @@ class Part:
         if self.settings.mode == "bug":
             raise ZeroDivisionError("by zero")
         if self.settings.mode == "aside":
-            self.context.quarantined.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
+            registry = self.context.quarantine.registry
+            registry.put("pods", "a/b", stage="fold", reason="boom", now=1.0)
         if self.settings.mode == "refused":
             refused_readers(self.context)("EVENTS", "maximum consumers limit reached")
         if self.settings.mode == "fault":

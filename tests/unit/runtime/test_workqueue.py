@@ -5,16 +5,16 @@ import contextlib
 import random
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import Retryable
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
+from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
 from tests.support.clock import VirtualClock, settle
+from tests.support.env import env_of_a_test
 
 
 class Bench:
@@ -32,11 +32,9 @@ class Bench:
         self.queue: WorkQueue[str] = WorkQueue(
             "test",
             kind="things",
-            quarantine=Quarantine(self.quarantined, clock=self.clock, log=structlog.get_logger()),
             capacity=capacity,
-            clock=self.clock,
             backoff=Backoff(first_s=1, cap_s=8, jitter=0, rng=random.Random(1)),
-            log=structlog.get_logger(),
+            env=env_of_a_test(clock=self.clock, quarantined=self.quarantined),
             metrics=WorkQueueMetrics(self.metrics),
         )
 
