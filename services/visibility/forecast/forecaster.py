@@ -57,6 +57,8 @@ class _Draw(NamedTuple):
     least_s: float
     arrivals_end_s: float
     """Seconds after which no more arrivals were simulated; infinity if it had started by then."""
+    pods: int
+    """Pods that it had."""
 
 
 class Forecaster:
@@ -113,8 +115,8 @@ class Forecaster:
         if self._runs % (self._draws + 1) == 0:
             self._look_ahead(cluster_state, keys, now, allowed)
             skipped = hurried()
-        none: deque[_Draw] = deque(maxlen=self._draws)
-        self._draws_of = {key: self._draws_of.get(key, none.copy()) for key in keys}
+        pods = _pods(cluster_state, keys)
+        self._draws_of = {key: self._still_valid(key, now, pods[key]) for key in keys}
         if skipped:
             return
         hoping = [key for key in keys if key not in self._never]
@@ -127,11 +129,22 @@ class Forecaster:
             found = self._draws_of[key]
             least_s = min(start - now, outcome.simulated_s)
             whole = least_s <= outcome.arrivals_end_s
-            found.append(_Draw(start, least_s, math.inf if whole else outcome.arrivals_end_s))
+            ends_s = math.inf if whole else outcome.arrivals_end_s
+            found.append(_Draw(start, least_s, ends_s, pods[key]))
             if len(found) == self._draws:
                 self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
         self._why = {key: self._why.get(key, "") for key in keys} | outcome.stopped_by
+
+    def _still_valid(self, key: str, now: float, pods: int) -> deque[_Draw]:
+        """Return the draws of a job that waits at `now`: none that let it start before.
+
+        Of a job that has other pods by now, no earlier draw counts: without pods their volumes and
+        selectors were unknown.
+        """
+        found = self._draws_of.get(key, ())
+        valid = (draw for draw in found if draw.start >= now and draw.pods == pods)
+        return deque(valid, maxlen=self._draws)
 
     def _look_ahead(
         self,
@@ -239,6 +252,11 @@ def _limits(cluster_state: ClusterState) -> object:
     nodes, queues = cluster_state.nodes, cluster_state.jobs.queues
     limits = [(name, queue.is_open, dict(queue.capability)) for name, queue in queues.items()]
     return nodes.ledger.allocatable.tobytes(), nodes.attributes.unschedulable().tobytes(), limits
+
+
+def _pods(cluster_state: ClusterState, keys: Iterable[str]) -> Mapping[str, int]:
+    jobs = {key: cluster_state.jobs.get(key) for key in keys}
+    return {key: job.task_count if job else 0 for key, job in jobs.items()}
 
 
 def _starts(draws: Iterable[_Draw]) -> list[float]:
