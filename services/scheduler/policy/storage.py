@@ -165,8 +165,21 @@ class VolumePredicates:
             for key in task_class.claims
         )
         return CrossNodeVerdict(
-            lambda: self._binding(task_class), steady=not waits, one_by_one=waits
+            lambda: self._binding(task_class),
+            steady=not waits,
+            one_by_one=waits,
+            reasons=lambda: self._reasons(task_class),
         )
+
+    def _reasons(self, task_class: TaskClass) -> tuple[Reason, ...]:
+        """Return the reasons of the predicate; a claim that is not there is named."""
+        for key in task_class.claims:
+            claim = self._volumes.claims.get(key)
+            if claim is None or claim.metadata.deletion_timestamp is not None:
+                what = "not found" if claim is None else "is being deleted"
+                text = f'persistentvolumeclaim "{key.partition("/")[2]}" {what}'
+                return (Reason(text, resolvable=False), *BINDING_REASONS[1:])
+        return BINDING_REASONS
 
     def _binding(self, task_class: TaskClass) -> CodeArray:
         codes = np.zeros(self._size, dtype=np.uint8)

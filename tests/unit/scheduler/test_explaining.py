@@ -13,6 +13,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from shared.api import kinds
 from tests.support.devices import device_class, request, spec_of
+from tests.unit.scheduler.test_storage import mounting
 
 TIERS = """
 tiers:
@@ -206,7 +207,7 @@ ROWS = {
         volume_missing,
         "predicate",
         "0/1 nodes are unavailable: ",
-        {"persistentvolumeclaim not found": 1},
+        {'persistentvolumeclaim "data" not found': 1},
     ),
     "no device": Row(
         no_device,
@@ -253,6 +254,17 @@ def test_jobs_of_a_queue_know_their_place_in_the_order():
         found.gang(f"j{number}", tasks=1, cpu="5", created=created)
     places = {e.job: e.position for e in found.decide().explanations}
     assert places == {"ns/j2": 1, "ns/j1": 2, "ns/j0": 3}
+
+
+def test_amounts_are_short_only_where_nothing_else_closes_the_nodes():
+    """The full node lacks CPU, but a claim that is not there closes it for good."""
+    found = world().node("n2", cpu="1").pod("f-0", "f", cpu="4", node="n1")
+    found.group("f", phase="Running").gang("g", tasks=1, cpu="1", **mounting("c"))
+    found.pod("other-0", cpu="1", node="n2", scheduler="default-scheduler")
+    why = explained(found.node("n3", cpu="4").decide())
+    assert why.reasons == {"Insufficient cpu": 2, 'persistentvolumeclaim "c" not found': 1}
+    assert why.shortages == ()
+    assert "free on one node" not in why.details
 
 
 def test_a_job_that_is_placed_in_part_says_what_its_other_tasks_lack():

@@ -72,7 +72,11 @@ def test_a_pod_follows_its_bound_volume():
 @pytest.mark.parametrize(
     ("prepare", "reason"),
     [
-        (lambda _: None, "persistentvolumeclaim not found"),
+        (lambda _: None, 'persistentvolumeclaim "c" not found'),
+        (
+            lambda w: claim(w, "c", deletionTimestamp="2026-01-01T00:00:00Z"),
+            'persistentvolumeclaim "c" is being deleted',
+        ),
         (lambda w: claim(w, "c"), "pod has unbound immediate PersistentVolumeClaims"),
         (
             lambda w: claim(storage_class(w, waits=False, provisioner="csi"), "c"),
@@ -97,7 +101,16 @@ def test_a_pod_follows_its_bound_volume():
             "node(s) had no available volume zone",
         ),
     ],
-    ids=["no claim", "no class", "immediate", "no volume", "elsewhere", "no offer", "zone"],
+    ids=[
+        "no claim",
+        "deleted claim",
+        "no class",
+        "immediate",
+        "no volume",
+        "elsewhere",
+        "no offer",
+        "zone",
+    ],
 )
 def test_what_is_wrong_with_a_claim_is_said(prepare, reason):
     world = world_of("a")

@@ -228,9 +228,7 @@ class Candidates:
             *((_worded(p, verdict), verdict.codes()) for p, verdict in self._cross_node_verdicts),
         ]
         for predicate, codes in verdicts:
-            if not _all_resolvable(predicate):
-                final = np.array([False, *(not reason.resolvable for reason in predicate.reasons)])
-                result &= ~final[codes]
+            result &= ~_permanent(predicate, codes)
         return result
 
     def admits(self, column: int) -> bool:
@@ -276,6 +274,14 @@ class Candidates:
         total = int(open_rows.sum())
         reasons: Counter[str] = Counter()
         shortages = []
+        dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
+        entry = []
+        for cross_node, verdict in self._cross_node_verdicts:
+            judged = verdict.codes()  # before its reasons, which may follow from them
+            entry.append((_worded(cross_node, verdict), judged))
+        decisive = ~self._refused
+        for predicate, codes in (*dynamic, *entry):
+            decisive &= ~_permanent(predicate, codes)
         if not self.task_class.best_effort:
             for dim in self.task_class.dims:
                 room = self.room(rows, dim, waiting=True)
@@ -283,14 +289,9 @@ class Candidates:
                 if short.any():
                     name = self._dimensions.names[dim]
                     reasons[f"Insufficient {name}"] += int(short.sum())
-                    if (decisive := short & ~self._refused).any():
-                        shortages.append(self._shortage(name, dim, room[decisive]))
+                    if (only := short & decisive).any():
+                        shortages.append(self._shortage(name, dim, room[only]))
                     open_rows &= ~short
-        dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
-        entry = []
-        for cross_node, verdict in self._cross_node_verdicts:
-            judged = verdict.codes()  # before its reasons, which may follow from them
-            entry.append((_worded(cross_node, verdict), judged))
         verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]]
         verdicts = [*self._verdicts, *dynamic, *entry]
         for predicate, codes in verdicts:
@@ -302,7 +303,7 @@ class Candidates:
         return FitErrors(total, dict(reasons), tuple(shortages))
 
     def _shortage(self, name: str, dim: int, room: IntArray) -> Shortage:
-        """Return the shortage of a resource; `room` has the nodes that only amounts refuse."""
+        """Return the shortage of a resource; `room` has the nodes that evictions could open."""
         return Shortage(
             resource=name,
             requested=int(self.task_class.request[dim]),
@@ -319,6 +320,13 @@ def _worded(predicate: CrossNodePredicate, verdict: CrossNodeVerdict) -> CrossNo
     if verdict.reasons is None:
         return predicate
     return predicate._replace(reasons=verdict.reasons())
+
+
+def _permanent(predicate: Predicate | CrossNodePredicate, codes: CodeArray) -> BoolArray:
+    """Return the nodes with a reason that no eviction can change."""
+    final = np.array([False, *(not reason.resolvable for reason in predicate.reasons)])
+    refused: BoolArray = final[codes]
+    return refused
 
 
 def _all_resolvable(predicate: Predicate | CrossNodePredicate) -> bool:
