@@ -116,26 +116,35 @@ def is_known(found: ExpectedStart | None) -> bool:
 
 def shortages(short: Sequence[ResourceShortage], gate: str = "") -> str:
     """Return what is short at a gate: `cpu: 8 asked, 2 free`, or of pods and nodes."""
-    return "; ".join(_shortage(each, gate) for each in short)
+    of_pods: dict[tuple[int, int, int], list[ResourceShortage]] = {}
+    for each in short:
+        of_pods.setdefault((each.pods, each.nodes, each.places), []).append(each)
+    return "; ".join(
+        _shortage_of_pods(equal) if pods else "; ".join(_shortage(each, gate) for each in equal)
+        for (pods, _, _), equal in of_pods.items()
+    )
 
 
 def _shortage(short: ResourceShortage, gate: str) -> str:
-    requested, name = decimal(short.requested), short.resource
-    if not short.pods:
-        left = decimal(short.free)
-        # What may be admitted is more than what is free, or less: see plugin overcommit.
-        if gate == "enqueue":
-            return f"{name}: {requested} asked, at most {left} more may be admitted"
-        return f"{name}: {requested} asked, {left} free"
-    pods = (
-        f"1 pod of {requested} {name}"
-        if short.pods == 1
-        else f"{short.pods} pods of {requested} {name} each"
-    )
-    if not short.nodes:
-        return f"{pods}; no node has that free, one has {decimal(short.free)}"
-    nodes = "1 node has" if short.nodes == 1 else f"{short.nodes} nodes have"
-    room = f", room for {short.places}" if short.places != short.nodes else ""
+    requested, left = decimal(short.requested), decimal(short.free)
+    # What may be admitted is more than what is free, or less: see plugin overcommit.
+    if gate == "enqueue":
+        return f"{short.resource}: {requested} asked, at most {left} more may be admitted"
+    return f"{short.resource}: {requested} asked, {left} free"
+
+
+def _shortage_of_pods(short: Sequence[ResourceShortage]) -> str:
+    """Return what equal pods lack; the nodes with room for one have all of its resources."""
+    first = short[0]
+    each = " and ".join(f"{decimal(one.requested)} {one.resource}" for one in short)
+    pods = f"1 pod of {each}" if first.pods == 1 else f"{first.pods} pods of {each} each"
+    if not first.nodes:
+        free = [decimal(one.free) for one in short]
+        if len(short) > 1:
+            free = [f"{left} {one.resource}" for left, one in zip(free, short, strict=True)]
+        return f"{pods}; no node has that free (most: {', '.join(free)})"
+    nodes = "1 node has" if first.nodes == 1 else f"{first.nodes} nodes have"
+    room = f", room for {first.places}" if first.places != first.nodes else ""
     return f"{pods}; {nodes} that free{room}"
 
 

@@ -10,7 +10,7 @@ from pumice.cli.main import COMMANDS, main
 from pumice.queries import text
 from services.visibility.api import statuses
 from shared.api.time import read
-from shared.api.visibility import Finding
+from shared.api.visibility import Finding, ResourceShortage
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
@@ -308,6 +308,20 @@ def test_an_explanation_tells_how_many_more_hold_what_is_short(run: Run) -> None
     more = replace(EXPLANATION, remaining_holders=31)
     told = text.explanation(more, read("2026-01-02T03:00:00Z") or 0.0)
     assert "ends in 10m)\n            and 31 that hold less\n            and 2 in" in told
+
+
+def test_several_resources_of_a_pod_are_short_together() -> None:
+    """A node has the CPUs, and none has CPUs and GPUs."""
+    both = [
+        ResourceShortage(resource=name, requested="4", free=free, pods=1)
+        for name, free in (("cpu", "4"), ("nvidia.com/gpu", "1"))
+    ]
+    assert text.shortages(both, "predicate") == (
+        "1 pod of 4 cpu and 4 nvidia.com/gpu; no node has that free (most: 4 cpu, 1 nvidia.com/gpu)"
+    )
+    assert text.shortages([replace(each, pods=2, nodes=1, places=1) for each in both]) == (
+        "2 pods of 4 cpu and 4 nvidia.com/gpu each; 1 node has that free"
+    )
 
 
 def test_an_explanation_tells_what_was_found_after_the_leaders_decision():
