@@ -426,40 +426,6 @@ def test_draws_one_at_a_time_give_what_all_at_once_give():
     assert {key: forecaster.expected(key) for key in keys_} == asked(world, draws=6, seed=7)
 
 
-def test_draws_that_the_wait_has_refuted_count_no_longer():
-    """Old draws let the job start when `first` was to end; it runs on, so the job still waits."""
-    world = Cluster(CONF).node("n1", cpu="4")
-    running(world, "first", 100, "n1")
-    pending(world, "a", 50)
-    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=6)
-    for _ in range(6):
-        forecaster.draw(world.cluster_state, now=NOW)
-    assert starts({"ns/a": forecaster.expected("ns/a")}) == {"a": 100.0}
-
-    forecaster.draw(world.cluster_state, now=NOW + 110)
-
-    found = starts({"ns/a": forecaster.expected("ns/a")})["a"]
-    assert found is not None
-    assert found > 110.0
-
-
-def test_draws_of_a_job_without_pods_count_no_longer_once_it_has_them():
-    world = Cluster(CONF).node("n1", cpu="4")
-    running(world, "first", 100, "n1")
-    lasting(world, "a", 50, phase="Pending", minResources={"cpu": "4"})
-    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=12)
-    for _ in range(6):
-        forecaster.draw(world.cluster_state, now=NOW)
-    assert starts({"ns/a": forecaster.expected("ns/a")}) == {"a": 100.0}
-
-    lasting(world, "a", 50, phase="Inqueue", minResources={"cpu": "4"})
-    world.pod("a-0", "a", cpu="4", nodeSelector={"disk": "ssd"})
-    for _ in range(2):
-        forecaster.draw(world.cluster_state, now=NOW + 5)
-
-    assert forecaster.expected("ns/a").median is None
-
-
 def test_a_job_is_unknown_before_the_first_draw():
     world = crowded()
     assert Forecaster(SchedulerRules(world.config), History()).expected("ns/new0") is None

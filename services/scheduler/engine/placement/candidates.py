@@ -274,13 +274,14 @@ class Candidates:
         total = int(open_rows.sum())
         reasons: Counter[str] = Counter()
         shortages = []
-        dynamic = [(p, p.fn(self.task_class, rows)) for p in self._dynamic]
-        entry = []
+        verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]] = [
+            (p, p.fn(self.task_class, rows)) for p in self._dynamic
+        ]
         for cross_node, verdict in self._cross_node_verdicts:
             judged = verdict.codes()  # before its reasons, which may follow from them
-            entry.append((_worded(cross_node, verdict), judged))
+            verdicts.append((_worded(cross_node, verdict), judged))
         decisive = ~self._refused
-        for predicate, codes in (*dynamic, *entry):
+        for predicate, codes in verdicts:
             decisive &= ~_permanent(predicate, codes)
         if not self.task_class.best_effort:
             for dim in self.task_class.dims:
@@ -292,9 +293,7 @@ class Candidates:
                     if (only := short & decisive).any():
                         shortages.append(self._shortage(name, dim, room[only]))
                     open_rows &= ~short
-        verdicts: list[tuple[Predicate | CrossNodePredicate, CodeArray]]
-        verdicts = [*self._verdicts, *dynamic, *entry]
-        for predicate, codes in verdicts:
+        for predicate, codes in (*self._verdicts, *verdicts):
             counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
             for number, reason in enumerate(predicate.reasons, start=1):
                 if counts[number]:
