@@ -41,11 +41,14 @@ PROGRAMS: Final = {
 }
 """Where each public image has its program, as docker-compose.yml names it."""
 
-RESTARTED: Final = (
+STRUCK: Final = (
     *("scheduler", "cache", "controller", "binder", "admission", "visibility", "declarer"),
     *("nats", "etcd", "kube-apiserver", "kwok"),
 )
-_RESTART_S: Final = 60.0
+"""What is restarted, killed and frozen, one after the other."""
+_STRIKE_S: Final = 60.0
+_FROZEN_S: Final = 8.0
+"""Longer than a lease of a leader lasts."""
 _INTO_THE_DEMO_S: Final = 4.0
 """When its first jobs run and others wait; it takes ten seconds."""
 _PULL_S: Final = 600.0
@@ -68,10 +71,9 @@ def check(tools: Docker) -> None:
             "Prometheus has the figures of these jobs",
             lambda: compose_monitoring.knows(tools, jobs()),
         )
-        for name in RESTARTED:
-            step(
-                f"{name} restarts in the middle of the demo", lambda name=name: restart(tools, name)
-            )  # type: ignore[misc]
+        for name in STRUCK:
+            for what, fault in FAULTS.items():
+                step(f"{name} {what} amid the demo", partial(amid_the_demo, tools, fault, name))
     except CheckError:
         tools.compose("ps", "--all")
         tools.compose("logs", "--tail=30", "--no-color")
@@ -111,14 +113,36 @@ def jobs() -> set[str]:
     return {job.key for wave in story.waves(ROOT / "examples") for job in wave}
 
 
-def restart(tools: Docker, name: str) -> bool:
-    """Restart a part while the demo's jobs run; return whether all of them completed."""
+def amid_the_demo(tools: Docker, fault: Callable[[Docker, str], bool], name: str) -> bool:
+    """Strike a part while the demo's jobs run; return whether all completed and it is healthy."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         ended = thread.submit(demo, tools)
         if wait([ended], timeout=_INTO_THE_DEMO_S).done:
-            raise CheckError("the demo was over before anything could be restarted")
-        restarted = tools.compose("restart", name, timeout_s=_RESTART_S)
-        return ended.result() and restarted
+            raise CheckError("the demo was over before anything could be struck")
+        struck = fault(tools, name)
+        return ended.result() and struck and up(tools)
+
+
+def restart(tools: Docker, name: str) -> bool:
+    """Restart a part as an operator does."""
+    return tools.compose("restart", name, timeout_s=_STRIKE_S)
+
+
+def kill(tools: Docker, name: str) -> bool:
+    """Kill a part without a warning and start it again: Docker does not restart what it killed."""
+    return tools.compose("kill", "--signal=KILL", name, timeout_s=_STRIKE_S) and tools.compose(
+        "start", name, timeout_s=_STRIKE_S
+    )
+
+
+def freeze(tools: Docker, name: str) -> bool:
+    """Stop a part's processes for a while; it goes on with what it believed before."""
+    frozen = tools.compose("pause", name, timeout_s=_STRIKE_S)
+    time.sleep(_FROZEN_S)
+    return tools.compose("unpause", name, timeout_s=_STRIKE_S) and frozen
+
+
+FAULTS: Final = {"restarts": restart, "is killed": kill, "is frozen": freeze}
 
 
 def down(tools: Docker) -> None:

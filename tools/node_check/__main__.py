@@ -19,6 +19,7 @@ import msgspec
 
 from pumice.local.errors import LocalError
 from tools.compose_docker import ROOT, CheckError
+from tools.node_check.faults import FAULTS
 from tools.node_check.images import archives
 from tools.node_check.installing import install, kept_its_promises
 from tools.node_check.jobs import CHECKS, Check
@@ -89,7 +90,7 @@ def _inside(folder: str, names: list[str]) -> int:
     _step("Pumice is installed as docs/deployment.md says, all ready", lambda: install(machine))
     failed = [
         what
-        for what, check in CHECKS.items()
+        for what, check in (FAULTS | CHECKS).items()
         if (not names or check.__name__ in names) and not _passes(machine, what, check)
     ]
     _step("no restart, no unready pod, no refused request", lambda: kept_its_promises(machine))
