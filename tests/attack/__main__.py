@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from shared.runtime.quarantine import describe
@@ -190,14 +191,21 @@ async def clear(here: Arena, load: Load) -> None:
     """Delete the jobs of a round and wait until their pods are gone."""
     for key in load.posted:
         kind = "pods" if here.judge.is_single(key) else "jobs"
-        with gone_is_fine():
-            await here.api.delete(kind, here.namespace, key.partition("/")[2])
+        name = key.partition("/")[2]
+        await until(partial(_delete, here, kind, name), deadline_s=120, describe=f"{name} goes")
 
     def gone() -> bool:
         return not any(key.startswith(f"{here.namespace}/r") for key in here.judge.pods)
 
     await until(gone, deadline_s=60, describe="the pods of the round are gone")
     here.judge.forget(set(load.posted))
+
+
+async def _delete(here: Arena, kind: str, name: str) -> bool:
+    """Delete an object; a busy API server may need more than one request."""
+    with gone_is_fine():
+        await here.api.delete(kind, here.namespace, name)
+    return True
 
 
 async def audited(here: Arena) -> Path:

@@ -50,14 +50,14 @@ def table(rounds: list[Round]) -> str:
     for each in rounds:
         per[each.fault].append(each)
     rows = [
-        "| fault | rounds | outcome | longest wait for nodes, median (worst) |",
+        "| fault | rounds | promises | longest wait for nodes, median (worst) |",
         "|---|---|---|---|",
     ]
     for name in sorted(per):
         done = per[name]
         longest = sorted(each.longest_s for each in done)
         wrong = [each for each in done if each.stuck or each.failure or each.violations]
-        outcome = f"{len(wrong)} broken" if wrong else "nothing lost, nothing doubled"
+        outcome = f"{len(wrong)} broken" if wrong else "kept"
         late = sum(each.longest_s > each.limit_s for each in done)
         if late:
             outcome += f", {late} later than {done[0].limit_s:g} s"
