@@ -21,7 +21,6 @@ from nats.errors import Error
 from pumice.local.parts import nats_server_binary
 from pumice.local.ports import free_port
 from pumice.local.process import Process, ProcessSpec
-from shared.bus.values import Batch
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.tasks import TaskGroup
@@ -111,7 +110,7 @@ async def of_our_bus(directory: Path) -> AsyncIterator[Client]:
 
             async def read() -> object:
                 async for item in items:
-                    if isinstance(item, Batch):
+                    if isinstance(item, list):
                         return item
                 raise AssertionError("a follower never ends")
 

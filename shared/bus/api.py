@@ -17,7 +17,7 @@ from shared.bus.errors import (
     StreamMissing,
     WrongSequence,
 )
-from shared.bus.replies import Replies, Reply
+from shared.bus.replies import Outgoing, Replies, Reply
 from shared.bus.values import Message, StreamInfo
 from shared.runtime.errors import PumiceError, Rejected, Retryable
 
@@ -157,7 +157,8 @@ class Api:
         Raises NoReply, StreamMissing (JetStream is off) or NotPermitted.
         """
         payload = msgspec.json.encode(body) if body is not None else b""
-        future = await self._replies.ask(f"$JS.API.{operation}", payload, timeout_s=timeout_s)
+        message = Outgoing(f"$JS.API.{operation}", payload)
+        future = await self._replies.ask(message, timeout_s=timeout_s)
         reply = await future
         failed = msgspec.json.decode(reply.payload, type=_Failed)
         if failed.error is not None:
@@ -221,7 +222,7 @@ class Api:
         """Return the last message of each matching subject, taken at one moment."""
         subject = f"$JS.API.DIRECT.GET.{stream}"
         body = msgspec.json.encode({"multi_last": subjects})
-        future = await self._replies.ask(subject, body, timeout_s=API_S, many=True)
+        future = await self._replies.ask(Outgoing(subject, body), timeout_s=API_S, many=True)
         reply = await future
         status = (reply.headers or {}).get("Status", "")
         if status == "404":
@@ -238,9 +239,8 @@ class Api:
         `where` is `seq` or `start_time` of the first one that may come.
         """
         body = {"next_by_subj": subject, "batch": batch, "max_bytes": max_bytes, **where}
-        future = await self._replies.ask(
-            f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body), timeout_s=BATCH_S, many=True
-        )
+        message = Outgoing(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
+        future = await self._replies.ask(message, timeout_s=BATCH_S, many=True)
         reply = await future
         headers = reply.headers or {}
         status = headers.get("Status", "")

@@ -18,7 +18,8 @@ import msgspec
 
 from shared.bus.api import Api
 from shared.bus.errors import NoReply, SequenceInFlight, WrongSequence
-from shared.bus.sender import Outgoing, StreamSender
+from shared.bus.replies import Outgoing
+from shared.bus.sender import LAST, LAST_OF, StreamSender, timeout_of
 from shared.bus.values import Ack
 from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
@@ -94,14 +95,14 @@ class FencedPublishes:
         ):
             return await self._sender.send_with_room(message)
         self._sender.refuse_oversized(message)
-        room = self._sender.room
-        await room.take(message.size)
+        room, size = self._sender.room, len(message.payload)
+        await room.take(size)
         queued = _Queued(
             message,
-            self._clock.monotonic() + message.timeout_s,
+            self._clock.monotonic() + timeout_of(message),
             asyncio.get_running_loop().create_future(),
         )
-        queued.reply.add_done_callback(lambda _: room.give(message.size))
+        queued.reply.add_done_callback(lambda _: room.give(size))
         self._queue.append(queued)
         self._filled.set()
         return queued.reply
@@ -121,8 +122,8 @@ class FencedPublishes:
         while self._queue and len(group) < BATCH:
             queued = self._queue[0]
             if group and (
-                queued.message.condition != group[0].message.condition
-                or size + queued.message.size > BATCH_BYTES
+                _condition(queued.message) != _condition(group[0].message)
+                or size + len(queued.message.payload) > BATCH_BYTES
             ):
                 break
             self._queue.popleft()
@@ -132,7 +133,7 @@ class FencedPublishes:
                 queued.fail(NoReply(f"{queued.message.subject}: those before have no answer"))
                 continue
             group.append(queued)
-            size += queued.message.size
+            size += len(queued.message.payload)
         return group
 
     async def _publish(self, group: Sequence[_Queued]) -> None:
@@ -202,6 +203,12 @@ class FencedPublishes:
             except PumiceError as error:
                 queued.fail(error)
             return
+
+
+def _condition(message: Outgoing) -> tuple[str | None, str | None]:
+    """Return the subject whose last sequence is expected, and the sequence."""
+    headers = message.headers or {}
+    return headers.get(LAST_OF), headers.get(LAST)
 
 
 def _failed(group: Sequence[_Queued], error: PumiceError) -> Sequence[_Queued]:

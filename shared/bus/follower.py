@@ -26,7 +26,6 @@ from shared.bus.errors import LimitReached
 from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
 from shared.bus.pace import FollowerPace, Pace
 from shared.bus.values import (
-    Batch,
     CaughtUp,
     FollowItem,
     FromSequence,
@@ -217,7 +216,7 @@ class Follower:
 
     async def _read(
         self, feed: Feed, follower_pace: FollowerPace | None
-    ) -> AsyncGenerator[Batch | CaughtUp | Idle, None]:
+    ) -> AsyncGenerator[list[Message] | CaughtUp | Idle, None]:
         """Yield messages; ends by FeedLost only."""
         place = self._place
         assert place is not None, "_begin has set it"
@@ -233,7 +232,7 @@ class Follower:
                 yield Idle()
             if messages:
                 place.sequence = messages[-1].sequence
-                yield Batch(messages)
+                yield messages
             if gap:
                 raise FeedLost(gap)
             if chunk.empty and not caught_up:

@@ -28,7 +28,7 @@ from shared.bus.pace import Pace
 from shared.bus.publisher import Publisher
 from shared.bus.puller import Puller
 from shared.bus.quorum import QuorumCheck
-from shared.bus.replies import Replies
+from shared.bus.replies import Outgoing, Replies
 from shared.bus.sender import StreamSender
 from shared.bus.stored import StoredMessages
 from shared.bus.streams import DeclaredStreams, unfit
@@ -349,7 +349,7 @@ class NatsBus:
         Raises NoReply when it cannot be asked.
         """
         try:
-            await (await self._replies.ask(subject, b"", timeout_s=NO_RESPONDERS_S))
+            await (await self._replies.ask(Outgoing(subject, b""), timeout_s=NO_RESPONDERS_S))
         except StreamMissing:
             return False
         except NoReply:

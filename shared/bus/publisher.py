@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Collection, Mapping
 from typing import Final
 
 from shared.bus.fenced import FencedStreams
-from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
+from shared.bus.replies import Outgoing
+from shared.bus.sender import LAST, LAST_OF, MSG_ID, StreamSender
 from shared.bus.values import Ack, FencingToken, Message
 
 _TTL: Final = "Nats-TTL"
@@ -82,7 +83,7 @@ class Publisher:
         if rollup:
             all_headers[_ROLLUP] = "sub"
         repeatable = msg_id is not None and expect_last is None
-        message = Outgoing(subject, payload, all_headers, repeatable)
+        message = Outgoing(subject, payload, all_headers or None, repeatable)
         if fence is None:
             return await self._sender.send_with_room(message)
         return await self._fenced.of(self._sender.stream).submit(message)

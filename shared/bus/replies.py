@@ -40,20 +40,31 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """Earlier messages, when the answer to a `many` question has several."""
 
 
-class PendingRequest(msgspec.Struct, kw_only=True, eq=False):
-    """A request without an answer so far."""
+class Outgoing(msgspec.Struct, eq=False):
+    """A message to send, with the state of its reply while one is open."""
 
     subject: str
     payload: bytes
-    headers: dict[str, str] | None
-    answer: "asyncio.Future[Reply]"
-    deadline: float
+    headers: dict[str, str] | None = None
+    repeatable: bool = False
+    """Whether it may be sent again when no reply comes."""
+    reply: "asyncio.Future[Reply] | None" = None
+    deadline: float = 0.0
     """When to give up, monotonic."""
-    ask_again_at: float
-    """When to ask again; not before `deadline` if it may be asked once only."""
-    repeatable: bool
+    ask_again_at: float = 0.0
+    """When to send it again; not before `deadline` if it may be sent once only."""
     parts: list[Reply] | None = None
-    """Collects the parts of an answer that has several."""
+    """Collects the parts of a reply that has several."""
+
+    def end(self, result: "Reply | PumiceError") -> None:
+        """Give the reply, or the error, to whoever waits for it."""
+        if self.reply is None or self.reply.done():
+            return
+        if isinstance(result, Reply):
+            self.reply.set_result(result)
+            return
+        self.reply.set_exception(result)
+        self.reply.exception()  # marked as retrieved: the task that waits may have ended
 
 
 class InFlightLimit:
@@ -106,7 +117,7 @@ class Replies:
         self._prefix = f"{inbox}."
         self._clock = clock
         self._session: BusSession | None = None
-        self._questions: dict[str, PendingRequest] = {}
+        self._questions: dict[str, Outgoing] = {}
         self._asked = asyncio.Event()
         self._next = 0
         self.room: Final = InFlightLimit(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
@@ -125,58 +136,51 @@ class Replies:
             await self._ask(token, request)
 
     async def ask(
-        self,
-        subject: str,
-        payload: bytes,
-        *,
-        headers: dict[str, str] | None = None,
-        timeout_s: float,
-        repeatable: bool = False,
-        many: bool = False,
+        self, message: Outgoing, *, timeout_s: float, many: bool = False
     ) -> "asyncio.Future[Reply]":
-        """Send a question and return the future of its answer.
+        """Send a message and return the future of its reply; with `many` it has several parts.
 
-        Raises TooLarge, and NoReply at once when there is no connection and it may not be asked
+        Raises TooLarge, and NoReply at once when there is no connection and it may not be sent
         again. The future ends with a Reply, NoReply, StreamMissing or NotPermitted.
         """
         session = self._session
         usable = session is not None and session.alive
-        if not usable and not repeatable:
-            raise NoReply(f"no connection to NATS for {subject}")
-        _refuse_oversized(session, subject, payload, headers)
+        if not usable and not message.repeatable:
+            raise NoReply(f"no connection to NATS for {message.subject}")
+        self.refuse_oversized(message)
         now = self._clock.monotonic()
         self._next += 1
         token = f"{self._next:x}"
-        request = PendingRequest(
-            subject=subject,
-            payload=payload,
-            headers=headers,
-            answer=asyncio.get_running_loop().create_future(),
-            deadline=now + timeout_s,
-            ask_again_at=now + (min(ATTEMPT_S, timeout_s) if repeatable else timeout_s),
-            repeatable=repeatable,
-            parts=[] if many else None,
+        reply = message.reply = asyncio.get_running_loop().create_future()
+        message.deadline = now + timeout_s
+        message.ask_again_at = now + (
+            min(ATTEMPT_S, timeout_s) if message.repeatable else timeout_s
         )
-        self._questions[token] = request
+        message.parts = [] if many else None
+        self._questions[token] = message
         self._asked.set()
-        await self._ask(token, request)
-        return request.answer
+        await self._ask(token, message)
+        return reply
 
-    async def tell(
-        self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None
-    ) -> None:
-        """Send a message that has no answer of its own. Raises TooLarge and NoReply."""
-        session = self._session
-        if session is None:
-            raise NoReply(f"no connection to NATS for {subject}")
-        _refuse_oversized(session, subject, payload, headers)
-        await session.send(subject, payload, headers=headers)
+    async def tell(self, message: Outgoing) -> None:
+        """Send a message that has no reply of its own. Raises TooLarge and NoReply."""
+        if self._session is None:
+            raise NoReply(f"no connection to NATS for {message.subject}")
+        self.refuse_oversized(message)
+        await self._session.send(message.subject, message.payload, headers=message.headers)
 
-    def refuse_oversized(
-        self, subject: str, payload: bytes, headers: dict[str, str] | None
-    ) -> None:
+    def refuse_oversized(self, message: Outgoing) -> None:
         """Raise TooLarge for a message that the server would refuse by ending the connection."""
-        _refuse_oversized(self._session, subject, payload, headers)
+        subject, size, headers = message.subject, len(message.payload), message.headers or {}
+        if len(subject) > SUBJECT_BYTES:
+            raise TooLarge(f"subject {subject[:60]}... has {len(subject)} bytes of {SUBJECT_BYTES}")
+        if self._session is None:
+            return
+        room = max(HEADER_ROOM, sum(len(k) + len(v) + 4 for k, v in headers.items()) + 64)
+        if size + room > (most := self._session.client.max_payload):
+            raise TooLarge(
+                f"message for {subject} has {size} bytes; the server takes {most - room}"
+            )
 
     async def run(self) -> None:
         """Watch over time-outs until cancelled; sleeps while no question is open."""
@@ -203,15 +207,15 @@ class Replies:
             if request.subject.lower() == subject:
                 self._end(token, NotPermitted(f"this user may not publish to {request.subject}"))
 
-    async def _request_again(self, token: str, request: PendingRequest) -> None:
+    async def _request_again(self, token: str, request: Outgoing) -> None:
         session = self._session
         if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
             return  # the server takes nothing: more of the same would only pile up here
         await self._ask(token, request)
 
-    async def _ask(self, token: str, request: PendingRequest) -> None:
+    async def _ask(self, token: str, request: Outgoing) -> None:
         session = self._session
-        if request.answer.done():
+        if request.reply is None or request.reply.done():
             self._questions.pop(token, None)  # the task that asked was cancelled
             return
         if session is None or not session.alive:
@@ -243,8 +247,7 @@ class Replies:
             request.parts.append(Reply(msg.data, headers))
             return
         del self._questions[token]
-        if not request.answer.done():
-            request.answer.set_result(Reply(msg.data, headers, tuple(request.parts or ())))
+        request.end(Reply(msg.data, headers, tuple(request.parts or ())))
 
     def _on_down(self) -> None:
         self._session = None
@@ -253,26 +256,8 @@ class Replies:
                 self._end(token, NoReply(f"connection lost while waiting for {request.subject}"))
 
     def _end(self, token: str, error: PumiceError) -> None:
-        request = self._questions.pop(token, None)
-        if request is not None and not request.answer.done():
-            request.answer.set_exception(error)
-            request.answer.exception()  # marked as retrieved: the asker may have ended
-
-
-def _refuse_oversized(
-    session: BusSession | None, subject: str, payload: bytes, headers: dict[str, str] | None
-) -> None:
-    """Raise TooLarge for a message that the server would refuse by ending the connection."""
-    if len(subject) > SUBJECT_BYTES:
-        raise TooLarge(f"subject {subject[:60]}... has {len(subject)} bytes of {SUBJECT_BYTES}")
-    if session is None:
-        return
-    room = max(HEADER_ROOM, sum(len(k) + len(v) + 4 for k, v in (headers or {}).items()) + 64)
-    if len(payload) + room > session.client.max_payload:
-        raise TooLarge(
-            f"message for {subject} has {len(payload)} bytes; "
-            f"the server takes {session.client.max_payload - room}"
-        )
+        if (request := self._questions.pop(token, None)) is not None:
+            request.end(error)
 
 
 def _unanswered(subject: str) -> str:

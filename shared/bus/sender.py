@@ -5,14 +5,15 @@ connection); each has its own future.
 """
 
 from asyncio import Future
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from shared.bus.api import ATOMIC_DISABLED, ApiError, failure
 from shared.bus.errors import NoReply, SequenceInFlight, StreamMissing
-from shared.bus.replies import InFlightLimit, Replies, Reply
+from shared.bus.replies import InFlightLimit, Outgoing, Replies, Reply
 from shared.bus.values import Ack
 from shared.runtime.errors import Retryable
 
@@ -27,31 +28,6 @@ LAST_OF: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 _BATCH: Final = "Nats-Batch-Id"
 _PLACE: Final = "Nats-Batch-Sequence"
 _COMMIT: Final = "Nats-Batch-Commit"
-
-
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A message to be published."""
-
-    subject: str
-    payload: bytes
-    headers: dict[str, str]
-    repeatable: bool
-    """Whether it may be sent again when no answer comes."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes that count against the room in flight."""
-        return len(self.payload)
-
-    @property
-    def timeout_s(self) -> float:
-        """Return the time for its answer."""
-        return REPEATED_S if self.repeatable else ONCE_S
-
-    @property
-    def condition(self) -> tuple[str | None, str | None]:
-        """Return the subject whose last sequence is expected, and the sequence."""
-        return self.headers.get(LAST_OF), self.headers.get(LAST)
 
 
 class _PubAck(msgspec.Struct, frozen=True, gc=False):
@@ -82,29 +58,23 @@ class StreamSender:
 
     def refuse_oversized(self, message: Outgoing) -> None:
         """Raise TooLarge for a message that the server would refuse by ending the connection."""
-        self._replies.refuse_oversized(message.subject, message.payload, message.headers)
+        self._replies.refuse_oversized(message)
 
     async def send_with_room(self, message: Outgoing) -> "PendingReply":
         """Send once there is room, and take it until the answer has come. Raises as `send`."""
         room = self.room
-        await room.take(message.size)
+        await room.take(len(message.payload))
         try:
-            pending = await self.send(message, timeout_s=message.timeout_s)
+            pending = await self.send(message, timeout_s=timeout_of(message))
         except BaseException:
-            room.give(message.size)
+            room.give(len(message.payload))
             raise
-        pending.received.add_done_callback(lambda _: room.give(message.size))
+        pending.received.add_done_callback(lambda _: room.give(len(message.payload)))
         return pending
 
     async def send(self, message: Outgoing, *, timeout_s: float) -> "PendingReply":
         """Send a message whose room was taken. Raises TooLarge and NoReply."""
-        received = await self._replies.ask(
-            message.subject,
-            message.payload,
-            headers=message.headers or None,
-            timeout_s=timeout_s,
-            repeatable=message.repeatable,
-        )
+        received = await self._replies.ask(message, timeout_s=timeout_s)
         return PendingReply(self, message.subject, received)
 
     async def send_batch(self, name: str, messages: Sequence[Outgoing]) -> list[Ack]:
@@ -114,12 +84,9 @@ class StreamSender:
         """
         *before, last = messages
         for place, message in enumerate(before, start=1):
-            headers = {**message.headers, _BATCH: name, _PLACE: str(place)}
-            await self._replies.tell(message.subject, message.payload, headers=headers)
-        headers = {**last.headers, _BATCH: name, _PLACE: str(len(messages)), _COMMIT: "1"}
-        received = await self._replies.ask(
-            last.subject, last.payload, headers=headers, timeout_s=ONCE_S
-        )
+            await self._replies.tell(_in_batch(message, name, place))
+        last = _in_batch(last, name, len(messages), {_COMMIT: "1"})
+        received = await self._replies.ask(last, timeout_s=ONCE_S)
         ack = await self._read(last.subject, received)
         if ack.count != len(messages):
             raise NoReply(f"{last.subject}: {ack.count} of {len(messages)} messages were stored")
@@ -162,3 +129,15 @@ class PendingReply:
 
     def __await__(self) -> Generator[Any, None, Ack]:
         return self._sender.acknowledged(self._subject, self.received).__await__()
+
+
+def timeout_of(message: Outgoing) -> float:
+    """Return the seconds to wait for the acknowledgement of a message."""
+    return REPEATED_S if message.repeatable else ONCE_S
+
+
+def _in_batch(
+    message: Outgoing, name: str, place: int, commit: Mapping[str, str] = MappingProxyType({})
+) -> Outgoing:
+    headers = {**(message.headers or {}), _BATCH: name, _PLACE: str(place), **commit}
+    return Outgoing(message.subject, message.payload, headers)

@@ -7,7 +7,7 @@ object that is updated after a marker moves behind it, also during the replay. W
 10 s the state is stale: no cycle may start.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
 from typing import Final
 
@@ -17,7 +17,7 @@ from shared.bus.audit import Audit, HeldUids
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
-from shared.bus.values import Batch, CaughtUp, FollowItem, Message, Reset, Started
+from shared.bus.values import CaughtUp, FollowItem, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.subjects import Subjects
@@ -26,13 +26,6 @@ from shared.runtime.clock import Clock
 from shared.runtime.logs import Logger
 
 STALE_S: Final = 10.0
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """Facts in the order of the stream; never empty."""
-
-    facts: list[Fact]
-    last_seq: int
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -47,7 +40,8 @@ class Stale(msgspec.Struct, frozen=True):
     reason: str
 
 
-StateItem = Facts | Synced | Stale | Reset
+StateItem = list[Fact] | Synced | Stale | Reset
+"""What a follower of STATE yields. Facts are in the order of the stream; a list is never empty."""
 
 
 class StateFollower:
@@ -87,6 +81,8 @@ class StateFollower:
         self._fresh = False
         self._delayed: dict[str, str] = {}
         self._restart = ""
+        self.last_seq = 0
+        """Sequence of the last fact that was yielded."""
         self.unreadable = 0
         """Messages that break the contract and were left out, for metrics."""
 
@@ -158,37 +154,35 @@ class StateFollower:
             return f"the cache has not listed {', '.join(missing)}"
         return f"no marker of the cache for {self._clock.monotonic() - self._fresh_at:.0f} s"
 
-    def _take(self, item: FollowItem) -> list[StateItem]:
+    def _take(self, item: FollowItem) -> Iterator[StateItem]:
         match item:
             case Started(last_seq=last_seq):
                 self._last_when_subscribed, self._caught_up = last_seq, False
-                return []
-            case Batch(messages):
-                return self._read(messages)
+            case list(messages):
+                yield from self._read(messages)
             case CaughtUp():
                 self._caught_up = True
-                return self._check_synced()
+                yield from self._check_synced()
             case Reset():
                 self._forget()
-                return [item]
+                yield item
             case _:
-                return []
+                pass
 
-    def _read(self, messages: list[Message]) -> list[StateItem]:
+    def _read(self, messages: list[Message]) -> Iterator[StateItem]:
         """Decode; a marker among the facts ends the list before it."""
-        results: list[StateItem] = []
         facts: list[Fact] = []
         for message in messages:
             if message.subject == self._marker:
                 if facts:
-                    results.append(Facts(facts, message.sequence))
+                    yield facts
                     facts = []
-                results += self._mark(message)
+                yield from self._mark(message)
             elif (fact := self._fact(message)) is not None:
                 facts.append(fact)
+                self.last_seq = message.sequence
         if facts:
-            results.append(Facts(facts, messages[-1].sequence))
-        return results
+            yield facts
 
     def _fact(self, message: Message) -> Fact | None:
         try:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from shared.api.time import format_micro
 from shared.bus.api import Api
-from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
+from shared.bus.values import FromSequence, FromTime, Message, Reset
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
 from shared.runtime.logs import Logger
@@ -49,7 +49,7 @@ class StoredMessages:
         self._last_seq = 0
         """The last sequence that was given."""
 
-    async def new(self) -> AsyncGenerator[Batch | Reset, None]:
+    async def new(self) -> AsyncGenerator[list[Message] | Reset, None]:
         """Yield what the stream holds by now and was not given yet, in order; then end.
 
         `Reset`: the stream was rebuilt, and what it holds comes from the start. Waits for a
@@ -65,7 +65,7 @@ class StoredMessages:
             async for messages in batches:
                 self._last_seq = messages[-1].sequence
                 self._next = FromSequence(self._last_seq + 1)
-                yield Batch(messages)
+                yield messages
 
     async def _batches(self, last_seq: int) -> AsyncGenerator[list[Message], None]:
         """Yield the messages of all subjects in the order of the stream, at least to `last_seq`."""

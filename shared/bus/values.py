@@ -84,12 +84,6 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     resumed: bool
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """Messages in the order of the stream; never empty."""
-
-    messages: list[Message]
-
-
 class CaughtUp(msgspec.Struct, frozen=True):
     """At one moment since `Started` the server had nothing more to send: the replay is whole."""
 
@@ -104,7 +98,8 @@ class Reset(msgspec.Struct, frozen=True):
     reason: str
 
 
-FollowItem = Started | Batch | CaughtUp | Idle | Reset
+FollowItem = Started | list[Message] | CaughtUp | Idle | Reset
+"""What a follower yields. Messages are in the order of the stream; a list is never empty."""
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):

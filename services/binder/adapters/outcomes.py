@@ -17,7 +17,7 @@ import msgspec
 from shared.bus.errors import TooLarge
 from shared.bus.nats import NatsBus
 from shared.bus.publisher import Publisher
-from shared.bus.values import Batch, CaughtUp, FromTime, Reset
+from shared.bus.values import CaughtUp, FromTime, Reset
 from shared.contracts.codec import encode, unpack
 from shared.contracts.messages import (
     Bind,
@@ -186,8 +186,8 @@ class Finished:
         items = self._bus.follow(self._stream, self._subjects, start=start)
         async with aclosing(items):
             async for item in items:
-                if isinstance(item, Batch):
-                    for message in item.messages:
+                if isinstance(item, list):
+                    for message in item:
                         self._note(message.payload)
                 elif isinstance(item, CaughtUp):
                     self._caught_up.set()

@@ -19,7 +19,7 @@ from shared.api.kinds import POD
 from shared.bus.errors import WrongSequence
 from shared.bus.nats import NatsBus
 from shared.bus.seal import Seal
-from shared.bus.values import Batch, CaughtUp, FollowItem, Message, Reset, Started
+from shared.bus.values import CaughtUp, FollowItem, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Op
 from shared.contracts.subjects import Subjects, key_of, unescape
@@ -121,7 +121,7 @@ class PublishedFacts:
                 self._is_whole = False
             case Reset():
                 self._forget()
-            case Batch(messages):
+            case list(messages):
                 for message in messages:
                     self._read(message)
             case CaughtUp():

@@ -17,7 +17,7 @@ from services.controller.adapters.informers import Informers
 from services.controller.adapters.store import Identity, StoreKey
 from services.controller.metrics import ControllerMetrics
 from shared.bus.nats import NatsBus
-from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
+from shared.bus.state import Stale, StateFollower, StateItem, Synced
 from shared.bus.values import Reset
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
@@ -68,7 +68,7 @@ class InformerFeed:
 
     def _handle(self, item: StateItem) -> None:
         match item:
-            case Facts(facts=facts):
+            case list(facts):
                 for fact in facts:
                     self._fold(fact)
             case Synced(marker=marker):

@@ -24,7 +24,7 @@ from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
 from shared.bus.nats import NatsBus
-from shared.bus.values import Batch, CaughtUp, Reset
+from shared.bus.values import CaughtUp, Reset
 from shared.contracts import codec
 from shared.contracts.messages import Fact
 from shared.contracts.subjects import Subjects
@@ -137,7 +137,7 @@ class Dumper:
         async with aclosing(self._bus.follow(self._stream, self._filter)) as items:
             async for item in items:
                 match item:
-                    case Batch(messages):
+                    case list(messages):
                         for message in messages:
                             fact = self._fact(message.payload)
                             if fact is not None:

@@ -15,8 +15,8 @@ import msgspec
 from shared.bus.audit import HeldUids
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
-from shared.bus.state import Facts, Stale, StateFollower, StateItem, Synced
-from shared.bus.values import Batch, CaughtUp, FromTime, Message, Reset, Started
+from shared.bus.state import Stale, StateFollower, StateItem, Synced
+from shared.bus.values import CaughtUp, FromTime, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
@@ -156,8 +156,8 @@ class StateFeed:
 
     async def _handle(self, item: StateItem) -> None:
         match item:
-            case Facts(facts=facts, last_seq=last_seq):
-                await self._inbox.facts(facts, last_seq)
+            case list(facts):
+                await self._inbox.facts(facts, self._follower.last_seq)
             case Synced(marker=marker):
                 self._installation.observe(marker)
                 self._fresh()
@@ -223,7 +223,7 @@ class OutcomeFeed:
                         self._beyond = last_seq
                     case CaughtUp():
                         await self._read_to(self._beyond)
-                    case Batch(messages):
+                    case list(messages):
                         await self._handle(messages)
                     case Reset():
                         self._recent.clear()

@@ -15,7 +15,7 @@ from services.visibility.queries.pending import Decisions
 from services.visibility.usage_history import HOURS, GangRuns
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
-from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
+from shared.bus.values import FromSequence, FromTime, Message, Reset
 from shared.contracts import codec
 from shared.contracts.streams import StreamSpec
 from shared.contracts.subjects import Subjects
@@ -54,8 +54,8 @@ class EventFeed:
         while True:
             async with aclosing(stored.new()) as items:
                 async for item in items:
-                    if isinstance(item, Batch):
-                        self._live.add_events([message.payload for message in item.messages])
+                    if isinstance(item, list):
+                        self._live.add_events([message.payload for message in item])
             await self._pace.next_look()
 
 
@@ -81,7 +81,7 @@ class DecisionFeed:
         async with aclosing(follow) as items:
             async for item in items:
                 match item:
-                    case Batch(messages):
+                    case list(messages):
                         for message in messages:
                             self._update(message)
                     case Reset():
@@ -135,7 +135,7 @@ class EventHistory:
         async with aclosing(stored.new()) as items:
             async for item in items:
                 match item:
-                    case Batch(messages):
+                    case list(messages):
                         for message in messages:
                             if name not in message.payload:
                                 continue
@@ -178,7 +178,7 @@ class UsageFeed:
         async with aclosing(self._stored.new()) as items:
             async for item in items:
                 match item:
-                    case Batch(messages):
+                    case list(messages):
                         for message in messages:
                             self._runs.fold(decode_any(message.payload))
                     case Reset():

@@ -32,7 +32,7 @@ from services.visibility.queries.survey import DecisionPolicy
 from shared.api.visibility import ExpectedStart
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
-from shared.bus.values import Batch, FromSequence
+from shared.bus.values import FromSequence
 from shared.contracts.subjects import Subjects
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
@@ -128,8 +128,8 @@ class Forecasting:
         while True:
             async with aclosing(stored.new()) as items:
                 async for item in items:
-                    if isinstance(item, Batch):
-                        self._gathered += (each.payload for each in item.messages)
+                    if isinstance(item, list):
+                        self._gathered += (each.payload for each in item)
             await self._pace.next_look()
 
     async def _simulate_forever(self) -> None:

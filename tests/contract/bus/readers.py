@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from shared.bus.values import Batch, CaughtUp, Idle, Message, Reset, Started
+from shared.bus.values import CaughtUp, Idle, Message, Reset, Started
 from tests.support.wait import until
 
 
@@ -39,7 +39,7 @@ class Reader:
 
     @property
     def messages(self) -> list[Message]:
-        return [m for item in self.items if isinstance(item, Batch) for m in item.messages]
+        return [m for item in self.items if isinstance(item, list) for m in item]
 
     @property
     def payloads(self) -> list[bytes]:
@@ -50,7 +50,7 @@ class Reader:
         """Return the payloads since the last Reset, which tells a reader to forget the rest."""
         resets = [at for at, item in enumerate(self.items) if isinstance(item, Reset)]
         items = self.items[resets[-1] if resets else 0 :]
-        return [m.payload for item in items if isinstance(item, Batch) for m in item.messages]
+        return [m.payload for item in items if isinstance(item, list) for m in item]
 
     def of(self, kind: type) -> list[Any]:
         return [item for item in self.items if isinstance(item, kind)]
@@ -72,11 +72,11 @@ class Reader:
 
     @property
     def shape(self) -> list[str]:
-        """The kinds of items in order, batches merged."""
+        """The kinds of items in order, adjacent lists merged."""
         names: list[str] = []
         for item in self.items:
             name = type(item).__name__
-            if not (name == "Batch" and names and names[-1] == "Batch"):
+            if not (name == "list" and names[-1:] == ["list"]):
                 names.append(name)
         return names
 

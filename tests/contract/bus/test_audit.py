@@ -11,7 +11,7 @@ from services.cache.fold.objects import Published
 from services.cache.fold.publish_queue import PublishQueue
 from shared.bus.audit import CONFIRM_S, Audit, AuditMetrics
 from shared.bus.errors import WrongSequence
-from shared.bus.state import Facts, StateFollower, Synced
+from shared.bus.state import StateFollower, Synced
 from shared.bus.values import Reset
 from shared.contracts import codec
 from shared.contracts.digests import UidIndex
@@ -121,7 +121,7 @@ async def markers(cache, reader, clock, *, seconds):
 async def test_facts_as_the_cache_published_them_are_read_once(cache, follower, clock, metrics):
     await cache.put("ns/a", "u1")
     async with Reader(follower().items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         await cache.put("ns/a", "u2")
         await cache.put("ns/b", "u3")
         await cache.delete("ns/b", "u3")
@@ -134,7 +134,7 @@ async def test_facts_as_the_cache_published_them_are_read_once(cache, follower, 
 async def test_a_reader_that_missed_a_fact_reads_the_stream_anew(cache, follower, clock, metrics):
     await cache.put("ns/a", "u1")
     async with Reader(follower().items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         await cache.put("ns/b", "u2", shown=False)
         await markers(cache, reader, clock, seconds=CONFIRM_S / 2)
         assert reader.of(Reset) == []
@@ -144,9 +144,7 @@ async def test_a_reader_that_missed_a_fact_reads_the_stream_anew(cache, follower
         assert reset.reason == "what was read of pods is not what STATE holds"
         await cache.put("ns/b", "u2")
         await until(
-            lambda: (
-                [f.key for item in reader.of(Facts) for f in item.facts][-2:] == ["ns/a", "ns/b"]
-            ),
+            lambda: [f.key for item in reader.of(list) for f in item][-2:] == ["ns/a", "ns/b"],
             describe="all facts again",
         )
     assert differences(metrics) == 1
@@ -157,7 +155,7 @@ async def test_a_missed_fact_is_found_while_other_objects_come_and_go(
 ):
     await cache.put("ns/a", "u1")
     async with Reader(follower().items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         await cache.put("ns/b", "u2", shown=False)
         for number in range(4):
             await cache.put(f"ns/busy-{number}", f"b{number}")
@@ -178,7 +176,7 @@ async def test_a_missed_fact_is_found_while_other_objects_come_and_go(
 async def test_what_no_later_marker_speaks_of_is_no_difference(cache, follower, clock, metrics):
     await cache.put("ns/a", "u0")
     async with Reader(follower().items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         await cache.put("ns/late", "u1", shown=False)
         await markers(cache, reader, clock, seconds=0.0)
         for _ in range(3):
@@ -203,7 +201,7 @@ async def test_a_service_that_holds_something_else_reads_the_stream_anew(
     await cache.put("ns/a", "u1")
     following = follower()
     async with Reader(following.items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         following.compare(lambda: {"pods": held})
         clock.at += INTERVAL_S
         following.compare(lambda: {"pods": held})
@@ -223,7 +221,7 @@ async def test_a_difference_that_goes_away_by_itself_is_none(cache, follower, cl
     await cache.put("ns/a", "u1")
     following = follower()
     async with Reader(following.items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         clock.at += INTERVAL_S
         for held in ({"ns/a": "u0"}, {"ns/a": "u1"}, {"ns/a": "u1"}):
             following.compare(lambda held=held: {"pods": held})
@@ -251,7 +249,7 @@ async def test_without_an_interval_nothing_is_compared(cache, follower, clock):
     await cache.put("ns/a", "u1")
     following = follower(interval_s=0.0)
     async with Reader(following.items()) as reader:
-        await until(lambda: reader.of(Facts), describe="the fact")
+        await until(lambda: reader.of(list), describe="the fact")
         await cache.put("ns/b", "u2", shown=False)
         clock.at += INTERVAL_S
         assert not following.audit.is_due()

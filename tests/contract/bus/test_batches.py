@@ -7,7 +7,8 @@ import pytest
 from shared.bus.api import StreamReply
 from shared.bus.errors import NoReply, SequenceInFlight, TooLarge, WrongSequence
 from shared.bus.publisher import is_fenced
-from shared.bus.sender import LAST, LAST_OF, MSG_ID, Outgoing, StreamSender
+from shared.bus.replies import Outgoing
+from shared.bus.sender import LAST, LAST_OF, MSG_ID, StreamSender
 from shared.bus.streams import config_of
 from shared.bus.values import FencingToken
 from shared.runtime.errors import Rejected
@@ -164,9 +165,8 @@ async def test_a_batch_is_stored_whole(bus, subjects, sender):
 
 async def test_a_batch_with_a_gap_is_refused(bus, subjects, sender):
     first, last = fact(subjects, "a"), fact(subjects, "b")
-    await bus._replies.tell(
-        first.subject, first.payload, headers={BATCH: "gap", "Nats-Batch-Sequence": "1"}
-    )
+    first.headers = {BATCH: "gap", "Nats-Batch-Sequence": "1"}
+    await bus._replies.tell(first)
     place = {BATCH: "gap", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
     message = Outgoing(last.subject, last.payload, place, False)
     with pytest.raises(Rejected, match="incomplete"):
@@ -222,7 +222,7 @@ async def test_more_batches_under_way_than_the_server_keeps_are_refused(bus, sub
     """The first message of one too many is dropped, which shows with its last."""
     for number in range(50):
         begun = fact(subjects, "a", **{BATCH: f"b{number}", "Nats-Batch-Sequence": "1"})
-        await bus._replies.tell(begun.subject, begun.payload, headers=begun.headers)
+        await bus._replies.tell(begun)
     with pytest.raises(Rejected, match="incomplete"):
         await sender.send_batch("one more", [fact(subjects, "a"), fact(subjects, "b")])
 

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from msgspec.structs import replace
 
 from shared.bus.values import (
-    Batch,
     CaughtUp,
     FromSequence,
     FromTime,
@@ -36,7 +35,7 @@ async def test_the_last_of_each_subject_comes_first_then_what_is_new(bus, declar
         assert [int(p) for p in reader.payloads] == list(range(20, 30))
         await fill(bus, stream, lambda i: subjects.state("pods", "ns/p3"), 1, first=99)
         await reader.until_seen(b"99")
-        assert reader.shape == ["Started", "Batch", "CaughtUp", "Batch"]
+        assert reader.shape == ["Started", "list", "CaughtUp", "list"]
         started = reader.of(Started)[0]
         assert (started.last_seq, started.resumed) == (30, False)
         assert reader.messages[-1].subject == subjects.state("pods", "ns/p3")
@@ -65,11 +64,11 @@ async def test_an_object_updated_during_the_replay_is_there_when_caught_up(bus, 
     seen: list[str] = []
     async with aclosing(bus.follow(stream, [subjects.state_kind("pods")])) as items:
         async for item in items:
-            if isinstance(item, Batch):
+            if isinstance(item, list):
                 if not seen:  # a marker, and behind it the object: it is skipped at its old place
                     await publisher.publish(subjects.marker, b"marker")
                     await publisher.publish(moved, b"moved")
-                seen += [m.subject for m in item.messages]
+                seen += [m.subject for m in item]
             if isinstance(item, CaughtUp):
                 break
     assert seen.count(moved) == 1
@@ -91,7 +90,7 @@ async def test_reading_starts_at_a_sequence_a_time_or_now(bus, declared, subject
 
 async def test_a_slow_reader_is_held_back_and_loses_nothing(bus, declared, subjects):
     async def slow(item):
-        if isinstance(item, Batch):
+        if isinstance(item, list):
             await asyncio.sleep(0.02)
 
     stream = declared.events.name
@@ -132,7 +131,7 @@ async def test_a_reader_waits_for_a_consumer_that_others_have_used_up_and_then_r
         assert [(name, bool(reason)) for name, reason in told] == [(stream, True)]
         await bus._api.call(f"CONSUMER.DELETE.{stream}.first", None, dict, about=stream)
         async for item in items:
-            if isinstance(item, Batch):
-                assert [message.payload for message in item.messages] == [b"1"]
+            if isinstance(item, list):
+                assert [message.payload for message in item] == [b"1"]
                 break
     assert [(name, bool(reason)) for name, reason in told] == [(stream, True), (stream, False)]

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.stack import LocalStack, StackOptions
-from shared.bus.values import Batch, CaughtUp, FromSequence
+from shared.bus.values import CaughtUp, FromSequence
 from shared.contracts.codec import unpack
 from shared.contracts.streams import all_streams, streams
 from tests.support.api import Api, connect
@@ -117,8 +117,8 @@ async def everything_on_the_bus(stack: LocalStack) -> list[tuple[str, bytes]]:
                 continue
             items = bus.follow(spec.name, list(spec.subjects), start=FromSequence(1))
             async for item in items:
-                if isinstance(item, Batch):
-                    found += [(m.subject, unpack(m.payload)) for m in item.messages]
+                if isinstance(item, list):
+                    found += [(m.subject, unpack(m.payload)) for m in item]
                 if isinstance(item, CaughtUp):
                     break
             await items.aclose()

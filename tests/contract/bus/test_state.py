@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import structlog
 
-from shared.bus.state import STALE_S, Facts, Stale, StateFollower, Synced
+from shared.bus.state import STALE_S, Stale, StateFollower, Synced
 from shared.bus.values import Reset
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
@@ -62,7 +62,7 @@ def follower(bus, declared, subjects):
 
 
 def keys(reader):
-    return [fact.key for item in reader.of(Facts) for fact in item.facts]
+    return [fact.key for item in reader.of(list) for fact in item]
 
 
 async def test_a_marker_from_before_proves_nothing_the_next_one_does(cache, follower):
@@ -117,7 +117,7 @@ async def test_facts_and_markers_keep_their_order(cache, follower):
         await cache.marker(*KINDS)
         await cache.fact("pods", "ns/b")
         await until(lambda: keys(reader) == ["ns/a", "ns/b"], describe="both facts")
-        assert reader.shape[-4:] == ["Synced", "Facts", "Synced", "Facts"]
+        assert reader.shape[-4:] == ["Synced", "list", "Synced", "list"]
 
 
 async def test_silence_of_the_cache_makes_the_world_stale_once(cache, follower):

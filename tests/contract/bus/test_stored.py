@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from shared.bus.values import Batch, FromSequence, FromTime, Message, Reset
+from shared.bus.values import FromSequence, FromTime, Message, Reset
 from tests.contract.bus.test_following import fill
 from tests.support.wait import until
 
@@ -17,7 +17,7 @@ async def look(stored) -> list[bytes]:
 
 async def messages_of(stored) -> list[Message]:
     async with aclosing(stored.new()) as items:
-        return [message async for item in items for message in item.messages]
+        return [message async for item in items for message in item]
 
 
 async def test_each_look_gives_what_is_new_in_order_and_makes_no_consumer(bus, declared, subjects):
@@ -60,7 +60,7 @@ async def test_a_look_that_is_left_early_is_gone_on_with_behind_its_last_batch(
     stored = bus.stored(stream, declared.events.subjects, start=FromSequence(1))
     async with aclosing(stored.new()) as items:
         first = await anext(items)
-    given = len(first.messages)
+    given = len(first)
     assert 0 < given < 1200
     assert [int(payload) for payload in await look(stored)] == list(range(given, 1200))
 
@@ -90,8 +90,8 @@ async def test_a_stream_that_was_made_anew_is_read_from_its_start(bus, declared,
     await bus.publisher(stream).publish(subjects.event("gang.placed", "ns/g"), b"new")
     async with aclosing(stored.new()) as items:
         found = [item async for item in items]
-    assert [type(item) for item in found] == [Reset, Batch]
-    assert [message.payload for message in found[1].messages] == [b"new"]
+    assert [type(item) for item in found] == [Reset, list]
+    assert [message.payload for message in found[1]] == [b"new"]
 
 
 async def test_a_look_waits_for_a_server_that_is_away(bus, declared, subjects, server):

@@ -15,7 +15,7 @@ from services.cache.fold.publish_queue import PublishQueue
 from services.cache.metrics import CacheMetrics
 from shared.bus.errors import TooLarge
 from shared.bus.seal import Seal
-from shared.bus.values import Ack, Batch, CaughtUp, FencingToken, Message
+from shared.bus.values import Ack, CaughtUp, FencingToken, Message
 from shared.contracts import codec
 from shared.contracts.messages import Fact, LeaderRecord
 from shared.contracts.subjects import Subjects
@@ -44,7 +44,7 @@ class Bus:
 
     async def follow(self, *_: object):
         mark = codec.encode(LeaderRecord(service="cache", instance="c", time=TERM.time))
-        yield Batch([Message(subject=TOKEN.subject, sequence=7, payload=mark, time=0)])
+        yield [Message(subject=TOKEN.subject, sequence=7, payload=mark, time=0)]
         yield CaughtUp()
         await asyncio.Event().wait()
 

@@ -43,7 +43,7 @@ FLOWS = {
             "services.scheduler.adapters.feed:Inbox.facts",
             "services.scheduler.engine.state.cluster_state:ClusterState.apply",
         ),
-        types=10,
+        types=7,
         frames=9,
     ),
     "bind → POST": Flow(

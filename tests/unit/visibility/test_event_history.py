@@ -13,7 +13,7 @@ from services.visibility.adapters import feeds
 from services.visibility.adapters.feeds import EventHistory, UsageFeed
 from shared.bus.api import StreamReply
 from shared.bus.stored import StoredMessages
-from shared.bus.values import Batch, FromSequence, Message
+from shared.bus.values import FromSequence, Message
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support.clock import VirtualClock
@@ -39,16 +39,16 @@ class Written:
         assert (stream, start) == ("EVENTS", FromSequence(1))
         return self
 
-    async def new(self) -> AsyncGenerator[Batch, None]:
+    async def new(self) -> AsyncGenerator[list[Message], None]:
         self.reading += 1
         self.most = max(self.most, self.reading)
         try:
             admitted = GangAdmitted(gang="ns/g", job=f"ns/{self._job}")
             first = encode(admitted, id="a", time=0.0, source="test")
-            yield Batch((message(1, first),))
+            yield [message(1, first)]
             for begin in range(0, self._count, BATCH):
                 numbers = range(begin, min(begin + BATCH, self._count))
-                yield Batch(tuple(message(n + 2, bound(n, self._job)) for n in numbers))
+                yield [message(n + 2, bound(n, self._job)) for n in numbers]
                 await asyncio.sleep(0)
         finally:
             self.reading -= 1

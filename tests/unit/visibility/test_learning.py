@@ -13,7 +13,7 @@ from services.visibility.forecast.durations import HistoricJob
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.survey import DecisionPolicy
 from shared.bus.pace import Activity
-from shared.bus.values import Batch, Message
+from shared.bus.values import Message
 from shared.contracts.subjects import Subjects
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.clock import VirtualClock
@@ -47,17 +47,15 @@ class StoredEvents:
         ended = JobPhaseChanged(
             job="ns/a", uid="u", phase="Completed", previous="Running", seconds_running=60.0
         )
-        yield Batch(
-            [
-                Message(
-                    subject="s",
-                    sequence=at,
-                    payload=encode(ended, id=str(at), time=0.0, source="controller"),
-                    time=0.0,
-                )
-                for at in range(EVENTS)
-            ]
-        )
+        yield [
+            Message(
+                subject="s",
+                sequence=at,
+                payload=encode(ended, id=str(at), time=0.0, source="controller"),
+                time=0.0,
+            )
+            for at in range(EVENTS)
+        ]
 
 
 class Thread:

@@ -23,7 +23,7 @@ from services.visibility.queries.live import entry_of
 from shared.api.time import parse
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.bus.pace import Pace
-from shared.bus.values import Batch, FromTime, Message, Reset
+from shared.bus.values import FromTime, Message, Reset
 from shared.contracts.streams import streams
 from tests.support.clock import VirtualClock
 
@@ -206,12 +206,10 @@ class OneBatch:
         return self
 
     async def new(self):
-        yield Batch(
-            [
-                Message(subject="s", sequence=at, payload=payload, time=0.0)
-                for at, payload in enumerate(self.payloads)
-            ]
-        )
+        yield [
+            Message(subject="s", sequence=at, payload=payload, time=0.0)
+            for at, payload in enumerate(self.payloads)
+        ]
         yield Reset("the stream is another one")
 
 
