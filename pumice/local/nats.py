@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_config import NatsServerConfig, Routes, render
 from pumice.directory import USERS
@@ -53,6 +55,13 @@ class Users:
         return given
 
 
+class ServerReplica(msgspec.Struct, frozen=True):
+    """One of several servers of a cluster."""
+
+    name: str
+    routes: Routes
+
+
 class NatsServer:
     """One server with its data below `directory`; a restart keeps port, passwords and files."""
 
@@ -66,16 +75,15 @@ class NatsServer:
         cluster: str = "local",
         declares: bool = True,
         namespaces: tuple[str, ...] = (),
-        name: str = "pumice-local",
-        routes: Routes | None = None,
+        replica: ServerReplica | None = None,
     ) -> None:
         """With `declares` the streams exist after a start, and are declared again if they vanish.
 
-        `namespaces` have users for subscribers of their own. With `routes` it is one of several
-        servers, each with a name of its own.
+        `namespaces` have users for subscribers of their own. A `replica` is one of several
+        servers.
         """
-        self.name = name
-        self._routes = routes
+        self.name = replica.name if replica else "pumice-local"
+        self._routes = replica.routes if replica else None
         self.cluster = cluster
         self.directory = directory
         self.port = claim(port, owner="nats-server", flag="--nats-port")

@@ -12,7 +12,7 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.cache.adapters.published import PublishedFacts
-from services.cache.adapters.publisher import StatePublisher
+from services.cache.adapters.publisher import LeaderDuties, StatePublisher
 from services.cache.adapters.state_gate import StateGate
 from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.adapters.watcher import Watcher
@@ -81,7 +81,6 @@ class _CacheBuilder:
         self._rows = rows(settings.scheduler_name, mindcluster=settings.mindcluster_npus)
         self._kinds = [row.kind.token for row in self._rows]
         self._metrics = CacheMetrics(context.metrics)
-        self._quarantine = context.quarantine
 
     def parts(self) -> Sequence[Part]:
         """Return everything that has to run."""
@@ -128,18 +127,14 @@ class _CacheBuilder:
         ]
 
     def _watchers(self, queue: PublishQueue, publisher: StatePublisher) -> list[Watcher]:
-        context = self._context
         return [
             Watcher(
                 row,
+                self._context,
                 kube=self._kube,
                 queue=queue,
                 changed=publisher.changed,
-                gate=context.readiness.gate(f"watch-{row.kind.token}"),
-                quarantine=self._quarantine,
                 metrics=self._metrics,
-                rng=context.rng,
-                log=context.log,
             )
             for row in self._rows
         ]
@@ -197,29 +192,23 @@ class _CacheBuilder:
         revalidate: Callable[[], None],
         leases: InstallationElector,
     ) -> StatePublisher:
-        context = self._context
         return StatePublisher(
             self._bus,
             queue,
-            stream=self._streams.state.name,
+            self._context,
             subjects=self._subjects,
-            kinds=self._kinds,
-            published=published,
-            revalidate=revalidate,
-            leases=leases,
-            audit=StreamAudit(
-                lambda: self._on_bus.state(self._kinds, seal=self._seal),
-                self._on_bus.audit(self._kinds),
-                clock=context.clock,
+            duties=LeaderDuties(
+                published=published,
+                revalidate=revalidate,
+                leases=leases,
+                audit=StreamAudit(
+                    lambda: self._on_bus.state(self._kinds, seal=self._seal),
+                    self._on_bus.audit(self._kinds),
+                    clock=self._context.clock,
+                ),
             ),
-            instance=context.instance,
-            clock=context.clock,
-            faults=context.faults,
             seal=self._seal,
-            quarantine=self._quarantine,
             metrics=self._metrics,
-            spans=context.spans,
-            log=context.log,
         )
 
 

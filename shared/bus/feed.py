@@ -11,14 +11,16 @@ and loses messages on local overflow [M].
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
+from shared.bus.api import Api
 from shared.bus.client import Subscription
-from shared.bus.connection import BusSession
+from shared.bus.connection import BusConnection, BusSession
 from shared.bus.errors import NoReply
 
 HEARTBEAT_S: Final = 1.0
@@ -56,7 +58,7 @@ class Feed:
     """Reads one consumer over one session. Close it when done."""
 
     def __init__(self, session: BusSession, *, stream: str, consumer: str, inbox: str) -> None:
-        self._session = session
+        self.session: Final = session
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = inbox
         self._arrived: deque[Msg] = deque()
@@ -68,7 +70,7 @@ class Feed:
     async def open(self) -> None:
         """Subscribe to the inbox that the messages come to. Raises FeedLost."""
         try:
-            client = self._session.client
+            client = self.session.client
             self._subscription = await client.subscribe(self._inbox, cb=self._on_message)
         except (nats.errors.Error, OSError) as exc:
             raise FeedLost(f"cannot subscribe: {exc}") from exc
@@ -76,7 +78,7 @@ class Feed:
     async def close(self) -> None:
         """Stop listening; the server drops what is left of the open request."""
         self._unwatch()
-        if self._subscription is not None and self._session.alive:
+        if self._subscription is not None and self.session.alive:
             with contextlib.suppress(nats.errors.Error, OSError):
                 await self._subscription.unsubscribe()
 
@@ -89,7 +91,7 @@ class Feed:
         else:
             body["no_wait"] = True
         try:
-            await self._session.send(
+            await self.session.send(
                 self._next, msgspec.json.encode(body), reply=self._inbox, headers=None
             )
         except NoReply as exc:
@@ -101,7 +103,7 @@ class Feed:
         while True:
             if self._arrived:
                 return self._chunk()
-            if not self._session.alive:
+            if not self.session.alive:
                 raise FeedLost("connection lost")
             self._wake.clear()
             try:
@@ -144,6 +146,31 @@ class Feed:
     async def _on_message(self, msg: Msg) -> None:
         self._arrived.append(msg)
         self._wake.set()
+
+
+class Feeds:
+    """Opens feeds of consumers on the current connection."""
+
+    def __init__(
+        self,
+        connection: BusConnection,
+        api: Api,
+        *,
+        names: Callable[[str], str],
+        inboxes: Callable[[], str],
+    ) -> None:
+        """`names` and `inboxes` return names of consumers and inboxes that no other process has."""
+        self.api: Final = api
+        self.name: Final = names
+        self._connection = connection
+        self._inboxes = inboxes
+
+    async def open(self, stream: str, consumer: str, *, wait_s: float | None = None) -> Feed:
+        """Return a feed that listens; waits `wait_s` for a connection. Raises NoReply, FeedLost."""
+        session = await self._connection.session(wait_s)
+        feed = Feed(session, stream=stream, consumer=consumer, inbox=self._inboxes())
+        await feed.open()
+        return feed
 
 
 def position(msg: Msg) -> DeliveryPosition:

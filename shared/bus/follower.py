@@ -20,10 +20,8 @@ import msgspec
 from nats.aio.msg import Msg
 
 from shared.api.time import format_micro
-from shared.bus.api import Api
-from shared.bus.connection import BusConnection
 from shared.bus.errors import LimitReached
-from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, position
+from shared.bus.feed import EXPIRES_S, NANO, Feed, FeedLost, Feeds, position
 from shared.bus.pace import FollowerPace, Pace
 from shared.bus.values import (
     CaughtUp,
@@ -74,10 +72,7 @@ class Follower:
         subjects: Sequence[str],
         *,
         start: Start,
-        connection: BusConnection,
-        api: Api,
-        names: Callable[[str], str],
-        inboxes: Callable[[], str],
+        feeds: Feeds,
         on_refused: Callable[[str, str], None],
         clock: Clock,
         log: Logger,
@@ -87,10 +82,8 @@ class Follower:
         self._stream = stream
         self._subjects = list(subjects)
         self._start = start
-        self._connection = connection
-        self._api = api
-        self._names = names
-        self._inboxes = inboxes
+        self._feeds = feeds
+        self._api = feeds.api
         self._on_refused = on_refused
         self._clock = clock
         self._log = log
@@ -115,11 +108,9 @@ class Follower:
         while True:
             if follower_pace is not None:
                 follower_pace.detach()
-            name = self._names("follow")
+            name = self._feeds.name("follow")
             try:
-                session = await self._connection.session(IDLE_S)
-                feed = Feed(session, stream=self._stream, consumer=name, inbox=self._inboxes())
-                await feed.open()
+                feed = await self._feeds.open(self._stream, name, wait_s=IDLE_S)
                 try:
                     reason = await self._begin(name)
                     if reason:

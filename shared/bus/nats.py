@@ -21,6 +21,7 @@ from shared.bus.api import Api
 from shared.bus.client import Dial
 from shared.bus.connection import BusConnection, BusCredentials, BusOptions, BusSession, StatusHook
 from shared.bus.errors import NoReply, StreamMissing
+from shared.bus.feed import Feeds
 from shared.bus.fenced import FencedPublishes, FencedStreams
 from shared.bus.follower import Follower
 from shared.bus.listener import Listener
@@ -155,6 +156,7 @@ class NatsBus:
             rng=rng,
             dial=dial,
         )
+        self._feeds = Feeds(self._connection, self._api, names=self._name, inboxes=self._feed_inbox)
         self._quorum = (
             QuorumCheck(self._connection, self._api, stream=options.copied, clock=clock)
             if options.copied
@@ -275,10 +277,7 @@ class NatsBus:
             subjects,
             start=start,
             pace=pace,
-            connection=self._connection,
-            api=self._api,
-            names=self._name,
-            inboxes=self._feed_inbox,
+            feeds=self._feeds,
             on_refused=self._options.on_refused,
             clock=self._clock,
             log=self._log,
@@ -335,9 +334,7 @@ class NatsBus:
         return Puller(
             consumer,
             batch=batch,
-            connection=self._connection,
-            api=self._api,
-            inboxes=self._feed_inbox,
+            feeds=self._feeds,
             final_messages=self.final_messages,
             clock=self._clock,
             log=self._log,

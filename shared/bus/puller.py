@@ -14,10 +14,9 @@ from typing import Final
 import msgspec
 from nats.aio.msg import Msg
 
-from shared.bus.api import Api
-from shared.bus.connection import BusConnection, BusSession
+from shared.bus.connection import BusSession
 from shared.bus.errors import NoReply
-from shared.bus.feed import NANO, Feed, FeedLost, position
+from shared.bus.feed import NANO, Feed, FeedLost, Feeds, position
 from shared.bus.values import Backlog, Message, Reset, Started
 from shared.contracts.streams import ConsumerSpec
 from shared.runtime.clock import Clock
@@ -80,9 +79,7 @@ class Puller:
         spec: ConsumerSpec,
         *,
         batch: int,
-        connection: BusConnection,
-        api: Api,
-        inboxes: Callable[[], str],
+        feeds: Feeds,
         final_messages: Callable[[], AbstractContextManager[None]],
         clock: Clock,
         log: Logger,
@@ -90,9 +87,8 @@ class Puller:
         self._final_messages = final_messages
         self._spec = spec
         self._batch = batch
-        self._connection = connection
-        self._api = api
-        self._inboxes = inboxes
+        self._feeds = feeds
+        self._api = feeds.api
         self._clock = clock
         self._log = log
         self._created = ""
@@ -116,18 +112,11 @@ class Puller:
     async def _endless(self) -> AsyncGenerator[PullItem, None]:
         while True:
             try:
-                session = await self._connection.session()
-                feed = Feed(
-                    session,
-                    stream=self._spec.stream,
-                    consumer=self._spec.durable,
-                    inbox=self._inboxes(),
-                )
-                await feed.open()
+                feed = await self._feeds.open(self._spec.stream, self._spec.durable)
                 try:
                     for item in await self._begin():
                         yield item
-                    async with aclosing(self._read(feed, session)) as deliveries:
+                    async with aclosing(self._read(feed)) as deliveries:
                         async for delivery in deliveries:
                             yield delivery
                 finally:
@@ -156,7 +145,7 @@ class Puller:
         )
         return [*items, started]
 
-    async def _read(self, feed: Feed, session: BusSession) -> AsyncGenerator[Delivery, None]:
+    async def _read(self, feed: Feed) -> AsyncGenerator[Delivery, None]:
         """Yield deliveries; what is left at the end goes back to the queue at once."""
         unread: deque[Msg] = deque()
         try:
@@ -165,14 +154,16 @@ class Puller:
                 chunk = await feed.take()
                 unread.extend(chunk.messages)
                 while unread:
-                    yield Delivery(unread.popleft(), session, max_deliver=self._spec.max_deliver)
+                    yield Delivery(
+                        unread.popleft(), feed.session, max_deliver=self._spec.max_deliver
+                    )
                 if chunk.ended:
                     await feed.ask(self._batch, wait=True)
         finally:
             later = _nak(LEAVE_S)
             for msg in (*unread, *feed.leftover()):
                 with contextlib.suppress(NoReply):
-                    await session.send(msg.reply, later, headers=None)
+                    await feed.session.send(msg.reply, later, headers=None)
 
 
 def _nak(delay_s: float) -> bytes:

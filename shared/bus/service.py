@@ -117,13 +117,8 @@ class BusComponents:
         context = self._context
         return Members(
             self.leases,
-            stream=self._streams.lease.name,
+            context,
             subjects=self._subjects,
-            service=context.service,
-            instance=context.instance,
-            clock=context.clock,
-            log=context.log,
-            gate=context.readiness.gate("versions"),
             storage=StorageGate(
                 gate=context.readiness.gate("storage"),
                 gauge=context.metrics.gauge(
@@ -154,7 +149,6 @@ class BusComponents:
         context = self._context
         return StateFollower(
             self._bus,
-            stream=self._streams.state.name,
             subjects=self._subjects,
             kinds=kinds,
             clock=context.clock,

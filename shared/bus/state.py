@@ -20,6 +20,7 @@ from shared.bus.seal import Seal
 from shared.bus.values import CaughtUp, FollowItem, Message, Reset, Started
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
+from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError, UnknownVersion
 from shared.runtime.clock import Clock
@@ -51,7 +52,6 @@ class StateFollower:
         self,
         bus: NatsBus,
         *,
-        stream: str,
         subjects: Subjects,
         kinds: Collection[str],
         clock: Clock,
@@ -68,7 +68,7 @@ class StateFollower:
         self._pace = pace
         self._seal = seal or Seal("")
         self._bus = bus
-        self._stream = stream
+        self._stream = streams(subjects.cluster).state.name
         self._marker = subjects.marker
         self._filter = [*(subjects.state_kind(kind) for kind in sorted(kinds)), subjects.marker]
         self.kinds: Final = frozenset(kinds)

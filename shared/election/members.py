@@ -16,13 +16,12 @@ from shared.bus.storage_gate import StorageGate
 from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import ServiceReplica
+from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ACCEPTED, CURRENT, ContractError
 from shared.election.lease import instance_of
-from shared.runtime.clock import Clock
 from shared.runtime.errors import Retryable
-from shared.runtime.health import ReadinessGate
-from shared.runtime.logs import Logger
+from shared.runtime.service import Context
 
 EVERY_S: Final = 1.0
 TTL_S: Final = 4
@@ -53,32 +52,28 @@ class Members:
     def __init__(
         self,
         bus: NatsBus,
+        context: Context,
         *,
-        stream: str,
         subjects: Subjects,
-        service: str,
-        instance: str,
-        clock: Clock,
-        log: Logger,
-        gate: ReadinessGate,
         accepts: frozenset[int] = ACCEPTED,
         storage: StorageGate | None = None,
     ) -> None:
-        """Make it; `storage` is told whether announcements are stored.
+        """Make it for the process of `context`; `storage` is told whether announcements are stored.
 
-        `gate` is shut while a live member does not accept the version that this process writes.
+        The gate `versions` is shut while a live member does not accept the version that this
+        process writes.
         """
         self._bus = bus
-        self._publisher = bus.publisher(stream)
-        self._stream = stream
+        self._stream = streams(subjects.cluster).lease.name
+        self._publisher = bus.publisher(self._stream)
         self._all = subjects.members
-        self._subject = subjects.member(service, instance)
-        self._service = service
-        self._instance = instance
+        self._service = context.service
+        self._instance = context.instance
+        self._subject = subjects.member(self._service, self._instance)
         self._accepts = tuple(sorted(accepts))
-        self._clock = clock
-        self._log = log
-        self.gate: Final = gate
+        self._clock = context.clock
+        self._log = context.log
+        self.gate: Final = context.readiness.gate("versions")
         self._storage = storage
         self._seen: dict[str, _Seen] = {}
         self._dead: dict[str, int | None] = {}

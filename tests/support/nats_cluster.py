@@ -13,7 +13,7 @@ from typing_extensions import override
 from pumice.deploy.nats_config import Routes
 from pumice.local import parts
 from pumice.local.declaring import Declaring, login
-from pumice.local.nats import NatsServer
+from pumice.local.nats import NatsServer, ServerReplica
 from pumice.local.ports import free_port
 from shared.contracts.streams import Storage
 from tests.support.proxy import Proxy
@@ -111,8 +111,9 @@ class NatsCluster:
                     directory=home,
                     cluster=cluster,
                     declares=False,
-                    name=f"nats-{number}",
-                    routes=Routes(name="three", listen=peer, peers=others),
+                    replica=ServerReplica(
+                        f"nats-{number}", Routes(name="three", listen=peer, peers=others)
+                    ),
                 )
             )
         self.cluster = cluster

@@ -10,9 +10,10 @@ marker, because the objects of a process that was frozen may be old.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
 from prometheus_client import Counter
 
 from services.cache.adapters.published import PublishedFacts
@@ -26,16 +27,12 @@ from shared.bus.seal import Seal
 from shared.bus.values import Ack, FencingToken
 from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker, Op
-from shared.contracts.streams import TOMBSTONE_TTL_S
+from shared.contracts.streams import TOMBSTONE_TTL_S, streams
 from shared.contracts.subjects import Subjects
 from shared.election.installation_elector import InstallationElector
 from shared.election.leader_elector import LeadershipTerm
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Rejected, Retryable
-from shared.runtime.faults import Faults
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
-from shared.runtime.spans import Spans
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 _STAGE: Final = "publish"
@@ -55,6 +52,19 @@ _YIELD_EVERY: Final = 64
 _Submitted = tuple[Fact, Awaitable[Ack], float]
 
 
+class LeaderDuties(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leader does beside publishing."""
+
+    published: PublishedFacts
+    """Tells what STATE holds when a term starts."""
+    revalidate: Callable[[], None]
+    """Has the watchers confirm that the observed objects are current."""
+    leases: InstallationElector
+    """Holds the installation's Leases during a term."""
+    audit: StreamAudit
+    """Compares STATE with what was published."""
+
+
 class StatePublisher:
     """Publishes the queue during a leadership term."""
 
@@ -62,40 +72,26 @@ class StatePublisher:
         self,
         bus: NatsBus,
         queue: PublishQueue,
+        env: Env,
         *,
-        stream: str,
         subjects: Subjects,
-        kinds: Sequence[str],
-        published: PublishedFacts,
-        revalidate: Callable[[], None],
-        leases: InstallationElector,
-        audit: StreamAudit,
-        instance: str,
-        clock: Clock,
-        faults: Faults,
-        quarantine: Quarantine,
+        duties: LeaderDuties,
         seal: Seal,
         metrics: CacheMetrics,
-        spans: Spans,
-        log: Logger,
     ) -> None:
         self._queue = queue
-        self._publisher = bus.publisher(stream)
-        self._stream = stream
+        self._stream = streams(subjects.cluster).state.name
+        self._publisher = bus.publisher(self._stream)
         self._subjects = subjects
-        self._kinds = tuple(sorted(kinds))
-        self._published = published
-        self._revalidate = revalidate
-        self._leases = leases
-        self._audit = audit
-        self._instance = instance
-        self._clock = clock
-        self._faults = faults
-        self._quarantine = quarantine
+        self._duties = duties
+        self._instance = env.instance
+        self._clock = env.clock
+        self._faults = env.faults
+        self._quarantine = env.quarantine
         self._seal = seal
         self._metrics = metrics
-        self._spans = spans
-        self._log = log.bind(stream=stream)
+        self._spans = env.spans
+        self._log = env.log.bind(stream=self._stream)
         self._work = asyncio.Event()
         self._marker_due = asyncio.Event()
         self._complete: tuple[str, ...] = ()
@@ -107,7 +103,7 @@ class StatePublisher:
     @property
     def complete(self) -> bool:
         """Return whether this leader has published all objects of all kinds."""
-        return self._complete == self._kinds
+        return self._complete == self._queue.kinds
 
     def changed(self) -> None:
         """Look at the queue again; watchers call this after each change."""
@@ -122,7 +118,7 @@ class StatePublisher:
         self._metrics.leads.set(1)
         async with TaskGroup() as group:
             claiming = group.create_task(
-                self._leases.keep(changed=self._marker_due.set), name="cluster-leases"
+                self._duties.leases.keep(changed=self._marker_due.set), name="cluster-leases"
             )
             try:
                 await self._publish_all(term, token, answers)
@@ -134,8 +130,8 @@ class StatePublisher:
     ) -> None:
         try:
             self._queue.end()
-            self._revalidate()
-            published = await self._published.at(term)
+            self._duties.revalidate()
+            published = await self._duties.published.at(term)
             self._log.info("stream_read_back", facts=len(published), term=term.number)
             self._queue.begin(published.items())
             self.changed()  # ⚠ the lists may have come before, and nothing changes after them
@@ -143,10 +139,10 @@ class StatePublisher:
                 group.create_task(self._publish(token, answers), name="state-publish")
                 group.create_task(self._collect(answers), name="state-answers")
                 group.create_task(self._mark(token), name="state-marker")
-                group.create_task(self._audit.run(self._queue), name="state-audit")
+                group.create_task(self._duties.audit.run(self._queue), name="state-audit")
         finally:
             self._queue.end()
-            self._published.resume()
+            self._duties.published.resume()
             for stage in (_STAGE, _SUBMIT):
                 self._quarantine.begin_anew(stage=stage)
             self._complete = ()
@@ -260,7 +256,7 @@ class StatePublisher:
     def _note_completeness(self) -> None:
         complete = self._queue.complete()
         if complete != self._complete:
-            if complete == self._kinds:
+            if complete == self._queue.kinds:
                 self._log.info("state_completed", kinds=len(complete))
             self._complete = complete
             self._marker_due.set()
@@ -273,7 +269,7 @@ class StatePublisher:
                 bookmarks=self._queue.published_versions(),
                 time=self._clock.now(),
                 instance=self._instance,
-                leases=self._leases.statuses(),
+                leases=self._duties.leases.statuses(),
                 digests=self._queue.digests(),
             )
             try:

@@ -14,7 +14,6 @@ term starts with `revalidate`:
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, Final
@@ -36,9 +35,7 @@ from shared.kube.listwatch import (
     Unavailable,
 )
 from shared.runtime.errors import PumiceError
-from shared.runtime.health import ReadinessGate
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
+from shared.runtime.service import Context
 from shared.runtime.tasks import TaskGroup
 
 _STAGE: Final = "read"
@@ -62,15 +59,12 @@ class Watcher:
     def __init__(
         self,
         row: Row,
+        context: Context,
         *,
         kube: Kube,
         queue: PublishQueue,
         changed: Callable[[], None],
-        gate: ReadinessGate,
-        quarantine: Quarantine,
         metrics: CacheMetrics,
-        rng: random.Random,
-        log: Logger,
     ) -> None:
         self.kind: Final = row.kind.token
         self.name: Final = f"watch-{self.kind}"
@@ -78,11 +72,11 @@ class Watcher:
         self._kube = kube
         self._queue = queue
         self._changed = changed
-        self._gate = gate
-        self._quarantine = quarantine
+        self._gate = context.readiness.gate(self.name)
+        self._quarantine = context.quarantine
         self._metrics = metrics
-        self._rng = rng
-        self._log = log.bind(kind=self.kind)
+        self._rng = context.rng
+        self._log = context.log.bind(kind=self.kind)
         self._restart = asyncio.Event()
         self._watch: ListWatch | None = None
         """The watch to continue; None if the kind has to be listed first."""

@@ -83,6 +83,8 @@ class PublishQueue:
     """The facts of all kinds that have to be published. Synchronous; used by one event loop."""
 
     def __init__(self, kinds: Collection[str]) -> None:
+        self.kinds: Final = tuple(sorted(kinds))
+        """Tokens of the kinds."""
         self._kinds: Final = {kind: _KindState() for kind in kinds}
         self._sorted: Final = sorted(self._kinds.items())
         self._pending: dict[Slot, None] = {}

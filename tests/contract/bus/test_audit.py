@@ -87,7 +87,6 @@ def follower(bus, declared, subjects, clock, metrics) -> Callable[[], StateFollo
         log = structlog.get_logger()
         return StateFollower(
             bus,
-            stream=declared.state.name,
             subjects=subjects,
             kinds=KINDS,
             clock=clock,
@@ -272,7 +271,6 @@ async def test_a_leader_whose_facts_are_not_in_the_stream_ends_its_term(
     def follow() -> StateFollower:
         return StateFollower(
             bus,
-            stream=declared.state.name,
             subjects=subjects,
             kinds=KINDS,
             clock=clock,

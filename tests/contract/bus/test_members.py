@@ -6,14 +6,15 @@ from typing import ClassVar
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from shared.contracts.versions import ACCEPTED
 from shared.election import members
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import SystemClock
-from shared.runtime.health import Readiness
 from tests.support.leases import lease_of
+from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 PARTS = 5
@@ -26,16 +27,8 @@ class Process:
 
     def __init__(self, bus, declared, subjects, name):
         clock, log = SystemClock(), structlog.get_logger()
-        self.members = Members(
-            bus,
-            stream=declared.lease.name,
-            subjects=subjects,
-            service="controller",
-            instance=name,
-            clock=clock,
-            gate=Readiness().gate("versions"),
-            log=log,
-        )
+        context = replace(context_of_a_test(), service="controller", instance=name)
+        self.members = Members(bus, context, subjects=subjects)
         leases = [
             lease_of(bus, f"{name}.life", name=f"controller-{number}", clock=clock)
             for number in range(PARTS)
@@ -162,17 +155,8 @@ async def test_a_process_is_not_ready_while_a_live_one_cannot_read_what_it_write
     bus, declared, subjects
 ):
     def member(service, accepts):
-        return Members(
-            bus,
-            stream=declared.lease.name,
-            subjects=subjects,
-            service=service,
-            instance=f"{service}-1",
-            clock=SystemClock(),
-            log=structlog.get_logger(),
-            gate=Readiness().gate("versions"),
-            accepts=accepts,
-        )
+        context = replace(context_of_a_test(), service=service, instance=f"{service}-1")
+        return Members(bus, context, subjects=subjects, accepts=accepts)
 
     writer, reader = member("scheduler", ACCEPTED), member("binder", ACCEPTED)
     gate = writer.gate

@@ -51,7 +51,6 @@ def follower(bus, declared, subjects):
     def make(clock=None):
         return StateFollower(
             bus,
-            stream=declared.state.name,
             subjects=subjects,
             kinds=KINDS,
             clock=clock or SystemClock(),

@@ -22,13 +22,13 @@ from shared.bus.values import (
 )
 from shared.contracts.streams import command_consumer
 from shared.election.members import Members
-from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.tasks import TaskGroup
 from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
+from tests.support.visibility import context_of_a_test
 from tests.support.wait import stopwatch, until, within
 
 
@@ -82,17 +82,12 @@ def full_disk(server):
 async def test_a_service_is_not_ready_and_says_why_while_the_disk_takes_nothing(
     bus, declared, subjects, server
 ):
-    clock, log, metrics, readiness = SystemClock(), structlog.get_logger(), Metrics(), Readiness()
+    log, metrics, readiness = structlog.get_logger(), Metrics(), Readiness()
     gate = readiness.gate("storage")
     members = Members(
         bus,
-        stream=declared.lease.name,
+        context_of_a_test(),
         subjects=subjects,
-        service="binder",
-        instance="b",
-        clock=clock,
-        log=log,
-        gate=readiness.gate("versions"),
         storage=StorageGate(gate=gate, gauge=metrics.gauge("stores", "whether"), log=log),
     )
     async with TaskGroup() as group:

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from services.cache.adapters.published import PublishedFacts
-from services.cache.adapters.publisher import StatePublisher
+from services.cache.adapters.publisher import LeaderDuties, StatePublisher
 from services.cache.adapters.stream_audit import StreamAudit
 from services.cache.fold.objects import ObservedObject
 from services.cache.fold.publish_queue import PublishQueue
@@ -18,15 +19,14 @@ from shared.bus.seal import Seal
 from shared.bus.values import Ack, CaughtUp, FencingToken, Message
 from shared.contracts import codec
 from shared.contracts.messages import Fact, LeaderRecord
+from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Rejected
-from shared.runtime.faults import Faults
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
-from shared.runtime.spans import NO_SPANS
 from shared.runtime.tasks import TaskGroup
+from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 SUBJECTS = Subjects(cluster="local")
@@ -84,7 +84,7 @@ async def publishing(
     bus = bus or Bus()
     published = PublishedFacts(
         bus,
-        stream="STATE",
+        stream=TOKEN.stream,
         subjects=SUBJECTS,
         kinds=("queues",),
         instance="c",
@@ -95,21 +95,13 @@ async def publishing(
     state = StatePublisher(
         bus,
         queue,
-        stream="STATE",
+        replace(context_of_a_test(), instance="c"),
         subjects=SUBJECTS,
-        kinds=["queues"],
-        published=published,
-        revalidate=revalidate,
-        leases=NoLeases(),
-        audit=NoAudit(),
-        instance="c",
-        clock=SystemClock(),
-        faults=Faults("", ""),
-        quarantine=Quarantine(QuarantineRegistry(), clock=SystemClock(), log=LOG),
+        duties=LeaderDuties(
+            published=published, revalidate=revalidate, leases=NoLeases(), audit=NoAudit()
+        ),
         seal=Seal(""),
         metrics=CacheMetrics(metrics or Metrics()),
-        spans=NO_SPANS,
-        log=LOG,
     )
     async with TaskGroup() as group:
         following = group.create_task(published.run(), name="published")
@@ -130,8 +122,10 @@ class NoAudit(StreamAudit):
         assert queue is not None
 
 
-TOKEN = FencingToken(stream="STATE", subject=SUBJECTS.leader("state"), sequence=7)
-TERM = LeadershipTerm(number=1, tokens={"STATE": TOKEN}, time=1.5)
+TOKEN = FencingToken(
+    stream=streams("local").state.name, subject=SUBJECTS.leader("state"), sequence=7
+)
+TERM = LeadershipTerm(number=1, tokens={TOKEN.stream: TOKEN}, time=1.5)
 
 
 async def test_a_fact_that_is_refused_in_any_form_lets_the_others_pass() -> None:

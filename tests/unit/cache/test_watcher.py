@@ -1,14 +1,13 @@
 """What a watcher makes of each thing that list/watch tells, with a scripted server."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from services.cache.adapters import watcher
 from services.cache.adapters.watcher import Watcher
@@ -18,10 +17,8 @@ from services.cache.kinds import rows
 from services.cache.metrics import CacheMetrics
 from shared.contracts.messages import Op
 from shared.kube.config import connect
-from shared.runtime.clock import SystemClock
-from shared.runtime.health import Readiness, ReadinessGate
+from shared.runtime.health import ReadinessGate
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.scripted_api import (
     Answer,
     ScriptedApi,
@@ -32,6 +29,7 @@ from tests.support.scripted_api import (
     page,
     status,
 )
+from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 
@@ -44,7 +42,6 @@ class Watched:
         self.metrics = metrics
         self.said: list[str] = []
         self.stream: dict[str, Published] = {}
-        self.quarantined = QuarantineRegistry()
         self.watcher: Watcher
 
     def lead(self) -> None:
@@ -78,21 +75,17 @@ async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
     file.write_text(api.kubeconfig(token="t"))
     queue, metrics = PublishQueue(["pods"]), Metrics()
     queue.begin([])
-    gate = Readiness().gate("watch-pods")
+    context = replace(context_of_a_test(), metrics=metrics)
+    gate = context.readiness.gate("watch-pods")
     async with await connect(str(file), user_agent="t") as kube, asyncio.TaskGroup() as group:
         watched = Watched(queue, gate, metrics)
         watched.watcher = Watcher(
             rows(["volcano"])[0],
+            context,
             kube=kube,
             queue=queue,
             changed=watched.publish,
-            gate=gate,
-            quarantine=Quarantine(
-                watched.quarantined, clock=SystemClock(), log=structlog.get_logger()
-            ),
             metrics=CacheMetrics(metrics),
-            rng=random.Random(1),
-            log=structlog.get_logger(),
         )
         running = group.create_task(watched.watcher.run())
         yield watched

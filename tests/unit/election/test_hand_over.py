@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from pumice.embedded.memory_nats.client import MemoryClient
 from pumice.embedded.memory_nats.link import PerfectNetwork
@@ -23,9 +24,9 @@ from shared.contracts.streams import streams
 from shared.election.leader_elector import FencedStream, LeaderElector
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
-from shared.runtime.health import Readiness
 from tests.support.leases import PATIENT, SUBJECTS, lease_of
 from tests.support.simloop import SimClock, SimLoop
+from tests.support.visibility import context_of_a_test
 
 DECLARED: Final = streams("local")
 LOG: Final = structlog.get_logger()
@@ -96,13 +97,8 @@ def a_leader(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
 
 
 def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
-    members = Members(
-        bus,
-        stream=DECLARED.lease.name,
-        subjects=SUBJECTS,
-        gate=Readiness().gate("versions"),
-        **process_of("controller"),
-    )
+    context = replace(context_of_a_test(), **process_of("controller"))
+    members = Members(bus, context, subjects=SUBJECTS)
     partitions = PartitionElector(
         bus,
         [lease(bus, "a.1", name=f"part-{number}") for number in range(PARTS)],

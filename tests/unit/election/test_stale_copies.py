@@ -2,15 +2,15 @@
 
 from types import SimpleNamespace
 
-import structlog
+from msgspec.structs import replace
 
 from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, ServiceReplica
 from shared.election.members import SILENT_S, Members
-from shared.runtime.health import Readiness
 from tests.support.clock import VirtualClock
 from tests.support.leases import SUBJECTS, lease_of
+from tests.support.visibility import context_of_a_test
 
 BUS = SimpleNamespace(publisher=lambda _stream: None)
 
@@ -55,16 +55,8 @@ async def test_a_holder_in_a_stream_that_was_made_anew_is_alive_with_smaller_num
 
 async def test_a_dead_member_is_no_more_alive_for_copies_that_differ():
     clock = VirtualClock()
-    members = Members(
-        BUS,
-        stream="S",
-        subjects=SUBJECTS,
-        service="binder",
-        instance="binder-b",
-        clock=clock,
-        gate=Readiness().gate("versions"),
-        log=structlog.get_logger(),
-    )
+    context = replace(context_of_a_test(), service="binder", instance="binder-b", clock=clock)
+    members = Members(BUS, context, subjects=SUBJECTS)
     for sequence in (10, 7, 10, 7, 10, 7, 10):
         members._take([announced_at(sequence)], [])
         await clock.advance(SILENT_S / 6)

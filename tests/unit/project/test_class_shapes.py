@@ -11,16 +11,10 @@ MOST_ARGUMENTS = 8
 LARGER = {
     "Certification": 9,
     "Dumper": 10,
-    "Follower": 11,
     "Forecasting": 9,
-    "Members": 10,
-    "NatsServer": 9,
     "Scheduler": 19,
     "SchedulerState": 16,
-    "StateFollower": 9,
-    "StatePublisher": 17,
     "VisibilityServer": 9,
-    "Watcher": 9,
     "WebhookServer": 12,
 }
 """Constructors that take more, and how many: each takes clock, log, metrics, quarantine and faults

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from shared.bus.errors import NoReply, StreamFull
 from shared.bus.storage_gate import ROUNDS, StorageGate
@@ -14,6 +15,7 @@ from shared.election.members import Members
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
+from tests.support.visibility import context_of_a_test
 
 LOG = structlog.get_logger()
 
@@ -85,13 +87,8 @@ async def test_what_silence_means(rounds: list, is_open: bool) -> None:
     gauge = metrics.gauge("stores", "whether")
     members = Members(
         Bus(rounds),
-        stream="LEASE",
+        replace(context_of_a_test(), clock=Now()),
         subjects=Subjects(cluster="local"),
-        service="binder",
-        instance="b",
-        clock=Now(),
-        gate=Readiness().gate("versions"),
-        log=LOG,
         storage=StorageGate(gate=gate, gauge=gauge, log=LOG),
     )
     with pytest.raises(asyncio.CancelledError):
