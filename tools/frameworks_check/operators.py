@@ -185,7 +185,27 @@ MPI: Final = Operator(
     health="/healthz",
     health_port=8080,
 )
-OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, TRAINER)
+LWS: Final = Operator(
+    name="lws",
+    title="LeaderWorkerSet",
+    version="0.7.0",
+    source="sigs.k8s.io/lws",
+    package="sigs.k8s.io/lws/cmd",
+    module="lws",
+    crds="config/crd/bases",
+    flags=_Configured(
+        api="config.lws.x-k8s.io/v1alpha1",
+        more={"gangSchedulingManagement": {"schedulerProvider": "volcano"}},
+    ),
+    webhooks=Webhooks(
+        manifest="config/webhook/manifests.yaml",
+        names=("lws-mutating", "lws-validating"),
+        namespace="lws-system",
+        service="lws-webhook-service",
+        pods="leaderworkerset.sigs.k8s.io/name",
+    ),
+)
+OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, LWS, TRAINER)
 _MINUTES: Final = 2
 _MEGABYTES: Final = 45
 
