@@ -21,6 +21,7 @@ from benchmarks.engine import clusters
 from benchmarks.engine.clusters import Load
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decide import configure
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import codec
 from shared.contracts.messages import BindGang, Command
@@ -87,9 +88,7 @@ class Bench:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self.config = config
-        self.scheduler_state = SchedulerState(
-            scheduler_names=("volcano",), seed=0, gang_message=1_000, settle_s=0.0
-        )
+        self.scheduler_state = SchedulerState(DecisionSettings(), gang_message=1_000, settle_s=0.0)
         self._cycle = 0
 
     def fold(self, payloads: Iterable[bytes]) -> None:

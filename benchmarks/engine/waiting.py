@@ -22,7 +22,8 @@ from benchmarks.engine.measure import alone
 from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.cycle import rest_s
 from services.scheduler.decide import configure
-from services.scheduler.scheduler_state import MIN_WAITING_FOR_POOL, SchedulerState
+from services.scheduler.decision_settings import MIN_WAITING_FOR_POOL, DecisionSettings
+from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.contracts import codec
 from shared.contracts import messages as m
@@ -90,11 +91,7 @@ class World:
     def __init__(self, waiting: int, configuration: str, few: int = MIN_WAITING_FOR_POOL) -> None:
         self._config = configure(CONFIGURATIONS[configuration])
         self._scheduler_state = SchedulerState(
-            scheduler_names=("volcano",),
-            seed=0,
-            gang_message=500,
-            settle_s=1.0,
-            min_waiting_for_pool=few,
+            DecisionSettings(min_waiting_for_pool=few), gang_message=500, settle_s=1.0
         )
         self._objects: dict[tuple[str, str], Object] = {}
         self._changes: list[bytes] = []

@@ -1,7 +1,6 @@
 """Composition root of the scheduler: everything is built here and nowhere else."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -19,8 +18,8 @@ from services.scheduler.adapters.report import GangEvents, Report, Timings
 from services.scheduler.adapters.usage_source import UsageSource, UsageStore
 from services.scheduler.adapters.watchdog import DecisionBudget, Shared, Watchdog
 from services.scheduler.config import DEFAULT_TEXT, SINGLE_PODS_TEXT
-from services.scheduler.cycle import Scheduler
-from services.scheduler.dump import DecisionSettings
+from services.scheduler.cycle import Scheduler, SchedulerInputs, SchedulerOutputs
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
@@ -65,8 +64,18 @@ class _SchedulerBuilder:
         self._streams: Streams = streams(settings.cluster)
         self._subjects = Subjects(cluster=settings.cluster)
         self._on_bus = BusComponents(context, bus, streams=self._streams, settings=settings)
-        self._sharding = Sharding(
-            mode=ShardMode(settings.scheduler_sharding_mode), name=settings.scheduler_sharding_name
+        self._decision_settings = DecisionSettings(
+            scheduler_names=settings.scheduler_name,
+            seed=settings.seed,
+            sharding=Sharding(
+                mode=ShardMode(settings.scheduler_sharding_mode),
+                name=settings.scheduler_sharding_name,
+            ),
+            queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
+            csi_storage=settings.csi_storage,
+            mindcluster=settings.mindcluster_npus,
+            node_labels=node_labels(settings.node_selector),
+            single_pods=settings.single_pods,
         )
         self._extender = ExtenderHttp(metrics=context.metrics, log=context.log)
         failures = PluginFailures(metrics=context.metrics, log=context.log)
@@ -162,17 +171,10 @@ class _SchedulerBuilder:
     def _make_scheduler_state(self) -> SchedulerState:
         settings = self._settings
         return SchedulerState(
-            scheduler_names=settings.scheduler_name,
-            seed=settings.seed,
+            self._decision_settings,
             gang_message=settings.gang_message,
             settle_s=settings.status_settle,
             plugins=self._plugins,
-            sharding=self._sharding,
-            queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
-            csi_storage=settings.csi_storage,
-            mindcluster=settings.mindcluster_npus,
-            node_labels=node_labels(settings.node_selector),
-            single_pods=settings.single_pods,
             evaluator=self._expressions.evaluator,
             measured=self._usage.latest,
             progress=self._watchdog.progress,
@@ -217,19 +219,10 @@ class _SchedulerBuilder:
             stream=self._streams.state.name,
             subjects=self._subjects,
             kinds=self._scheduler_state.kinds,
-            options=DecisionSettings(
-                scheduler_names=settings.scheduler_name,
-                seed=settings.seed,
-                sharding=self._sharding,
-                queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
-                node_labels=node_labels(settings.node_selector),
-                single_pods=settings.single_pods,
-            ),
-            instance=context.instance,
+            settings=self._decision_settings,
             directory=settings.cache_dump_dir if settings.cache_dumper else "",
             limit_mib=settings.cache_dump_limit,
-            clock=context.clock,
-            log=context.log,
+            env=context,
         )
 
     def _scheduler(
@@ -253,26 +246,17 @@ class _SchedulerBuilder:
         return Scheduler(
             settings=settings,
             scheduler_state=self._scheduler_state,
+            inputs=SchedulerInputs(inbox=self._inbox, state=state, outcomes=outcomes, conf=conf),
+            outputs=SchedulerOutputs(
+                publisher=publisher, explained=self._explained, report=report, dumper=dumper
+            ),
             watchdog=self._watchdog,
-            inbox=self._inbox,
-            state=state,
-            outcomes=outcomes,
-            installation=self._installation,
-            conf=conf,
-            publisher=publisher,
             elector=self._on_bus.leader_elector(
                 self._streams.command.name,
                 guard="command",
                 role=SINGLE_PODS if settings.single_pods else "",
                 event_publisher=self._event_publisher,
             ),
-            report=report,
-            explained=self._explained,
-            dumper=dumper,
-            quarantine=context.quarantine,
-            backoff=Backoff(first_s=0.2, rng=context.rng),
-            executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler"),
-            faults=context.faults,
-            clock=context.clock,
-            log=context.log,
+            installation=self._installation,
+            env=context,
         )

@@ -11,9 +11,11 @@ another installation holds the cluster's Lease (`InstallationLeadership`).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
+
+import msgspec
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
@@ -30,11 +32,9 @@ from shared.contracts.versions import UnknownVersion
 from shared.election.installation import InstallationLeadership
 from shared.election.leader_elector import LeaderElector, LeadershipTerm
 from shared.runtime.backoff import Backoff
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
-from shared.runtime.faults import Faults
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine, describe
+from shared.runtime.quarantine import describe
 from shared.runtime.tasks import TaskGroup, in_thread, sleep_or_event
 
 T = TypeVar("T")
@@ -57,6 +57,24 @@ def rest_s(cycle_s: float) -> float:
     return max(REST * cycle_s, min(LONG_REST * cycle_s, LONG_REST_MAX_S))
 
 
+class SchedulerInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the scheduler's knowledge of the cluster, and its configuration, come from."""
+
+    inbox: Inbox
+    state: StateFeed
+    outcomes: OutcomeFeed
+    conf: ConfFile
+
+
+class SchedulerOutputs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where decisions, and reports on them, go."""
+
+    publisher: PlanPublisher
+    explained: WaitPublisher
+    report: Report
+    dumper: Dumper
+
+
 class Scheduler:
     """Runs scheduling cycles while it leads; a standby only folds facts to stay current."""
 
@@ -67,49 +85,38 @@ class Scheduler:
         *,
         settings: SchedulerSettings,
         scheduler_state: SchedulerState,
+        inputs: SchedulerInputs,
+        outputs: SchedulerOutputs,
         watchdog: Watchdog,
-        inbox: Inbox,
-        state: StateFeed,
-        outcomes: OutcomeFeed,
-        installation: InstallationLeadership,
-        conf: ConfFile,
-        publisher: PlanPublisher,
         elector: LeaderElector,
-        report: Report,
-        explained: WaitPublisher,
-        dumper: Dumper,
-        executor: Executor,
-        quarantine: Quarantine,
-        backoff: Backoff,
-        faults: Faults,
-        clock: Clock,
-        log: Logger,
+        installation: InstallationLeadership,
+        env: Env,
     ) -> None:
         self._settings = settings
         self._scheduler_state = scheduler_state
         self._watchdog = watchdog
-        self._inbox = inbox
-        self._state = state
-        self._outcomes = outcomes
+        self._inbox = inputs.inbox
+        self._state = inputs.state
+        self._outcomes = inputs.outcomes
+        self._conf = inputs.conf
+        self._publisher = outputs.publisher
+        self._explained = outputs.explained
+        self._report = outputs.report
+        self._dumper = outputs.dumper
+        self._elector = elector
         self._installation = installation
         self._decided_in = ""
         """The installation's leadership term of the last cycle."""
-        self._conf = conf
-        self._publisher = publisher
-        self._elector = elector
-        self._report = report
-        self._explained = explained
-        self._dumper = dumper
-        self._executor = executor
-        self._quarantine = quarantine
-        self._backoff = backoff
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scheduler")
+        self._quarantine = env.quarantine
+        self._backoff = Backoff(first_s=0.2, rng=env.rng)
         self._failed_facts: set[tuple[str, str]] = set()
         """(Kind, key) of the objects whose last fact could not be folded."""
         self._deciding = False
         """Whether the current step decides. A decision rolls back its own changes on an error."""
-        self._faults = faults
-        self._clock = clock
-        self._log = log
+        self._faults = env.faults
+        self._clock = env.clock
+        self._log = env.log
         self._cycle = 0
         self._recovered_epoch = NEVER
         self._cycle_s = 0.0

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
-from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from shared.contracts.messages import Fact, Op
 
 FORMAT: Final = "pumice-cycle"
@@ -43,17 +43,6 @@ class DumpTooLarge(ValueError):  # noqa: N818 - reads as the fact it states
     """A cycle with more facts than a dump may have."""
 
 
-class DecisionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that decisions depend on."""
-
-    scheduler_names: tuple[str, ...]
-    seed: int
-    sharding: Sharding = UNSHARDED
-    queue_gates: bool = False
-    node_labels: tuple[tuple[str, str], ...] = ()
-    single_pods: bool = False
-
-
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a cycle besides facts."""
 
@@ -65,7 +54,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     """Unix seconds that the cycle went by."""
     cycle: int
-    options: DecisionSettings
+    settings: DecisionSettings
     config: SchedulerConfig
     memory: SchedulerMemory = msgspec.field(name="beliefs")
     waiting_groups: dict[str, WaitingGroup] = msgspec.field(name="vigils")

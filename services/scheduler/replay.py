@@ -80,15 +80,10 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
     if missing:
         raise BadDump(f"the cycle was decided with what is not installed: {', '.join(missing)}")
     scheduler_state = SchedulerState(
-        scheduler_names=header.options.scheduler_names,
-        seed=header.options.seed,
+        header.settings,
         gang_message=_ANY_SIZE,
         settle_s=0.0,
         plugins=plugins,
-        sharding=header.options.sharding,
-        queue_gates=header.options.queue_gates,
-        node_labels=header.options.node_labels,
-        single_pods=header.options.single_pods,
         evaluator=waiting_evaluator(),
     )
     try:

@@ -15,6 +15,7 @@ from services.scheduler.config import SchedulerConfig
 from services.scheduler.cycle_metrics import CycleMetrics, placements
 from services.scheduler.decide import NO_QUARANTINE, Stopwatch, decide, untimed
 from services.scheduler.decision import Decision, FoldFailure, UnstoredIntent
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts, WaitingGroup
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.plan import Plan
@@ -23,7 +24,6 @@ from services.scheduler.engine.session.activation import UnschedulableJob, unsch
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
 from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
-from services.scheduler.engine.state.shards import UNSHARDED, Sharding
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, foreign_states, states
 from services.scheduler.policy.devices.selectors import Evaluator
@@ -35,9 +35,6 @@ from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
 
-MIN_WAITING_FOR_POOL: Final = 20
-"""The unschedulable pool stays empty while at most this many jobs wait: their status is current."""
-
 
 class SchedulerState:
     """The cluster state, and what the scheduler remembers from cycle to cycle.
@@ -48,40 +45,52 @@ class SchedulerState:
 
     def __init__(
         self,
+        settings: DecisionSettings,
         *,
-        scheduler_names: Sequence[str],
-        seed: int,
         gang_message: int,
         settle_s: float,
         plugins: Plugins = PLUGINS,
-        sharding: Sharding = UNSHARDED,
         measured: Callable[[], Mapping[str, NodeUsage] | None] = lambda: None,
         ended: Stopwatch = untimed,
-        min_waiting_for_pool: int = MIN_WAITING_FOR_POOL,
-        queue_gates: bool = False,
-        csi_storage: bool = True,
-        mindcluster: bool = False,
-        node_labels: Sequence[tuple[str, str]] = (),
-        single_pods: bool = False,
         evaluator: Evaluator | None = None,
         progress: Progress | None = None,
     ) -> None:
-        given = {"queue_gates": queue_gates, "csi_storage": csi_storage, "mindcluster": mindcluster}
-        chosen = (*states(**given, evaluator=evaluator), *foreign_states(plugins))
-        served = (tuple(scheduler_names), chosen, node_labels)
-        self._empty: Final = partial(ClusterState, *served, single_pods=single_pods)
-        role = SINGLE_PODS if single_pods else ""
+        """Start with an empty cluster state.
+
+        Args:
+            settings: What decisions depend on.
+            gang_message: Most pods of one intent.
+            settle_s: Seconds for which a status has to be desired unchanged.
+            plugins: The plugins that a configuration may name.
+            measured: Returns new samples of node usage, None if there are none.
+            ended: Is called at the end of each part of a cycle.
+            evaluator: Evaluates expressions of device classes; None: they match nothing.
+            progress: Is told which job the cycle works on.
+        """
+        chosen = states(
+            queue_gates=settings.queue_gates,
+            csi_storage=settings.csi_storage,
+            mindcluster=settings.mindcluster,
+            evaluator=evaluator,
+        )
+        self._empty: Final = partial(
+            ClusterState,
+            settings.scheduler_names,
+            (*chosen, *foreign_states(plugins)),
+            settings.node_labels,
+            single_pods=settings.single_pods,
+        )
+        role = SINGLE_PODS if settings.single_pods else ""
         self._commands: Final = partial(messages.commands, gang_message=gang_message, role=role)
-        self._min_waiting_for_pool, self._plugins = min_waiting_for_pool, plugins
-        self._sharding = sharding
-        self._status_writer = StatusWriter(settle_s, sharding)
+        self._settings = settings
+        self._plugins = plugins
+        self._status_writer = StatusWriter(settle_s, settings.sharding)
         self._measured = measured
         self._ended = ended
         self._progress = progress
         self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
-        self._seed = seed
-        self._wait_reports = WaitReports(settle_s, explains=not single_pods)
+        self._wait_reports = WaitReports(settle_s, explains=not settings.single_pods)
         self._unschedulable_policy = UnschedulablePolicy()
         self._unschedulable: list[UnschedulableJob] = []
         self._reservation_timeouts = ReservationTimeouts()
@@ -318,7 +327,7 @@ class SchedulerState:
         self._unschedulable = []
         if (
             len(plan.explanations) + len(self._cluster_state.jobs.unschedulable)
-            > self._min_waiting_for_pool
+            > self._settings.min_waiting_for_pool
         ):
             gates = self._unschedulable_policy._asdict()
             self._unschedulable = unschedulable_jobs(
@@ -333,10 +342,10 @@ class SchedulerState:
                 self._cluster_state,
                 config,
                 now=now,
-                seed=self._seed,
+                seed=self._settings.seed,
                 cycle=cycle,
                 plugins=self._plugins,
-                sharding=self._sharding,
+                sharding=self._settings.sharding,
                 ended=self._ended,
                 inspect=self._inspect,
                 without=self._quarantined_jobs,

@@ -11,6 +11,7 @@ from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.visibility.adapters.authentication import (
@@ -147,12 +148,14 @@ class _Following:
             wait_s=_EXPRESSIONS_WAIT_S, changed=lambda: None, log=context.log
         )
         self._mirror = ClusterMirror(
-            scheduler_names=settings.scheduler_name,
+            DecisionSettings(
+                scheduler_names=settings.scheduler_name,
+                queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
+                csi_storage=settings.csi_storage,
+                mindcluster=settings.mindcluster_npus,
+                node_labels=node_labels(settings.node_selector),
+            ),
             plugins=self._plugins,
-            queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
-            csi_storage=settings.csi_storage,
-            mindcluster=settings.mindcluster_npus,
-            node_labels=node_labels(settings.node_selector),
             evaluator=self._expressions.evaluator,
         )
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from services.cache.fold.objects import ObservedObject
 from services.cache.fold.publish_queue import PublishQueue
 from services.controller.adapters.informers import Informers
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.queries.cluster_mirror import ClusterMirror
@@ -105,7 +106,7 @@ def flat(found: Any, at: str = "") -> dict[str, Any]:
 
 
 def scheduling(facts: History) -> Any:
-    scheduler = SchedulerState(**SETTINGS, mindcluster=True)
+    scheduler = SchedulerState(DecisionSettings(mindcluster=True), **SETTINGS)
     scheduler.fold(
         [fact(token, document, f"good-{n}") for n, (token, document) in enumerate(HEALTHY)]
     )

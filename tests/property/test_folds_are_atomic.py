@@ -11,6 +11,7 @@ import sys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.jobs import jobs, records
 from services.scheduler.engine.nodes import ledger, nodes, pod_affinity
 from services.scheduler.engine.state import cluster_state
@@ -95,7 +96,7 @@ PLAIN = [
 
 
 def new_scheduler() -> SchedulerState:
-    return SchedulerState(**SETTINGS, mindcluster=True)
+    return SchedulerState(DecisionSettings(mindcluster=True), **SETTINGS)
 
 
 def state(scheduler: SchedulerState) -> dict:

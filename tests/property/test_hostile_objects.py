@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from pumice.testing import binds_of
 from services.scheduler.decide import configure
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.contracts import messages as m
 from tests.support.hostile import objects
 
-SETTINGS = {"scheduler_names": ("volcano",), "seed": 0, "gang_message": 10, "settle_s": 0}
-KINDS = sorted(SchedulerState(**SETTINGS, mindcluster=True).kinds)
+SETTINGS = {"gang_message": 10, "settle_s": 0}
+KINDS = sorted(SchedulerState(DecisionSettings(mindcluster=True), **SETTINGS).kinds)
 _ALL = (
     'actions: "enqueue, allocate, preempt, reclaim, gangpreempt, gangreclaim, backfill, shuffle"\n'
     "tiers:\n- plugins:\n  - {name: priority}\n  - {name: gang}\n  - {name: conformance}\n"
@@ -118,7 +119,7 @@ def _sound(facts: list[m.Fact], config: str) -> list[m.Fact]:
 
 
 def scheduler() -> SchedulerState:
-    return SchedulerState(**SETTINGS, mindcluster=True)
+    return SchedulerState(DecisionSettings(mindcluster=True), **SETTINGS)
 
 
 def the_good_gang_is_placed(judged: SchedulerState, config: str) -> None:

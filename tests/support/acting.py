@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.forecast.shapes import pods, pods_of
@@ -38,9 +39,7 @@ class Cluster(Objects):
     """The scheduler's state, and what controller and binder make of what it wants."""
 
     def __init__(self, world: World, conf: str) -> None:
-        self.scheduler = SchedulerState(
-            scheduler_names=("volcano",), seed=0, gang_message=500, settle_s=0.0
-        )
+        self.scheduler = SchedulerState(DecisionSettings(), gang_message=500, settle_s=0.0)
         super().__init__(self.scheduler.fold)
         self._config = configured(conf)
         self._mirror = world.mirror

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services.scheduler.decision import Decision
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support.world import (
@@ -28,13 +29,7 @@ class Histories:
     def __init__(self, config: Any) -> None:
         self.config = config
         self.schedulers = [
-            SchedulerState(
-                scheduler_names=("volcano",),
-                seed=0,
-                gang_message=9,
-                settle_s=0.0,
-                min_waiting_for_pool=few,
-            )
+            SchedulerState(DecisionSettings(min_waiting_for_pool=few), gang_message=9, settle_s=0.0)
             for few in (0, NEVER)
         ]
         self.groups: dict[str, dict[str, Any]] = {}

@@ -19,7 +19,8 @@ from typing import Final
 
 from services.scheduler.adapters.feed import Gathered
 from services.scheduler.config import SchedulerConfig
-from services.scheduler.dump import DecisionSettings, Dump, DumpTooLarge, Header, Recording, write
+from services.scheduler.decision_settings import DecisionSettings
+from services.scheduler.dump import Dump, DumpTooLarge, Header, Recording, write
 from services.scheduler.engine.jobs.reservation_timeouts import WaitingGroup
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.state.memory import SchedulerMemory
@@ -29,9 +30,8 @@ from shared.contracts import codec
 from shared.contracts.messages import Fact
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
-from shared.runtime.logs import Logger
 
 READ_S: Final = 60.0
 """Time limit for reading STATE."""
@@ -57,24 +57,22 @@ class Dumper:
         stream: str,
         subjects: Subjects,
         kinds: frozenset[str],
-        options: DecisionSettings,
-        instance: str,
+        settings: DecisionSettings,
         directory: str,
         limit_mib: int,
-        clock: Clock,
-        log: Logger,
+        env: Env,
     ) -> None:
         """Take an empty `directory` for one that never writes."""
         self._bus = bus
         self._stream = stream
         self._filter = [subjects.state_kind(kind) for kind in sorted(kinds)]
         self._kinds = kinds
-        self._options = options
-        self._instance = instance
+        self._settings = settings
+        self._instance = env.instance
         self._directory = directory
         self._limit_bytes = limit_mib << 20
-        self._clock = clock
-        self._log = log
+        self._clock = env.clock
+        self._log = env.log
         self._folded_seq = 0
         self._recording: Recording | None = None
         self._taken: asyncio.Future[Dump] | None = None
@@ -185,7 +183,7 @@ class Dumper:
             instance=self._instance,
             now=now,
             cycle=plan.cycle,
-            options=self._options,
+            settings=self._settings,
             config=config,
             memory=memory,
             waiting_groups=waiting_groups,

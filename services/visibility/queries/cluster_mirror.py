@@ -14,6 +14,7 @@ import msgspec
 
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decision import FoldFailure
+from services.scheduler.decision_settings import DEFAULTS, DecisionSettings
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.jobs.reservation_timeouts import ReservationTimeouts
 from services.scheduler.engine.nodes.attributes import NodeAttributes
@@ -69,26 +70,17 @@ class ClusterMirror:
 
     def __init__(
         self,
+        settings: DecisionSettings = DEFAULTS,
         *,
-        scheduler_names: Sequence[str] = ("volcano",),
         plugins: Plugins = PLUGINS,
-        queue_gates: bool = False,
-        csi_storage: bool = True,
-        mindcluster: bool = False,
-        node_labels: Sequence[tuple[str, str]] = (),
         evaluator: Evaluator | None = None,
     ) -> None:
-        self.scheduler_names = tuple(scheduler_names)
+        self.scheduler_names = settings.scheduler_names
         self._make: Callable[[], SchedulerState] = lambda: SchedulerState(
-            scheduler_names=scheduler_names,
-            seed=0,
+            settings,
             gang_message=_GANG_MESSAGE,
             settle_s=0.0,
             plugins=plugins,
-            queue_gates=queue_gates,
-            csi_storage=csi_storage,
-            mindcluster=mindcluster,
-            node_labels=node_labels,
             evaluator=evaluator,
         )
         self.epoch = self.version = -1

@@ -10,10 +10,7 @@ ROOT = Path(__file__).parents[3]
 MOST_ARGUMENTS = 8
 LARGER = {
     "Certification": 9,
-    "Dumper": 10,
     "Forecasting": 9,
-    "Scheduler": 19,
-    "SchedulerState": 16,
     "VisibilityServer": 9,
     "WebhookServer": 12,
 }

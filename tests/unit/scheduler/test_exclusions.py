@@ -5,6 +5,7 @@ import pytest
 from pumice.plugins import PERMIT, Hooks
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.decide import configure, decide
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.scheduler_state import SchedulerState
@@ -149,7 +150,7 @@ def base() -> list[m.Fact]:
 
 
 def new_scheduler() -> SchedulerState:
-    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0)
+    return SchedulerState(DecisionSettings(), gang_message=10, settle_s=0)
 
 
 def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch) -> None:

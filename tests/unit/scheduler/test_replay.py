@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from services.scheduler.decide import configure
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.dump import (
     BadDump,
-    DecisionSettings,
     Dump,
     DumpTooLarge,
     Header,
@@ -113,7 +113,7 @@ class History:
             now=now,
             cycle=self.cycle,
             config=configure(CONF),
-            options=DecisionSettings(scheduler_names=("volcano",), seed=0),
+            settings=DecisionSettings(),
             memory=memory,
             waiting_groups=waiting_groups,
         )
@@ -124,7 +124,7 @@ class History:
 
 
 def scheduler() -> SchedulerState:
-    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=1.0)
+    return SchedulerState(DecisionSettings(), gang_message=10, settle_s=1.0)
 
 
 def packed(dump: Dump, limit_bytes: int = 1 << 30) -> bytes:
@@ -317,3 +317,11 @@ def test_a_recording_is_void_when_state_begins_anew():
     recording.folded([], 0, anew=True)
     assert not recording.is_complete
     assert recording.void
+
+
+def test_a_dump_holds_every_setting_that_decisions_depend_on():
+    dump = recorded()
+    settings = DecisionSettings(seed=7, csi_storage=False, mindcluster=True, queue_gates=True)
+    header = msgspec.structs.replace(dump.header, settings=settings)
+    again = read(io.BytesIO(packed(msgspec.structs.replace(dump, header=header))))
+    assert again.header.settings == settings

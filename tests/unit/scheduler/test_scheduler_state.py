@@ -2,6 +2,7 @@
 
 from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import world
@@ -10,7 +11,7 @@ CONF = configure()
 
 
 def scheduler(settle_s: float = 1.0) -> SchedulerState:
-    return SchedulerState(scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=settle_s)
+    return SchedulerState(DecisionSettings(), gang_message=10, settle_s=settle_s)
 
 
 def put(to: SchedulerState, kind: str, body: dict) -> None:

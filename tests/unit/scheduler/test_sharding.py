@@ -9,6 +9,7 @@ import pytest
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, configure, run_actions
 from services.scheduler.decision import Decision
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.state.shards import NodeShards, Sharding, ShardMode, ShardStatus
 from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
@@ -207,9 +208,7 @@ def shard_wanted(decision: Decision) -> m.DesiredNodeShard:
 
 
 def test_a_node_stays_in_use_while_a_bind_to_it_is_under_way_ca12():
-    scheduler = SchedulerState(
-        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
-    )
+    scheduler = SchedulerState(DecisionSettings(sharding=HARD), gang_message=10, settle_s=0)
     amounts = {"cpu": "8", "memory": "8Gi", "pods": "20"}
     put(
         scheduler,
@@ -242,9 +241,7 @@ def bound_outcome(uid: str, node: str) -> m.Outcome:
 
 
 def test_a_new_leader_gives_a_node_back_on_which_pods_have_come_and_gone_ca12():
-    scheduler = SchedulerState(
-        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
-    )
+    scheduler = SchedulerState(DecisionSettings(sharding=HARD), gang_message=10, settle_s=0)
     assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p"))]) == []
     put_shard(scheduler, "4", [])
     scheduler.recover([], [bound_outcome("gone", "n1")])
@@ -254,9 +251,7 @@ def test_a_new_leader_gives_a_node_back_on_which_pods_have_come_and_gone_ca12():
 
 
 def test_a_new_leader_keeps_a_node_on_which_no_fact_shows_a_bound_pod_yet_ca12():
-    scheduler = SchedulerState(
-        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
-    )
+    scheduler = SchedulerState(DecisionSettings(sharding=HARD), gang_message=10, settle_s=0)
     assert scheduler.fold([fact("pods", stored_pod("ns/p", uid="p"))]) == []
     put_shard(scheduler, "4", [])
     scheduler.recover([], [bound_outcome("p", "n1")])
@@ -296,9 +291,7 @@ def test_what_only_looks_on_takes_claims_as_they_are_ca12():
 
 
 def test_a_scheduler_has_its_shard_bear_the_name_of_its_term_ca12():
-    scheduler = SchedulerState(
-        scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0, sharding=HARD
-    )
+    scheduler = SchedulerState(DecisionSettings(sharding=HARD), gang_message=10, settle_s=0)
     put_shard(scheduler, "4", ["n1"])
     term = "volcano-system/volcano/u.1"
     scheduler.set_leadership_term(term)

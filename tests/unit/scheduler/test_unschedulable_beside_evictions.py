@@ -7,6 +7,7 @@ import pytest
 
 from services.scheduler.decide import CyclePart, configure
 from services.scheduler.decision import Decision
+from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.policy.catalog import PLUGINS
 from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.scheduler.scheduler_state import SchedulerState
@@ -44,7 +45,7 @@ class Waiting:
     ) -> None:
         self.plays = 0
         self.by = SchedulerState(
-            scheduler_names=("volcano",), seed=0, gang_message=10, settle_s=0.0, ended=self._ended
+            DecisionSettings(), gang_message=10, settle_s=0.0, ended=self._ended
         )
         for name, value in (("low", -1), ("high", 1)):
             meta = {"name": name, "uid": name}
