@@ -31,6 +31,8 @@ from shared.jobs.templates import read_template
 PODS_MAX: Final = 10_000
 """Most pods of a job in a query."""
 _UID: Final = "what-if"
+_OF_KUBERNETES: Final = "system-"
+"""Priority classes that the API server makes itself."""
 _AT: Final = "spec.job"
 _POD: Final = msgspec.json.Decoder(Pod)
 
@@ -93,6 +95,7 @@ def imagined(job: Job, mirror: ClusterMirror, *, namespace: str, now: float) -> 
     full = defaulted(replace(job, metadata=meta), scheduler_name=mirror.scheduler_names[0])
     _refuse(list(job_problems(full)))
     _check(full, mirror)
+    _check_priorities(full, mirror)
     group = _group(full, mirror)
     _refuse(list(_of_queue(group.spec.queue, mirror)))
     check_names(_resources(full, group), mirror, field=f"{_AT}.spec.tasks")
@@ -116,6 +119,18 @@ def _check(job: Job, mirror: ClusterMirror) -> None:
             f"{pods} pods are too many for one question: {PODS_MAX} at most",
             field=f"{_AT}.spec.tasks",
         )
+
+
+def _check_priorities(job: Job, mirror: ClusterMirror) -> None:
+    """Refuse a priority class that is not there: the API server refuses pods that name it."""
+    known = mirror.priorities()
+    places = [(job.spec.priority_class_name, f"{_AT}.spec.priorityClassName")]
+    for at, task in enumerate(job.spec.tasks):
+        field = f"{_AT}.spec.tasks[{at}].template.spec.priorityClassName"
+        places.append((read_template(task).spec.priority_class_name, field))
+    for name, field in places:
+        if name and name not in known and not name.startswith(_OF_KUBERNETES):
+            raise BadQuery(f"there is no PriorityClass {name!r}: create it first", field=field)
 
 
 def check_names(names: Iterable[str], mirror: ClusterMirror, *, field: str) -> None:

@@ -297,6 +297,18 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
     assert ask(world, job=job_of_tasks("train", worker=(1, "2"))).gate == "enqueue"
 
 
+def of_class(name: str) -> dict[str, Any]:
+    """Return a job of which a task names a priority class."""
+    job = job_of_tasks("train", worker=(1, "1"))
+    job["spec"]["tasks"][0]["template"]["spec"]["priorityClassName"] = name
+    return job
+
+
+def test_priority_classes_of_kubernetes_are_always_there() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    assert ask(world, job=of_class("system-cluster-critical")).starts_now
+
+
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
@@ -310,6 +322,14 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         (
             {"job": job_of_tasks("T", worker=(1, "1"), scheduler="other")},
             "spec.job.spec.schedulerName",
+        ),
+        (
+            {"job": job_of_tasks("train", worker=(1, "1"), priority="hihg")},
+            "spec.job.spec.priorityClassName",
+        ),
+        (
+            {"job": of_class("hihg")},
+            "spec.job.spec.tasks[0].template.spec.priorityClassName",
         ),
         ({"drainNodes": ["n9"]}, "spec.drainNodes[0]"),
         ({"addNodes": [{"like": "n9"}]}, "spec.addNodes[0].like"),
@@ -326,6 +346,8 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
         "an unknown queue",
         "too many pods",
         "another scheduler",
+        "an unknown priority class",
+        "an unknown priority class of a task",
         "an unknown node to drain",
         "an unknown node to copy",
         "a node of no form",
