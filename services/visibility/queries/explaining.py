@@ -33,7 +33,7 @@ from services.visibility.queries.pending import PublishedWait, at_place, has_old
 from services.visibility.queries.survey import DecisionPolicy
 from services.visibility.queries.whatif import OutOfTime, no_time_limit
 from services.visibility.queries.wording import controller_of, meta_of, owner_of, shortages
-from shared.api.kinds import POD
+from shared.api.kinds import JOB, POD
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
 from shared.api.visibility import (
@@ -272,7 +272,7 @@ def _reasons(reasons: Mapping[str, int]) -> tuple[NodesReason, ...]:
 def _next_event(job: Job, why: Why, found: Helps) -> str:
     """Return what is to happen next that lets the job start, as rehearsals have shown."""
     if why.gate == "gang" and job.task_count < job.min_available:
-        return "the owner of the job creates its pods"
+        return f"its owner creates its pods; if it does not: {_describe(job)}"
     if job.gated:
         pods = "1 pod" if job.gated == 1 else f"{job.gated} pods"
         return f"the scheduling gates of {pods} are lifted"
@@ -290,6 +290,15 @@ def _next_event(job: Job, why: Why, found: Helps) -> str:
     if NEVER in why.details:
         return f"nothing that ends helps: {NEVER}"
     return ""
+
+
+def _describe(job: Job) -> str:
+    """Return the command that shows what its owner has said of a job."""
+    owner = controller_of(job)
+    group = owner.api_version.rpartition("/")[0]
+    is_of_volcano = owner.kind == JOB.kind and group in {"", JOB.group}
+    kind = "vcjob" if is_of_volcano else owner.kind.lower()
+    return f"kubectl -n {job.namespace} describe {kind} {owner.name}"
 
 
 def _pods(number: int) -> str:

@@ -341,6 +341,16 @@ def test_a_gang_with_reserved_room_is_told_when_that_is_expected_to_be_free() ->
     assert "room is reserved, expected to start at 2001-09-09T01:56:40Z" in message
 
 
+def test_a_job_without_its_pods_says_where_its_owner_tells_why() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    world.group("train-uid", phase="Inqueue", owner="train", minMember=1)
+    assert answer(world, "train").next_event == (
+        "its owner creates its pods; if it does not: kubectl -n ns describe vcjob train"
+    )
+    world.group("bare", phase="Inqueue", minMember=1)
+    assert answer(world, "bare").next_event.endswith("kubectl -n ns describe podgroup bare")
+
+
 def test_a_job_that_never_fits_waits_for_no_end() -> None:
     world = two_full_nodes().gang("huge", pods=1, cpu="9").gang("large", pods=1, cpu="4")
 
