@@ -90,6 +90,8 @@ class Forecaster:
         self._limits: object = None
         """The nodes and queues of the last draw: with others a new round begins."""
         self._why: dict[str, str] = {}
+        self._missing: dict[str, str] = {}
+        """Admitted jobs whose owner has not created all pods → which are missing, as text."""
         self._basis = ""
 
     def draw(
@@ -116,10 +118,11 @@ class Forecaster:
             self._look_ahead(cluster_state, keys, now, allowed)
             skipped = hurried()
         pods = _pods(cluster_state, keys)
+        self._missing = dict(_missing_pods(cluster_state, keys))
         self._draws_of = {key: self._still_valid(key, now, pods[key]) for key in keys}
         if skipped:
             return
-        hoping = [key for key in keys if key not in self._never]
+        hoping = [key for key in keys if key not in self._never | self._missing.keys()]
         outcome = self._simulate(cluster_state, hoping, now, self._arrivals, allowed)
         self._never |= outcome.never
         if outcome.stopped_by and not outcome.simulated_s:
@@ -191,6 +194,8 @@ class Forecaster:
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return the expected start of a job, None before its first simulation."""
+        if key in self._missing:
+            return ExpectedStart(unknown=self._missing[key])
         why = self._why.get(key, "")
         if key in self._never:
             return ExpectedStart(
@@ -257,6 +262,17 @@ def _limits(cluster_state: ClusterState) -> object:
 def _pods(cluster_state: ClusterState, keys: Iterable[str]) -> Mapping[str, int]:
     jobs = {key: cluster_state.jobs.get(key) for key in keys}
     return {key: job.task_count if job else 0 for key, job in jobs.items()}
+
+
+def _missing_pods(cluster_state: ClusterState, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Yield jobs that are admitted and lack pods; nobody knows when their owners create them."""
+    for key in keys:
+        job = cluster_state.jobs.get(key)
+        if job is None or job.is_pending or job.task_count >= job.min_available:
+            continue
+        missing, needed = job.min_available - job.task_count, job.min_available
+        pods = f"{missing} of {needed} pods are" if needed > 1 else "its pod is"
+        yield key, f"{pods} not there yet"
 
 
 def _starts(draws: Iterable[_Draw]) -> list[float]:

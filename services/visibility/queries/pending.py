@@ -18,7 +18,7 @@ from services.scheduler.engine.session.session import Session
 from services.visibility.queries.wording import controller_of, meta_of, shortages
 from shared.api.scheduling import PodGroupConditionType, PodGroupPhase
 from shared.api.time import format_seconds
-from shared.api.visibility import PendingJob
+from shared.api.visibility import ExpectedStart, PendingJob
 from shared.contracts.messages import WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
 from shared.model.status import TaskStatus
@@ -26,6 +26,9 @@ from shared.model.status import TaskStatus
 _PLACE: Final = re.compile(r"place \d+ in queue")
 _AMOUNTS_LAST_S: Final = 10.0
 """How old the amounts of an explanation may be."""
+_RUNS_ALREADY: Final = ExpectedStart(
+    unknown="the job runs; for pods beyond its minimum there is no forecast"
+)
 DECISIONS_MAX: Final = 50_000
 """Gangs that are remembered: those of the latest explanations."""
 
@@ -74,6 +77,7 @@ def _pending(job: Job, why: JobExplanation) -> PendingJob:
         position=why.position,
         priority=job.priority,
         gate=why.gate,
+        expected_start=None if waits(job) else _RUNS_ALREADY,
         message=_of_the_rest(job) + why.message + why.details,
         shortages=shortages(why.shortages),
         waiting_since=waiting_since(job),

@@ -129,7 +129,7 @@ def test_a_job_that_no_node_is_large_enough_for_never_starts_and_why():
 def test_pods_that_are_imagined_are_not_named():
     conf = CONF.replace("{name: overcommit}", "{name: proportion}")
     world = Cluster(conf).queue("small", capability={"cpu": "4"}).node("n1", cpu="64")
-    lasting(world, "wide", 10, pods=2, queue="small", minResources={"cpu": "16"})
+    lasting(world, "wide", 10, pods=2, queue="small", phase="Pending", minResources={"cpu": "16"})
     found = asked(world)["ns/wide"]
     assert found.unknown.startswith("never with the nodes and queues that there are: ")
     assert "~" not in found.unknown

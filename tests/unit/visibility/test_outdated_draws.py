@@ -24,6 +24,22 @@ def test_draws_that_the_wait_has_refuted_count_no_longer():
     assert found > 110.0
 
 
+def test_a_start_is_not_known_while_pods_are_missing():
+    """The API server may have refused them: nobody knows whether they come."""
+    world = Cluster(CONF).node("n1", cpu="4")
+    lasting(world, "none", 50, minResources={"cpu": "1"})
+    lasting(world, "some", 50, pods=3, minResources={"cpu": "3"})
+    world.pod("some-0", "some", cpu="1")
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=4)
+    forecaster.draw(world.cluster_state, now=NOW)
+
+    found = {name: forecaster.expected(f"ns/{name}") for name in ("none", "some")}
+
+    assert [each.median for each in found.values()] == [None, None]
+    assert found["none"].unknown == "its pod is not there yet"
+    assert found["some"].unknown == "2 of 3 pods are not there yet"
+
+
 def test_draws_of_a_job_without_pods_count_no_longer_once_it_has_them():
     world = Cluster(CONF).node("n1", cpu="4")
     running(world, "first", 100, "n1")

@@ -138,6 +138,8 @@ def test_a_gang_that_runs_and_has_pods_without_a_node_is_pending() -> None:
     [found] = pending(world)
 
     assert (found.metadata.name, found.gate) == ("elastic", "predicate")
+    assert found.expected_start is not None
+    assert "beyond its minimum there is no forecast" in found.expected_start.unknown
     assert found.message.startswith("1 of 2 pods have a node; for the others: 0/2 nodes")
 
 
