@@ -127,7 +127,7 @@ def _until(time: str | None, now: float) -> str:
     found = read(time)
     if found is None:
         return ""
-    return f"in {age(found - now)}" if found > now else "now"
+    return f"in {age(found - now)}" if found - now >= 1 else "now"
 
 
 def _ref(kind: str, name: str) -> str:

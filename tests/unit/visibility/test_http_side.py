@@ -12,9 +12,11 @@ from services.visibility.api.requests import ReplyForm
 from services.visibility.api.resources import CHANGES, RESOURCES, find
 from services.visibility.api.statuses import ApiFailure
 from services.visibility.api.users import RequestHeaders, User, from_config_map, read_user
+from shared.api.time import parse
 from shared.api.visibility import (
     API_VERSION,
     EvictedPod,
+    ExpectedStart,
     LosingJob,
     WhatIfStatus,
 )
@@ -281,6 +283,19 @@ def test_a_long_answer_names_what_may_be_seen_and_tells_how_much_more_there_is()
     assert row["cells"][heads.index("Evicts")] == hiding.LISTED_MAX + 7
     few = hiding.hide(WhatIfStatus(starts_now=True, evictions=tuple(pods[:3])), {"theirs"})
     assert (len(few.evictions), few.remaining) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "basis", "shown"),
+    [(0.4, "history", "now"), (90, "history", "in 1m30s"), (90, "history, default", "in ~1m30s")],
+)
+def test_a_table_marks_guessed_starts(ahead_s, basis, shown):
+    starts = ExpectedStart(median="2026-01-01T00:00:00Z", basis=basis)
+    job = replace(pending("a", "b"), expected_start=starts)
+    now = parse("2026-01-01T00:00:00Z") - ahead_s
+    whole = tables.table(find("pendingjobs"), [job], now=now)
+    heads = [column["name"] for column in whole["columnDefinitions"]]
+    assert whole["rows"][0]["cells"][heads.index("Start")] == shown
 
 
 @pytest.mark.parametrize(
