@@ -49,6 +49,7 @@ STRUCK: Final = (
 _STRIKE_S: Final = 60.0
 _FROZEN_S: Final = 8.0
 """Longer than a lease of a leader lasts."""
+_HEALTHY_S: Final = 60.0
 _INTO_THE_DEMO_S: Final = 4.0
 """When its first jobs run and others wait; it takes ten seconds."""
 _PULL_S: Final = 600.0
@@ -120,7 +121,17 @@ def amid_the_demo(tools: Docker, fault: Callable[[Docker, str], bool], name: str
         if wait([ended], timeout=_INTO_THE_DEMO_S).done:
             raise CheckError("the demo was over before anything could be struck")
         struck = fault(tools, name)
-        return ended.result() and struck and up(tools)
+        return ended.result() and struck and healthy_again(tools)
+
+
+def healthy_again(tools: Docker) -> bool:
+    """Wait until every service is healthy; `up --wait` ends at once while one is not."""
+    end = time.monotonic() + _HEALTHY_S
+    while not up(tools):
+        if time.monotonic() > end:
+            return False
+        time.sleep(1)
+    return True
 
 
 def restart(tools: Docker, name: str) -> bool:

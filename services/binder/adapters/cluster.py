@@ -18,6 +18,7 @@ from shared.api.kinds import POD, decode
 from shared.contracts.messages import Bind, ItemOutcome, Preemptor, Result
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
+from shared.kube.errors import Refusal
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
@@ -121,7 +122,7 @@ class ApiServerClient:
             try:
                 body = await request()
             except (Gone, Conflict, Rejected, Retryable) as error:
-                reply = _failed(error)
+                reply = failed_response(error)
             else:
                 snapshot = seen(body, self._scheduler_names) if body else None
                 reply = ApiResponse(kind=ResponseKind.DONE, snapshot=snapshot)
@@ -134,15 +135,20 @@ class ApiServerClient:
         return reply
 
 
-def _failed(error: Gone | Conflict | Rejected | Retryable) -> ApiResponse:
-    """Return the response that an error of a request stands for."""
+def failed_response(error: Gone | Conflict | Rejected | Retryable) -> ApiResponse:
+    """Return the response that an error of a request stands for.
+
+    Its message is the API server's own, without the request: the item says which pod it is about.
+    """
+    message = error.status.message if isinstance(error, Refusal) else ""
+    message = message or str(error)
     if isinstance(error, Retryable):
         retry_s = error.retry_after_s
-        return ApiResponse(kind=ResponseKind.BUSY, message=str(error), retry_after_s=retry_s)
+        return ApiResponse(kind=ResponseKind.BUSY, message=message, retry_after_s=retry_s)
     kind = ResponseKind.REFUSED
     if isinstance(error, Conflict):
         kind = ResponseKind.GONE if isinstance(error, Gone) else ResponseKind.CONFLICT
-    return ApiResponse(kind=kind, message=str(error))
+    return ApiResponse(kind=kind, message=message)
 
 
 def seen(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:

@@ -100,6 +100,8 @@ class Get(msgspec.Struct, frozen=True):
 
 MESSAGE_MAX: Final = 200
 """Characters of the API server's words that an outcome repeats."""
+_HEAD_LETTERS: Final = 60
+_LEFT_OUT: Final = " … "
 
 
 def ended(
@@ -113,7 +115,7 @@ def ended(
 ) -> ItemOutcome:
     """Return the outcome of one pod; that of a victim names its node.
 
-    Messages are cut so that an outcome fits its command.
+    Messages are shortened so that an outcome fits its command.
     """
     return ItemOutcome(
         pod=item.pod,
@@ -122,8 +124,20 @@ def ended(
         node=item.node if isinstance(item, Victim) else node,
         rv=rv,
         retry=retry,
-        message=message[:MESSAGE_MAX],
+        message=_shortened(message),
     )
+
+
+def _shortened(message: str) -> str:
+    """Return a message of at most `MESSAGE_MAX` letters.
+
+    The middle goes: the API server puts the object first and the reason, such as a policy's own
+    words, last.
+    """
+    if len(message) <= MESSAGE_MAX:
+        return message
+    tail = MESSAGE_MAX - _HEAD_LETTERS - len(_LEFT_OUT)
+    return f"{message[:_HEAD_LETTERS]}{_LEFT_OUT}{message[-tail:]}"
 
 
 class IntentProgress:
@@ -140,7 +154,7 @@ class IntentProgress:
         assert index not in self._ended, "an item ends once"
         assert outcome.uid == self._uids[index], "an outcome belongs to its item"
         if len(outcome.message) > MESSAGE_MAX:
-            outcome = structs.replace(outcome, message=outcome.message[:MESSAGE_MAX])
+            outcome = structs.replace(outcome, message=_shortened(outcome.message))
         self._ended[index] = outcome
 
     def has(self, index: int) -> bool:

@@ -171,4 +171,4 @@ def test_an_outcome_repeats_few_words_of_why() -> None:
         pod="ns/p", uid="u", result=Result.FAILED, retry=Retry.LATER, message="x" * 500
     )
     progress.record(0, failed)
-    assert progress.outcome(instance="b", now=1.0).items[0].message == "x" * 200
+    assert len(progress.outcome(instance="b", now=1.0).items[0].message) == 200

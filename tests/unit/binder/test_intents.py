@@ -5,13 +5,14 @@ import json
 import msgspec
 import pytest
 
-from services.binder.adapters.cluster import seen
+from services.binder.adapters.cluster import failed_response, seen
 from services.binder.adapters.commands import failed_outcome
 from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
 from services.binder.intents.evict import Delete, Nomination, PatchConditions
 from services.binder.intents.steps import (
+    MESSAGE_MAX,
     ApiResponse,
     Get,
     IntentProgress,
@@ -30,6 +31,7 @@ from shared.contracts.messages import (
     Retry,
     Victim,
 )
+from shared.kube.errors import Denied, Status
 from tests.support.world import bind_of
 
 WANTED = Bind(pod="ns/p", uid="u1", node="n1")
@@ -290,6 +292,17 @@ def test_an_intent_ends_once_all_its_items_have_in_the_order_of_the_intent() -> 
 def test_messages_of_the_api_server_are_cut_so_that_an_outcome_fits_its_command() -> None:
     reply = said("refused", message="x" * 10_000)
     assert len(bind_steps.after_post(WANTED, reply, attempt=1, delays=DELAYS).message) == 200
+
+
+def test_a_long_refusal_keeps_its_object_and_its_reason() -> None:
+    policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: " + "x" * 80
+    why = f'pods "{"n" * 63}" is forbidden: {policy}: no pods after five'
+    status = Status(code=403, reason="Forbidden", message=why)
+    reply = failed_response(Denied("POST /api/v1/namespaces/ns/pods/p/binding", status))
+    message = ended(WANTED, Result.FAILED, message=reply.message).message
+    assert message.startswith('pods "nnn')
+    assert message.endswith("no pods after five")
+    assert len(message) == MESSAGE_MAX
 
 
 def test_a_limit_grows_slowly_and_halves_once_per_overload() -> None:
