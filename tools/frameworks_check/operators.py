@@ -51,6 +51,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: Webhooks | None = None
     needs: tuple[str, ...] = ()
     """Operators that it works with."""
+    config_map: str = ""
+    """ConfigMap of the namespace `default` that it reads; empty: none."""
+    config: dict[str, str] = {}
+    """Data of the ConfigMap."""
 
 
 def _kuberay(_: Path, metrics: int, health: int, __: int) -> tuple[str, ...]:
@@ -86,6 +90,10 @@ def _mpi(_: Path, metrics: int, __: int, ___: int) -> tuple[str, ...]:
         "--kube-api-burst=100",
         f"--monitoring-port={metrics}",
     )
+
+
+def _argo(_: Path, __: int, ___: int, ____: int) -> tuple[str, ...]:
+    return ("--executor-image=example.com/argoexec:1", "--namespace=default")
 
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +213,22 @@ LWS: Final = Operator(
         pods="leaderworkerset.sigs.k8s.io/name",
     ),
 )
-OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, LWS, TRAINER)
+ARGO: Final = Operator(
+    name="argo-workflows",
+    title="Argo Workflows",
+    version="3.7.0",
+    source="github.com/argoproj/argo-workflows/v3",
+    package="github.com/argoproj/argo-workflows/v3/cmd/workflow-controller",
+    module="argo",
+    crds="manifests/base/crds/minimal",
+    flags=_argo,
+    environ={"LEADER_ELECTION_DISABLE": "true"},
+    health="/healthz",
+    health_port=6060,
+    config_map="workflow-controller-configmap",
+    config={"metricsConfig": "enabled: false\n"},
+)
+OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, LWS, TRAINER, ARGO)
 _MINUTES: Final = 2
 _MEGABYTES: Final = 45
 

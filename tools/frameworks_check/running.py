@@ -53,9 +53,12 @@ class RunningOperator:
         )
 
     async def install(self) -> None:
-        """Create its CRDs, its namespace and its webhooks."""
+        """Create its CRDs, its ConfigMap, its namespace and its webhooks."""
         source = source_of(self.about.source, module=self.about.module)
         await self._plane.apply_crds(source / self.about.crds)
+        if self.about.config_map:
+            config = {"metadata": {"name": self.about.config_map}, "data": self.about.config}
+            await self._api.create("configmaps", config, "default")
         if self.about.webhooks is not None:
             await self._webhooks(source, self.about.webhooks)
 
@@ -78,7 +81,8 @@ class RunningOperator:
                 client["service"]["port"] = self._hooks
                 if bundle:
                     client["caBundle"] = bundle
-                if webhook["name"].endswith("pod.kb.io"):  # as its patch of the manifest says
+                if any("pods" in rule["resources"] for rule in webhook["rules"]):
+                    # As the patch of its manifest, or its chart, says.
                     exists = {"key": hooks.pods, "operator": "Exists"}
                     webhook["objectSelector"] = {"matchExpressions": [exists]}
             plural = f"{each['kind'].lower()}s"

@@ -23,6 +23,7 @@ _STAYS_S: Final = 4.0
 _ALIKE: Final = 30
 """Looks in a row at a state that counts as settled."""
 _QUEUE: Final = "research"
+_RUN: Final = "pumice.dev/run-seconds"
 NAMESPACE: Final = "team"
 _CONFLICT: Final = 409
 
@@ -65,12 +66,14 @@ class Stage:
                 put(workload, self.workload.minimum, str(workers))
         if self.workload.priority is not None:
             put(workload, self.workload.priority, priority)
+        if run_s and self.workload.annotations is not None:
+            put(workload, self.workload.annotations, {_RUN: str(run_s)})
         for number, template in enumerate(templates([*before, workload])):
             if self.workload.priority is None:
                 template["spec"]["priorityClassName"] = priority
             if run_s and number < (self.workload.ends_with or number + 1):
                 notes = template.setdefault("metadata", {}).setdefault("annotations", {})
-                notes["pumice.dev/run-seconds"] = str(run_s)
+                notes[_RUN] = str(run_s)
         for each in before:
             self._created += 1
             each["metadata"]["name"] = f"{name}-{self._created}"
@@ -247,7 +250,7 @@ async def runs(stage: Stage) -> None:
     """Check that a workload gets its queue, its minimum and all its pods, and that it ends."""
     workload = stage.workload
     await stage.create("one", run_s=3 if workload.ends else 0)
-    group = await stage.wait_minimum("one", workload.pods)
+    group = await stage.wait_minimum("one", workload.least())
     assert group["spec"]["queue"] == _QUEUE, group["spec"]
     if workload.prioritized:
         assert group["spec"].get("priorityClassName") == "high-priority", group["spec"]
@@ -256,8 +259,7 @@ async def runs(stage: Stage) -> None:
         return
 
     async def ended() -> bool:
-        conditions = (await stage.get("one")).get("status", {}).get("conditions", ())
-        return workload.ends in {(c["type"], c["status"]) for c in conditions}
+        return workload.has_ended(await stage.get("one"))
 
     await stage.wait(f"{workload.kind} ends", ended)
 
@@ -266,7 +268,7 @@ async def waits(stage: Stage) -> None:
     """Check that a gang that does not fit waits whole, and is explained by its workload's name."""
     workload = stage.workload
     await stage.create("big", workers=workload.too_many)
-    await stage.wait_minimum("big", workload.too_many + workload.beside)
+    await stage.wait_minimum("big", workload.least(workload.too_many))
 
     async def told() -> bool:
         group = await stage.group("big") or {}
@@ -293,9 +295,9 @@ async def priority(stage: Stage) -> None:
     for half in HALVES:
         await stage.block(half)
     await stage.create("low", priority="low-priority")
-    await stage.wait_minimum("low", stage.workload.pods)
+    await stage.wait_minimum("low", stage.workload.least())
     await stage.create("high")
-    await stage.wait_minimum("high", stage.workload.pods)
+    await stage.wait_minimum("high", stage.workload.least())
     await stage.unblock(HALVES[0])
     await stage.wait_running("high", stage.workload.pods)
 
@@ -341,7 +343,7 @@ async def restarts(stage: Stage) -> None:
     await stage.create("one")
     await stage.wait_running("one", workload.pods)
     await stage.create("big", workers=workload.too_many)
-    await stage.wait_minimum("big", workload.too_many + workload.beside)
+    await stage.wait_minimum("big", workload.least(workload.too_many))
 
     async def state() -> set[tuple[str, str]]:
         found = [*await stage.pods(), *await stage.api.items("podgroups", NAMESPACE)]

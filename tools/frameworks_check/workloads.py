@@ -43,6 +43,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Where its minimum stands, if that does not follow from its pods."""
     priority: tuple[Step, ...] | None = None
     """Where its priority stands; None: in the pod templates."""
+    annotations: tuple[Step, ...] | None = None
+    """Where annotations of its pods stand; None: in the pod templates."""
     prioritized: bool = True
     """Whether its PodGroup has the priority."""
     label: str = ""
@@ -62,6 +64,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """Name of its row in the table, and of it on the command line."""
         return f"{self.kind}{self.version}"
+
+    def least(self, workers: int | None = None) -> int:
+        """Return the minimum of its PodGroup, of the example or with a number of workers."""
+        return self.pods if workers is None else workers + self.beside
+
+    def has_ended(self, found: Object) -> bool:
+        """Tell whether an object of it has ended."""
+        status = found.get("status", {})
+        return self.ends in {(c["type"], c["status"]) for c in status.get("conditions", ())}
 
     @property
     def too_many(self) -> int:
@@ -171,6 +182,21 @@ WORKLOADS: Final = (
         suspend=("spec", "suspend"),
         ends=("Complete", "True"),
         limits="2.0 has no plugin for Volcano: PodGroups for workloads",
+    ),
+    Workload(
+        operator="argo-workflows",
+        kind="Workflow",
+        example="workflow.yaml",
+        api="argoproj.io/v1alpha1",
+        plural="workflows",
+        pods=4,
+        count=("spec", "templates", 0, "steps", 0, 0, "withSequence", "count"),
+        beside=0,
+        minimum=("metadata", "annotations", "scheduling.volcano.sh/group-min-member"),
+        priority=("spec", "podPriorityClassName"),
+        annotations=("spec", "podMetadata", "annotations"),
+        ends=("Completed", "True"),
+        limits="what needs argoexec: outputs, resource templates",
     ),
     Workload(
         operator="",
