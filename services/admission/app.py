@@ -32,6 +32,7 @@ from shared.serving.certification import (
 )
 from shared.serving.connections import ConnectionLimits
 from shared.serving.identity import ServingCertificate
+from shared.serving.server import HttpsServer
 
 SERVICE: Final = "admission"
 _AUTHORITY: Final = "pumice-admission-ca"
@@ -78,24 +79,27 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
         settings, context, origin, identity, registration, close=kube.close, check_now=check_now
     )
     openapi = OpenApi(kube, clock=context.clock, log=context.log)
-    server = WebhookServer(
-        hooks,
-        lookup=Lookup(kube, clock=context.clock),
-        terms=lambda: configuration.terms,
-        schemas=lambda: openapi.schemas,
+    https = HttpsServer(
+        "webhooks",
         context=lambda: identity.context,
         limits=ConnectionLimits(
             connections=settings.connections_most, client_names=settings.client_names
         ),
+        dropped=metrics.dropped,
         gate=context.readiness.gate("webhooks"),
-        quarantine=context.forgetting(_SHOWN_S).quarantine,
-        clock=context.clock,
-        metrics=metrics,
-        spans=context.spans,
         log=context.log,
     )
-    await server.start(settings.bind_address, settings.port)
-    return [server, configuration, certification, clients, openapi]
+    WebhookServer(
+        https,
+        hooks,
+        lookup=Lookup(kube, clock=context.clock),
+        terms=lambda: configuration.terms,
+        schemas=lambda: openapi.schemas,
+        env=context.forgetting(_SHOWN_S),
+        metrics=metrics,
+    )
+    await https.start(settings.bind_address, settings.port)
+    return [https, configuration, certification, clients, openapi]
 
 
 def _certification(
@@ -116,8 +120,7 @@ def _certification(
         close=close,
         check_now=check_now,
         gate=context.readiness.gate("certificate"),
-        clock=context.clock,
-        log=context.log,
+        env=context,
     )
 
 

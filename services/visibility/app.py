@@ -181,8 +181,7 @@ class _Following:
             subjects=self._subjects,
             scheduler_name=self._settings.scheduler_name[0],
             activity=self._activity,
-            quarantine=self._context.quarantine,
-            clock=clock,
+            env=self._context,
         )
         decisions = Decisions(clock.monotonic)
         queries = QueryService(
@@ -268,8 +267,7 @@ async def serving(
         sources=sources,
         watching=Watching(sources, clock=clock, metrics=metrics),
         changes=Changes(live),
-        quarantine=context.forgetting(_SHOWN_S).quarantine,
-        clock=clock,
+        env=context.forgetting(_SHOWN_S),
         metrics=metrics,
     )
     port = await https.start(settings.bind_address, settings.port)
@@ -308,8 +306,7 @@ def _certification(
         close=kube.close,
         check_now=asyncio.Event(),
         gate=context.readiness.gate("certificate"),
-        clock=clock,
-        log=log,
+        env=context,
     )
 
 

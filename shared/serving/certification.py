@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, PumiceError, Rejected, Retryable
 from shared.runtime.health import ReadinessGate
-from shared.runtime.logs import Logger
 from shared.serving.authorities import Authorities
 from shared.serving.certificates import Certificate, is_bundle, issue, read
 from shared.serving.identity import ServingCertificate
@@ -133,8 +133,7 @@ class Certification:
         close: Close,
         check_now: asyncio.Event,
         gate: ReadinessGate,
-        clock: Clock,
-        log: Logger,
+        env: Env,
     ) -> None:
         """Make it; setting `check_now` starts a check, and `close` is called at the very end."""
         self._source = source
@@ -144,8 +143,8 @@ class Certification:
         self._close = close
         self._check_now = check_now
         self._gate = gate
-        self._clock = clock
-        self._log = log
+        self._clock = env.clock
+        self._log = env.log
         self._complaint = ""
 
     async def run(self) -> None:

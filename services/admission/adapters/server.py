@@ -6,7 +6,6 @@ the failure policy decides: admit or reject.
 
 import asyncio
 import base64
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -23,13 +22,9 @@ from shared.api.kinds import JOB
 from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Rejected
-from shared.runtime.health import ReadinessGate
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine, describe
-from shared.runtime.spans import Spans
-from shared.serving.connections import ConnectionLimits
+from shared.runtime.quarantine import describe
 from shared.serving.server import BODY_MAX, HttpsServer
 
 _JUDGED_MAX: Final = 64
@@ -39,53 +34,31 @@ _BAD_REQUEST, _TOO_SLOW, _TOO_LARGE, _UNSUPPORTED, _FAILED = 400, 408, 413, 415,
 
 
 class WebhookServer:
-    """Serves the hooks; a part that runs until it is cancelled."""
-
-    name: Final = "webhooks"
+    """Serves the hooks on an HTTPS server that is made elsewhere."""
 
     def __init__(
         self,
+        https: HttpsServer,
         hooks: Sequence[Hook],
         *,
         lookup: Lookup,
         terms: Callable[[], Terms],
         schemas: Callable[[], Schemas],
-        context: Callable[[], ssl.SSLContext],
-        limits: ConnectionLimits,
-        gate: ReadinessGate,
-        quarantine: Quarantine,
-        clock: Clock,
+        env: Env,
         metrics: AdmissionMetrics,
-        spans: Spans,
-        log: Logger,
     ) -> None:
+        self._https = https
         self._lookup = lookup
         self._terms = terms
         self._schemas = schemas
-        self._quarantine = quarantine
-        self._clock = clock
+        self._quarantine = env.quarantine
+        self._clock = env.clock
         self._metrics = metrics
-        self._spans = spans
-        self._log = log
+        self._spans = env.spans
+        self._log = env.log
         self._judged = asyncio.Semaphore(_JUDGED_MAX)
-        self._https = HttpsServer(
-            self.name,
-            context=context,
-            limits=limits,
-            dropped=metrics.dropped,
-            gate=gate,
-            log=log,
-        )
         for hook in hooks:
-            self._https.router.add_post(hook.path, self._handler(hook))
-
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. Raises Rejected when the port is taken."""
-        return await self._https.start(host, port)
-
-    async def run(self) -> None:
-        """Serve until cancelled, then finish what was begun."""
-        await self._https.run()
+            https.router.add_post(hook.path, self._handler(hook))
 
     def _handler(self, hook: Hook) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:

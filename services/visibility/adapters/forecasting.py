@@ -34,9 +34,8 @@ from shared.bus.nats import NatsBus
 from shared.bus.pace import Activity, Pace
 from shared.bus.values import FromSequence
 from shared.contracts.subjects import Subjects
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import TaskGroup, sleep_or_event
 
 EVERY_S: Final = 2.0
@@ -74,16 +73,16 @@ class Forecasting:
         subjects: Subjects,
         scheduler_name: str,
         activity: Activity,
-        quarantine: Quarantine,
-        clock: Clock,
+        env: Env,
     ) -> None:
+        clock = env.clock
         self._owner = owner
         self._policy = policy
         self._bus = bus
         self._stream = stream
         self._subjects = subjects
         self._scheduler_name = scheduler_name
-        self._quarantine = quarantine
+        self._quarantine = env.quarantine
         self._clock = clock
         self._gathered: deque[bytes] = deque(maxlen=_GATHERED_MAX)
         self._activity = activity

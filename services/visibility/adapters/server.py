@@ -37,9 +37,9 @@ from services.visibility.api.users import User
 from services.visibility.interface import LiveQueries
 from services.visibility.metrics import VisibilityMetrics
 from shared.api.visibility import Change
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Rejected, Retryable
-from shared.runtime.quarantine import Quarantine, describe
+from shared.runtime.quarantine import describe
 from shared.serving.server import BODY_MAX, HttpsServer
 
 _ANSWER_S: Final = 50.0
@@ -117,8 +117,7 @@ class VisibilityServer:
         sources: Sources,
         watching: Watching,
         changes: Changes,
-        quarantine: Quarantine,
-        clock: Clock,
+        env: Env,
         metrics: VisibilityMetrics,
     ) -> None:
         self._https = https
@@ -127,8 +126,8 @@ class VisibilityServer:
         self._sources = sources
         self._watching = watching
         self._changes = changes
-        self._quarantine = quarantine
-        self._clock = clock
+        self._quarantine = env.quarantine
+        self._clock = env.clock
         self._metrics = metrics
         https.router.add_route("*", _ANY_PATH, self._handle)
 

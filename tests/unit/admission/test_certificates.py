@@ -27,6 +27,7 @@ from shared.serving.certification import CertificateFiles, Certification, Issued
 from shared.serving.identity import ServingCertificate
 from tests.support.certificates import Authority
 from tests.support.clock import VirtualClock
+from tests.support.env import env_of_a_test
 
 LIFE_S = 900.0
 NOW = 1_800_000_000.0
@@ -114,8 +115,7 @@ class Stage:
             close=self.server.close,
             check_now=asyncio.Event(),
             gate=self.readiness.gate("certificate"),
-            clock=self.clock,
-            log=self.log,
+            env=env_of_a_test(clock=self.clock, log=self.log),
         )
 
     @property

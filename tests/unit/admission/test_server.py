@@ -22,11 +22,10 @@ from shared.kube.config import connect
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
-from shared.runtime.spans import NO_SPANS
 from shared.serving.connections import ConnectionLimits
-from shared.serving.server import BODY_MAX
+from shared.serving.server import BODY_MAX, HttpsServer
 from tests.support.certificates import Authority
+from tests.support.env import env_of_a_test
 from tests.support.scripted_api import ScriptedApi, status
 from tests.support.scripted_api import json as said
 from tests.unit.admission.asking import Json, queue_named, sparse_job
@@ -83,27 +82,29 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
         api.then(*[cluster] * ENOUGH)
         file.write_text(api.kubeconfig(token="t"))
         async with await connect(str(file), user_agent="test", request_timeout_s=5) as kube:
-            server = WebhookServer(
+            metrics = AdmissionMetrics(Metrics())
+            https = HttpsServer(
+                "webhooks",
+                context=lambda: context,
+                limits=ConnectionLimits(),
+                dropped=metrics.dropped,
+                gate=Readiness().gate("webhooks"),
+                log=structlog.get_logger(),
+            )
+            WebhookServer(
+                https,
                 list(HOOKS.values()),
                 lookup=Lookup(kube, clock=clock),
                 terms=Terms,
                 schemas=dict,
-                context=lambda: context,
-                limits=ConnectionLimits(),
-                gate=Readiness().gate("webhooks"),
-                quarantine=Quarantine(
-                    QuarantineRegistry(), clock=clock, log=structlog.get_logger()
-                ),
-                clock=clock,
-                metrics=AdmissionMetrics(Metrics()),
-                spans=NO_SPANS,
-                log=structlog.get_logger(),
+                env=env_of_a_test(clock=clock),
+                metrics=metrics,
             )
-            port = await server.start("127.0.0.1", 0)
+            port = await https.start("127.0.0.1", 0)
             trust = ssl.create_default_context(cafile=str(authority.ca_file))
             connector = aiohttp.TCPConnector(ssl=trust)
             async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(server.run(), name="server")
+                running = tasks.create_task(https.run(), name="server")
                 async with aiohttp.ClientSession(connector=connector) as client:
                     yield Webhooks(api, f"https://127.0.0.1:{port}", client)
                 running.cancel()

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import structlog
-
 from pumice.events.envelope import encode
 from pumice.events.types import JobPhaseChanged
 from services.scheduler.config import DEFAULT_TEXT
@@ -15,8 +13,8 @@ from services.visibility.queries.survey import DecisionPolicy
 from shared.bus.pace import Activity
 from shared.bus.values import Message
 from shared.contracts.subjects import Subjects
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
 from tests.support.clock import VirtualClock
+from tests.support.env import env_of_a_test
 
 EVENTS = 20_000
 ACTIVE_S = 600.0
@@ -81,8 +79,7 @@ def forecasting(thread, clock):
         subjects=Subjects(cluster="local"),
         scheduler_name="volcano",
         activity=Activity(clock, active_s=ACTIVE_S),
-        quarantine=Quarantine(QuarantineRegistry(), clock=clock, log=structlog.get_logger()),
-        clock=clock,
+        env=env_of_a_test(clock=clock),
     )
 
 
