@@ -10,7 +10,7 @@ from pumice.cli.main import COMMANDS, main
 from pumice.queries import text
 from services.visibility.api import statuses
 from shared.api.time import read
-from shared.api.visibility import Finding, ResourceShortage
+from shared.api.visibility import ExpectedStart, Finding, ResourceShortage
 from shared.kube.wire import Request
 from tests.support.answers_world import (
     EXPLANATION,
@@ -234,6 +234,11 @@ def test_a_start_of_which_only_the_median_is_known_says_why() -> None:
     assert text.start(expected, read(NOW) or 0.0) == (
         f"in 12m (half of the forecasts), {late}; by how long similar jobs ran"
     )
+
+
+def test_a_job_that_never_fits_is_said_to_start_never() -> None:
+    never = "never with the nodes and queues that there are: no node has nvidia.com/gpu"
+    assert text.start(ExpectedStart(unknown=never), 0.0) == never
 
 
 def test_a_start_by_guessed_durations_is_marked_in_lists() -> None:
