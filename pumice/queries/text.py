@@ -140,6 +140,8 @@ def _shortage_of_pods(short: Sequence[ResourceShortage]) -> str:
     first = short[0]
     each = " and ".join(f"{decimal(one.requested)} {one.resource}" for one in short)
     pods = f"1 pod of {each}" if first.pods == 1 else f"{first.pods} pods of {each} each"
+    if not first.nodes and [one.resource for one in short] == ["pods"]:
+        return f"room for {plural(first.pods, 'pod')}; every node has as many pods as it may have"
     if not first.nodes:
         free = [decimal(one.free) for one in short]
         if len(short) > 1:

@@ -329,6 +329,13 @@ def test_several_resources_of_a_pod_are_short_together() -> None:
     )
 
 
+def test_nodes_with_as_many_pods_as_they_may_have_are_said_to_be_so() -> None:
+    full = ResourceShortage(resource="pods", requested="1", free="0", pods=2)
+    assert text.shortages([full], "predicate") == (
+        "room for 2 pods; every node has as many pods as it may have"
+    )
+
+
 def test_an_explanation_tells_what_was_found_after_the_leaders_decision():
     at = "2026-01-02T02:59:58Z"
     other = Finding(at=at, gate="quota", message="no share left")
