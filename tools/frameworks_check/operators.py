@@ -1,6 +1,7 @@
 """Operators that come as Go modules: what each consists of, and the flags that start it."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ class Webhooks(msgspec.Struct, frozen=True, kw_only=True):
     """Secret in which it keeps its certificate; empty: the check gives it one."""
     pods: str = ""
     """Label of the pods that its webhooks of pods are for."""
+    is_certified: bool = False
+    """Whether it makes its Secret and its files itself, and writes its authority into them."""
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +46,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of its module with its CRDs."""
     flags: Callable[[Path, int, int, int], tuple[str, ...]]
     """Flags for a folder, and ports of metrics, health and webhooks."""
+    program: str = ""
+    """Name of its program in the cache, if another operator has it too."""
     environ: dict[str, str] = {}
+    """`{folder}` in values stands for its folder."""
     health: str = "/readyz"
     """Path of its readiness."""
     health_port: int = 0
@@ -94,6 +100,37 @@ def _mpi(_: Path, metrics: int, __: int, ___: int) -> tuple[str, ...]:
 
 def _argo(_: Path, __: int, ___: int, ____: int) -> tuple[str, ...]:
     return ("--executor-image=example.com/argoexec:1", "--namespace=default")
+
+
+def _spark(folder: Path, metrics: int, health: int, __: int) -> tuple[str, ...]:
+    submit = folder / "bin" / "spark-submit"
+    submit.parent.mkdir(exist_ok=True)
+    words = f'exec {sys.executable} -m tools.frameworks_check.spark_submit "$@"'
+    submit.write_text(f"#!/bin/sh\n{words}\n", "utf-8")
+    submit.chmod(0o755)
+    return (
+        "controller",
+        "start",
+        "--enable-batch-scheduler=true",
+        "--enable-ui-service=false",
+        f"--metrics-bind-address={LOOPBACK}:{metrics}",
+        f"--health-probe-bind-address={LOOPBACK}:{health}",
+    )
+
+
+def _spark_webhook(folder: Path, metrics: int, health: int, hooks: int) -> tuple[str, ...]:
+    return (
+        "webhook",
+        "start",
+        "--mutating-webhook-name=spark-mutating",
+        "--validating-webhook-name=spark-validating",
+        "--webhook-svc-name=spark-operator-webhook-svc",
+        "--webhook-svc-namespace=spark-operator",
+        f"--webhook-cert-dir={folder}",
+        f"--webhook-port={hooks}",
+        f"--metrics-bind-address={LOOPBACK}:{metrics}",
+        f"--health-probe-bind-address={LOOPBACK}:{health}",
+    )
 
 
 class _Configured(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,14 +265,49 @@ ARGO: Final = Operator(
     config_map="workflow-controller-configmap",
     config={"metricsConfig": "enabled: false\n"},
 )
-OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, LWS, TRAINER, ARGO)
+SPARK_WEBHOOK: Final = Operator(
+    name="spark-webhook",
+    title="Webhook of the Spark operator",
+    version="2.3.0",
+    source="github.com/kubeflow/spark-operator/v2",
+    package="github.com/kubeflow/spark-operator/v2/cmd/operator",
+    module="spark",
+    program="spark-operator",
+    crds="config/crd/bases",
+    flags=_spark_webhook,
+    webhooks=Webhooks(
+        manifest="config/webhook/manifests.yaml",
+        names=("spark-mutating", "spark-validating"),
+        namespace="spark-operator",
+        service="spark-operator-webhook-svc",
+        pods="sparkoperator.k8s.io/launched-by-spark-operator",
+        is_certified=True,
+    ),
+)
+SPARK: Final = Operator(
+    name="spark-operator",
+    title="Spark operator",
+    version="2.3.0",
+    source=SPARK_WEBHOOK.source,
+    package=SPARK_WEBHOOK.package,
+    module="spark",
+    crds=SPARK_WEBHOOK.crds,
+    flags=_spark,
+    environ={
+        "SPARK_HOME": "{folder}",
+        "KUBERNETES_SERVICE_HOST": "localhost",  # of the master, which the stand-in ignores
+        "KUBERNETES_SERVICE_PORT": "443",
+    },
+    needs=("spark-webhook",),
+)
+OPERATORS: Final = (KUBERAY, TRAINING, MPI, JOBSET, LWS, TRAINER, ARGO, SPARK_WEBHOOK, SPARK)
 _MINUTES: Final = 2
 _MEGABYTES: Final = 45
 
 
 def cost() -> str:
     """Return a line with the cost of building the operators that are missing, "" for none."""
-    missing = [o for o in OPERATORS if not is_built(o.name, module=o.module)]
+    missing = [o for o in OPERATORS if not (o.program or is_built(o.name, module=o.module))]
     if not missing:
         return ""
     names = ", ".join(f"{each.title} {each.version}" for each in missing)

@@ -40,14 +40,17 @@ class RunningOperator:
         folder.mkdir(parents=True, exist_ok=True)
         metrics, health, self._hooks = free_port(), about.health_port or free_port(), free_port()
         self._health = f"{LOOPBACK}:{health}"
-        program = operator(about.name, about.package, module=about.module)
+        program = operator(about.program or about.name, about.package, module=about.module)
         flags = about.flags(folder, metrics, health, self._hooks)
         self._process = Process(
             ProcessSpec(
                 name=about.name,
                 argv=(str(program), *flags),
                 log=folder / "log",
-                environ={"KUBECONFIG": str(plane.kubeconfig), **about.environ},
+                environ={
+                    "KUBECONFIG": str(plane.kubeconfig),
+                    **{key: text.format(folder=folder) for key, text in about.environ.items()},
+                },
                 nice=5,
             )
         )
@@ -68,7 +71,7 @@ class RunningOperator:
         outside = {"type": "ExternalName", "externalName": "localhost"}
         service = {"metadata": {"name": hooks.service}, "spec": outside}
         await self._api.create("services", service, namespace)
-        bundle = "" if hooks.secret else self._certificate(hooks)
+        bundle = "" if hooks.secret or hooks.is_certified else self._certificate(hooks)
         if hooks.secret:
             await self._api.create("secrets", {"metadata": {"name": hooks.secret}}, namespace)
         found = yaml.safe_load_all((source / hooks.manifest).read_text("utf-8"))

@@ -41,6 +41,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     beside: int = 1
     minimum: tuple[Step, ...] | None = None
     """Where its minimum stands, if that does not follow from its pods."""
+    at_once: int | None = None
+    """Pods that are created before others run; None: all."""
     priority: tuple[Step, ...] | None = None
     """Where its priority stands; None: in the pod templates."""
     annotations: tuple[Step, ...] | None = None
@@ -53,6 +55,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     scaling: Scaling | None = None
     ends: tuple[str, str] | None = None
     """Type and status of the condition of one that has ended; None: it does not end by itself."""
+    state: tuple[Step, ...] | None = None
+    """Where its state stands, the type of `ends`; None: in conditions."""
     ends_with: int | None = None
     """How many of its pod templates end by themselves; None: all."""
     limits: str = ""
@@ -67,11 +71,15 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     def least(self, workers: int | None = None) -> int:
         """Return the minimum of its PodGroup, of the example or with a number of workers."""
-        return self.pods if workers is None else workers + self.beside
+        return self.at_once or (self.pods if workers is None else workers + self.beside)
 
     def has_ended(self, found: Object) -> bool:
         """Tell whether an object of it has ended."""
         status = found.get("status", {})
+        if self.state and self.ends:
+            for step in self.state:
+                status = (status or {}).get(step)
+            return bool(status == self.ends[0])
         return self.ends in {(c["type"], c["status"]) for c in status.get("conditions", ())}
 
     @property
@@ -197,6 +205,21 @@ WORKLOADS: Final = (
         annotations=("spec", "podMetadata", "annotations"),
         ends=("Completed", "True"),
         limits="what needs argoexec: outputs, resource templates",
+    ),
+    Workload(
+        operator="spark-operator",
+        kind="SparkApplication",
+        example="sparkapplication.yaml",
+        api="sparkoperator.k8s.io/v1beta2",
+        plural="sparkapplications",
+        pods=1,
+        at_once=1,
+        count=("spec", "executor", "instances"),
+        priority=("spec", "batchSchedulerOptions", "priorityClassName"),
+        annotations=("spec", "driver", "annotations"),
+        ends=("COMPLETED", ""),
+        state=("applicationState", "state"),
+        limits="executors, which a running driver creates",
     ),
     Workload(
         operator="",
