@@ -16,8 +16,8 @@ from pumice.local.ports import free_port
 from pumice.web.gate import RequestGate
 from pumice.web.server import KubeconfigFacts, PageServer
 from shared.api.visibility import Change
-from tests.support.page_transport import WorldTransport
-from tests.support.page_world import World, WorldAnswers
+from tests.support.answers import AnswersTransport
+from tests.support.page_world import World
 
 KEY = "the-key"
 _DEADLINE_S = 20.0
@@ -61,8 +61,7 @@ class Served:
     def __init__(self, world: World) -> None:
         self.world = world
         self.may: Callable[[str], bool] = lambda _: True
-        self.answers = WorldAnswers(world)
-        self.way = WorldTransport(self.answers, may=self._may)
+        self.way = AnswersTransport(world, may=self._may)
         self.port = free_port()
         self._loop = asyncio.new_event_loop()
         self._ready, self._end = threading.Event(), asyncio.Event()
@@ -86,7 +85,7 @@ class Served:
     def tell(self, *changes: Change) -> None:
         """Send changes to the page."""
         for change in changes:
-            self._loop.call_soon_threadsafe(self.answers.tell, change)
+            self._loop.call_soon_threadsafe(self.world.tell, change)
 
     def change(self, act: Callable[[], None], *resources: str) -> None:
         """Change the world where the server runs, and tell the page."""
@@ -98,7 +97,7 @@ class Served:
 
     def cut(self) -> None:
         """Break the streams of changes that are open, as a server does that starts again."""
-        self._loop.call_soon_threadsafe(self.answers.cut)
+        self._loop.call_soon_threadsafe(self.world.cut)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

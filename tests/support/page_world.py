@@ -4,21 +4,22 @@ Drawn from a seed, of any size. It answers what the page asks in the form of the
 and says over the stream of changes what a test has changed.
 """
 
-import asyncio
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from services.visibility.interface import LiveQueries, Queries
+from msgspec.structs import replace
+
+from shared.api.batch import Job
 from shared.api.meta import ObjectMeta
 from shared.api.time import format_seconds
 from shared.api.visibility import (
-    API_VERSION,
-    Change,
+    Delay,
+    EvictedPod,
     ExpectedStart,
     Explanation,
     Gate,
     Holder,
+    LosingJob,
     NodesReason,
     NodeUse,
     ObjectRef,
@@ -27,25 +28,23 @@ from shared.api.visibility import (
     QueueTree,
     ResourceShortage,
     RunningJob,
+    TaskPlacement,
     Timeline,
     TimelineEntry,
     UsageHistory,
     UsagePoint,
+    WhatIfStatus,
 )
 from shared.api.whatifs import WhatIfSpec
-from tests.support.page_what_ifs import imagined
+from shared.jobs.templates import read_template
+from shared.model.resources import parse_list
+from tests.support.answers import AnswersTransport, Json, LiveAnswers
 
 GATES = ("enqueue", "quota", "gang", "predicate")
 TEAMS = 12
+LARGE = 100
+"""Pods of a job that starts at once, at most."""
 GPU = "nvidia.com/gpu"
-BASE = f"/apis/{API_VERSION}/"
-LISTS = {
-    "pendingjobs": "PendingJob",
-    "runningjobs": "RunningJob",
-    "queuetrees": "QueueTree",
-    "nodeuses": "NodeUse",
-    "usagehistories": "UsageHistory",
-}
 
 
 def in_line(jobs: Iterable[PendingJob]) -> list[PendingJob]:
@@ -53,18 +52,24 @@ def in_line(jobs: Iterable[PendingJob]) -> list[PendingJob]:
     return sorted(jobs, key=lambda job: (job.queue, job.position))
 
 
-class World:
-    """Lists that a test may change."""
+class World(LiveAnswers):
+    """Drawn lists, which a test may change, and what is told of their jobs."""
 
     def __init__(self, *, nodes: int, waiting: int, running: int, now_s: float, seed: int) -> None:
+        super().__init__()
         self._draw = random.Random(seed)
         self._now_s = now_s
-        self.queues = self._queues()
+        self.queues = self._tree()
         leaves = [queue.metadata.name for queue in self.queues if not queue.children]
         places = dict.fromkeys(leaves, 0)
-        self.waiting = in_line(self._waiting(at, places) for at in range(waiting))
+        self.jobs = in_line(self._waiting(at, places) for at in range(waiting))
         self.running = [self._running(at, leaves) for at in range(running)]
         self.nodes = [self._node(at) for at in range(nodes)]
+        self.history = self._six_hours()
+        self.waits_on = False  # the last wait of a life goes on
+        self.gone = False
+        self.decided = True
+        self.pods = 0  # of the job whose life is told
 
     def at(self, seconds: float) -> str:
         """Return the time so many seconds from now."""
@@ -74,7 +79,7 @@ class World:
         """Return the metadata of an object."""
         return ObjectMeta(name=name, namespace=namespace)
 
-    def _queues(self) -> list[QueueTree]:
+    def _tree(self) -> list[QueueTree]:
         divisions = ("research", "production", "shared")
         teams = [(f"team-{at:02}", divisions[at % 3]) for at in range(TEAMS)]
         found = [self._queue("root", "", 0, divisions, share=1.0)]
@@ -175,47 +180,18 @@ class World:
         """Change as a busy minute does: a tenth of the nodes and of the jobs that wait."""
         for at in self._draw.sample(range(len(self.nodes)), len(self.nodes) // 10):
             self.nodes[at] = self._node(at)
-        gone = set(self._draw.sample(range(len(self.waiting)), len(self.waiting) // 10))
-        self.waiting = [job for at, job in enumerate(self.waiting) if at not in gone]
+        gone = set(self._draw.sample(range(len(self.jobs)), len(self.jobs) // 10))
+        self.jobs = [job for at, job in enumerate(self.jobs) if at not in gone]
         places = {queue.metadata.name: 900 for queue in self.queues if not queue.children}
         first = 10_000 + self._draw.randrange(80_000)
         come = [self._waiting(first + at, places) for at in range(len(gone))]
-        self.waiting = in_line([*self.waiting, *come])
+        self.jobs = in_line([*self.jobs, *come])
 
-
-class WorldAnswers(Queries, LiveQueries):
-    """The answers about such a world."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._streams: set[tuple[str, asyncio.Queue[Change | None]]] = set()
-        self._recent: list[Change] = []
-        self.waits_on = False  # the last wait of a life goes on
-        self.gone = False
-        self.decided = True
-        self.pods = 0  # of the job whose life is told
-
-    async def pending_jobs(self, namespace="", *, queue=""):
-        """Return jobs that wait."""
-        return _chosen(self.world.waiting, namespace, queue)
-
-    async def running_jobs(self, namespace=""):
-        """Return jobs that run."""
-        return _chosen(self.world.running, namespace)
-
-    async def queue_trees(self):
-        """Return the queues."""
-        return self.world.queues
-
-    async def node_uses(self):
-        """Return the nodes."""
-        return self.world.nodes
-
-    async def usage_history(self):
+    def _six_hours(self) -> UsageHistory:
         """Return six hours in which the load grows."""
         points = tuple(
             UsagePoint(
-                at=self.world.at(300.0 * (step - 71)),
+                at=self.at(300.0 * (step - 71)),
                 waiting=step,
                 started=step % 7,
                 waited_p50_seconds=30.0 * step if step % 7 else None,
@@ -225,15 +201,14 @@ class WorldAnswers(Queries, LiveQueries):
             for step in range(72)
         )
         total = {"cpu": "320000", "memory": "1280000Gi", GPU: "40000"}
-        meta = self.world.meta("cluster")
+        meta = self.meta("cluster")
         return UsageHistory(metadata=meta, step_seconds=300, total=total, points=points)
 
-    async def explanation(self, namespace, name):
+    async def explanation(self, namespace: str, name: str) -> Explanation | None:
         """Return the answer for one job that waits or runs."""
-        found = next(iter(_named(self.world.waiting, namespace, name)), None)
+        found = self._job(namespace, name)
         if found is None:
             return None
-        at = self.world.at
         holder = ObjectRef(kind="Job", namespace=found.queue, name="serve-00001")
         return Explanation(
             metadata=found.metadata,
@@ -249,41 +224,43 @@ class WorldAnswers(Queries, LiveQueries):
                 Gate(name=found.gate, state="Failed", message=found.message),
                 Gate(name="bind", state="NotReached"),
             ),
-            nodes=len(self.world.nodes),
+            nodes=len(self.nodes),
             reasons=(
                 NodesReason(reason="Insufficient nvidia.com/gpu", nodes=4000),
                 NodesReason(reason="node(s) had untolerated taint", nodes=950),
             ),
             shortages=found.shortages,
             holders=(
-                Holder(job=holder, queue=found.queue, holds={GPU: "64"}, expected_end=at(4000)),
+                Holder(
+                    job=holder, queue=found.queue, holds={GPU: "64"}, expected_end=self.at(4000)
+                ),
             ),
             hidden_holders=3,
             would_help=(f"64 more {GPU} in queue {found.queue}", "the end of serve-00001"),
             next_event="the expected end of serve-00001",
-            decided_at=at(-2) if self.decided else None,
+            decided_at=self.at(-2) if self.decided else None,
             expected_start=found.expected_start,
         )
 
-    async def timeline(self, namespace, name):
+    async def timeline(self, namespace: str, name: str) -> Timeline | None:
         """Return the life of a job so far."""
-        found = next(iter(_named(self.world.waiting, namespace, name)), None)
+        found = self._job(namespace, name)
         if found is None:
             return None
         begun = -3600.0
         about = found.owner
         entries = (
-            TimelineEntry(at=self.world.at(begun), what="Created", about=about),
+            TimelineEntry(at=self.at(begun), what="Created", about=about),
             TimelineEntry(
-                at=self.world.at(begun),
+                at=self.at(begun),
                 seconds=1500,
                 what="Waits",
                 about=about,
                 message="quota: 8 wanted",
             ),
-            TimelineEntry(at=self.world.at(begun + 1500), what="Admitted", about=about),
+            TimelineEntry(at=self.at(begun + 1500), what="Admitted", about=about),
             TimelineEntry(
-                at=self.world.at(begun + 1500),
+                at=self.at(begun + 1500),
                 seconds=None if self.waits_on else 2100,
                 goes_on=self.waits_on,
                 what="Waits",
@@ -305,66 +282,103 @@ class WorldAnswers(Queries, LiveQueries):
             name = f"{job.name}-worker-{number}"
             pod = ObjectRef(kind="Pod", namespace=job.namespace, name=name)
             at = begun - 1200 + 10 * number
-            yield TimelineEntry(at=self.world.at(at), seconds=300, what="Waits", about=pod)
-            yield TimelineEntry(at=self.world.at(at + 300), seconds=600, what="Running", about=pod)
+            yield TimelineEntry(at=self.at(at), seconds=300, what="Waits", about=pod)
+            yield TimelineEntry(at=self.at(at + 300), seconds=600, what="Running", about=pod)
 
-    async def what_if(self, namespace, spec: WhatIfSpec):
-        """Return what depends on the question alone."""
-        world = self.world
-        return imagined(world.waiting, world.running, world.nodes, world.queues, spec)
+    async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
+        """Return that a small job starts, a large one waits, and a drained node costs pods.
 
-    async def changes(self, namespace=""):
-        """Yield what tests tell."""
-        stream = self.follow(namespace)
-        try:
-            while (change := await stream.get()) is not None:
-                yield change
-        finally:
-            self.leave(namespace, stream)
+        A job whose CPU is more than its queue may have waits for that.
+        """
+        self.asked.append((namespace, spec))
+        gone = (EvictedPod(namespace="team-00", name="serve-1-0", job="serve-1"),)
+        if spec.drain_nodes:
+            first, second = (job.owner for job in self.running[:2])
+            losing = (LosingJob(job=first, pods=8, stops=True), LosingJob(job=second, pods=1))
+            return WhatIfStatus(
+                starts_now=False,
+                evictions=gone,
+                drained_pods=1500,
+                unplaced_pods=9,
+                losing=losing,
+                remaining={"evictions": 1000},
+            )
+        change = spec.change_queue
+        if change is not None and spec.job is None:
+            starting = [job.owner for job in self.jobs if job.queue == change.name]
+            return WhatIfStatus(starts_now=False, starting=tuple(starting))
+        if spec.job is not None and (lack := _beyond_its_queue(spec.job, self.queues, spec)):
+            return WhatIfStatus(starts_now=False, gate="enqueue", shortages=(lack,))
+        pods = sum(task.replicas for task in spec.job.spec.tasks) if spec.job else 0
+        if pods > LARGE:
+            lack = ResourceShortage(resource="cpu", requested=str(pods), free=str(LARGE))
+            return WhatIfStatus(
+                starts_now=False, gate="gang", message="not enough nodes", shortages=(lack,)
+            )
+        return WhatIfStatus(
+            starts_now=True,
+            placements=(TaskPlacement(task="main", node=self.nodes[0].metadata.name, pods=pods),),
+            evictions=gone,
+            delays=(Delay(job=self.jobs[0].owner, queue="team-00", seconds=90.0),),
+            decided_in_ms=12.0,
+        )
 
-    def follow(self, namespace: str) -> "asyncio.Queue[Change | None]":
-        """Return a stream: the entries of the past first, and None at its end."""
-        stream: asyncio.Queue[Change | None] = asyncio.Queue(1000)
-        self._streams.add((namespace, stream))
-        for change in self._recent:
-            _tell(change, namespace, stream)
-        return stream
-
-    def leave(self, namespace: str, stream: "asyncio.Queue[Change | None]") -> None:
-        """Follow no longer."""
-        self._streams.discard((namespace, stream))
-
-    @property
-    def is_followed(self) -> bool:
-        """Return whether a page listens."""
-        return bool(self._streams)
-
-    def cut(self) -> None:
-        """End the streams that are open."""
-        for _, stream in self._streams:
-            stream.put_nowait(None)
-
-    def tell(self, change: Change) -> None:
-        """Send a change to the streams that may see it."""
-        if change.entry:
-            self._recent.append(change)
-        for namespace, stream in self._streams:
-            _tell(change, namespace, stream)
-
-
-def _tell(change: Change, namespace: str, stream: "asyncio.Queue[Change | None]") -> None:
-    """Put a change into a stream that may see it."""
-    if not change.entry or namespace in ("", change.entry.about.namespace):
-        stream.put_nowait(change)
+    def _job(self, namespace: str, name: str) -> PendingJob | None:
+        key = (namespace, name)
+        return next(
+            (job for job in self.jobs if (job.metadata.namespace, job.metadata.name) == key), None
+        )
 
 
-def _chosen(jobs: Sequence[Any], namespace: str, queue: str = "") -> list[Any]:
-    return [
-        job
-        for job in jobs
-        if namespace in ("", job.metadata.namespace) and queue in ("", job.queue)
-    ]
+def _beyond_its_queue(
+    job: Job, queues: Sequence[QueueTree], spec: WhatIfSpec
+) -> ResourceShortage | None:
+    """Return what a job is short of when it asks for more CPU than its queue may have."""
+    amounts = {
+        queue.metadata.name: {each.resource: each.capability for each in queue.resources}
+        for queue in queues
+    }
+    has = amounts.get(job.spec.queue, {}).get("cpu")
+    if spec.change_queue is not None and spec.change_queue.name == job.spec.queue:
+        changed = spec.change_queue.capability.get("cpu")
+        has = has if changed is None else str(changed)
+    if not has:
+        return None
+    wanted = sum(
+        task.replicas * parse_list(container.resources.requests).cpu_milli
+        for task in job.spec.tasks
+        for container in read_template(task).spec.containers
+    )
+    if wanted <= parse_list({"cpu": has}).cpu_milli:
+        return None
+    return ResourceShortage(resource="cpu", requested=f"{wanted}m", free=has)
 
 
-def _named(jobs: Sequence[Any], namespace: str, name: str) -> list[Any]:
-    return [job for job in _chosen(jobs, namespace, "") if job.metadata.name == name]
+_RESOURCES = [
+    {"name": "replicasets", "kind": "ReplicaSet", "namespaced": True},
+    {"name": "deployments", "kind": "Deployment", "namespaced": True},
+]
+
+
+def owned_by_a_deployment(world: World, way: AnswersTransport) -> tuple[str, str]:
+    """Give the first job that waits a Deployment `web`; return its namespace and name."""
+    job = world.jobs[0]
+    namespace, name = job.metadata.namespace, job.metadata.name
+    owner = ObjectRef(
+        api_version="apps/v1", kind="ReplicaSet", namespace=namespace, name="web-5d4", uid="rs"
+    )
+    world.jobs[0] = replace(job, pod_group=name, owner=owner)
+    above = {
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d",
+        "controller": True,
+    }  # fmt: skip
+    path = f"/apis/apps/v1/namespaces/{namespace}"
+    objects: dict[str, Json] = {
+        "/apis/apps/v1": {"resources": _RESOURCES},
+        f"{path}/replicasets/web-5d4": {
+            "metadata": {"name": "web-5d4", "uid": "rs", "ownerReferences": [above]}
+        },
+        f"{path}/deployments/web": {"metadata": {"name": "web", "uid": "d"}},
+    }
+    way.objects = objects
+    return namespace, name

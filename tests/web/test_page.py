@@ -48,7 +48,7 @@ def test_the_tree_of_queues_shows_shares_and_closes_its_branches(page):
 def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small):
     page.go("queues/team-01")
     page.shows("Line (")
-    wanted = [job for job in small.world.waiting if job.queue == "team-01"]
+    wanted = [job for job in small.world.jobs if job.queue == "team-01"]
     until(lambda: len(page.all(".rows .row")) >= min(10, len(wanted)), "the line")
     first = page.text('.rows .row[aria-rowindex="2"]')
     assert first.startswith("1\n")
@@ -61,7 +61,7 @@ def test_the_line_of_a_queue_has_places_reasons_and_expected_starts(page, small)
 
 def test_heads_stand_above_their_columns_in_lists_that_scroll_and_in_short_ones(page, small):
     scrolls = {}
-    queue = small.world.waiting[0].queue
+    queue = small.world.jobs[0].queue
     for place, words in (("waiting", "Expected start"), (f"queues/{queue}", "Line (")):
         page.go(place)
         page.shows(words)
@@ -77,7 +77,7 @@ def test_heads_stand_above_their_columns_in_lists_that_scroll_and_in_short_ones(
 
 
 def test_a_job_that_waits_tells_why_and_what_it_lived_through(page, small):
-    job = small.world.waiting[0]
+    job = small.world.jobs[0]
     page.go("waiting")
     page.shows(job.metadata.name)
     page.run("document.querySelector('.rows a[href*=\"jobs\"]').click()")
@@ -146,7 +146,7 @@ def test_a_few_nodes_are_drawn_with_their_names_in_groups_of_equal_ones(browser)
 
 
 def test_a_row_has_the_short_reason_and_its_title_the_whole_message(page, small):
-    job = small.world.waiting[0]
+    job = small.world.jobs[0]
     page.go("waiting")
     page.shows("60 of 60")
     [short] = job.shortages
@@ -170,7 +170,7 @@ def test_the_history_shows_curves_with_their_last_values(page):
 def test_a_change_is_shown_without_a_click(page, small):
     page.go("waiting")
     page.shows("60 of 60")
-    small.change(small.world.waiting.clear, "pendingjobs")
+    small.change(small.world.jobs.clear, "pendingjobs")
     page.shows("No job waits.")
 
 
@@ -278,12 +278,12 @@ def test_a_user_of_one_namespace_is_shown_that_one(browser, small):
 
 @pytest.mark.parametrize("place", ["waiting", "jobs"])
 def test_a_service_that_is_not_synced_yet_is_asked_again(browser, small, place):
-    job = small.world.waiting[0].metadata
+    job = small.world.jobs[0].metadata
     words = "the state of the cluster is not synced yet"
-    small.way.failure = Busy("GET", Status(code=503, message=words))
+    small.way.refuses = Busy("GET", Status(code=503, message=words))
     page = Page(browser, small, f"jobs/{job.namespace}/{job.name}" if place == "jobs" else place)
     page.shows(words)
-    small.way.failure = None
+    small.way.refuses = None
     page.shows("Gates" if place == "jobs" else "60 of 60")
 
 

@@ -48,7 +48,7 @@ CONTRAST = """
 
 
 def place(served, name):
-    job = served.world.waiting[0].metadata
+    job = served.world.jobs[0].metadata
     places = {
         "queue": "queues/team-01",
         "job": f"jobs/{job.namespace}/{job.name}",

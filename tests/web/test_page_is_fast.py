@@ -81,6 +81,6 @@ def test_a_long_list_has_only_the_rows_in_sight(browser, large):
     until(lambda: page.all(".rows .row"), "rows")
     assert len(page.all(".rows .row")) < 60
     page.run("const rows = document.querySelector('.rows'); rows.scrollTop = rows.scrollHeight;")
-    last = large.world.waiting[-1].metadata.name
+    last = large.world.jobs[-1].metadata.name
     page.shows(last)
     assert len(page.all(".rows .row")) < 60

@@ -21,9 +21,9 @@ def hostile(small):
     """A cluster whose every text is markup; real names cannot be, messages can."""
     world = small.world
     replace = msgspec.structs.replace
-    world.waiting = [
+    world.jobs = [
         replace(job, message=HOSTILE, gate=HOSTILE, queue=HOSTILE, metadata=named(job))
-        for job in world.waiting[:3]
+        for job in world.jobs[:3]
     ]
     world.running = [
         replace(job, queue=HOSTILE, metadata=named(job), allocated={HOSTILE: HOSTILE})

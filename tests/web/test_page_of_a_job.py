@@ -4,14 +4,14 @@ from msgspec.structs import replace
 
 from shared.api.visibility import Change, ExpectedStart
 from tests.support.browser import Page, until
-from tests.support.owned import owned_by_a_deployment
+from tests.support.page_world import owned_by_a_deployment
 
 LATE = "more than one of ten draws is not within 4h"
 
 
 def opened(page: Page, small) -> str:
     """Open the page of the first job that waits; return its key."""
-    about = small.world.waiting[0].metadata
+    about = small.world.jobs[0].metadata
     page.go(f"jobs/{about.namespace}/{about.name}")
     page.shows("Timeline")
     return f"{about.namespace}/{about.name}"
@@ -19,7 +19,7 @@ def opened(page: Page, small) -> str:
 
 def test_a_median_is_shown_where_the_later_bound_is_not_known(page, small):
     expected = ExpectedStart(median=small.world.at(7200.0), unknown=LATE)
-    small.world.waiting[0] = replace(small.world.waiting[0], expected_start=expected)
+    small.world.jobs[0] = replace(small.world.jobs[0], expected_start=expected)
     opened(page, small)
     page.shows(f"; {LATE}")
     assert "in 2 h" in page.text("main") or "in 1 h" in page.text("main")
@@ -30,7 +30,7 @@ def test_a_median_is_shown_where_the_later_bound_is_not_known(page, small):
 
 def test_the_reason_is_shown_where_no_bound_is_known(page, small):
     expected = ExpectedStart(unknown="not within 7 days")
-    small.world.waiting[0] = replace(small.world.waiting[0], expected_start=expected)
+    small.world.jobs[0] = replace(small.world.jobs[0], expected_start=expected)
     opened(page, small)
     page.shows("Expected start\nnot within 7 days")
     page.go("waiting")
@@ -38,7 +38,7 @@ def test_the_reason_is_shown_where_no_bound_is_known(page, small):
 
 
 def test_a_wait_that_goes_on_has_lasted_until_now(page, small):
-    small.answers.waits_on = True
+    small.world.waits_on = True
     opened(page, small)
     [first, second] = page.all("li.entry.waits")
     assert first.find_element("css selector", ".lasted").text == "25 min"
@@ -48,13 +48,13 @@ def test_a_wait_that_goes_on_has_lasted_until_now(page, small):
 
 
 def test_a_job_that_was_deleted_is_gone(page, small):
-    small.answers.gone = True
+    small.world.gone = True
     opened(page, small)
     page.shows("gone, deleted while Pending")
 
 
 def test_pods_are_rows_of_one_chart_and_many_are_shown_when_asked_for(page, small):
-    small.answers.pods = 50
+    small.world.pods = 50
     opened(page, small)
     until(lambda: len(page.all(".gantt li")) == 40, "the first pods")
     first = page.run("return document.querySelector('.gantt li').getAttribute('aria-label')")
@@ -72,7 +72,7 @@ def test_pods_are_rows_of_one_chart_and_many_are_shown_when_asked_for(page, smal
 def test_a_job_without_a_decision_says_nothing_of_one(page, small):
     opened(page, small)
     page.shows("Decided")
-    small.answers.decided = False
+    small.world.decided = False
     small.tell(Change(resources=("pendingjobs",)))
     until(lambda: "Decided" not in page.text("main"), "no decision is claimed")
     assert "no decision heard" not in page.text("main")

@@ -74,7 +74,7 @@ def test_a_job_that_waits_for_its_queue_starts_now_once_the_queue_may_have_more(
     page.fill('input[name="capability.cpu"]', str(has + 1))
     ask(page)
     page.shows("It starts now.")
-    assert small.way.asked_what_ifs[-1].change_queue == QueueChange(
+    assert [spec for _, spec in small.world.asked][-1].change_queue == QueueChange(
         name="team-00", capability={"cpu": str(has + 1)}
     )
 
@@ -91,7 +91,7 @@ def test_a_question_about_a_queue_alone_names_the_jobs_that_would_start_and_its_
         page.fill(f'input[name="{name}"]', text)
     ask(page)
     page.shows("The queue team-01 changes.")
-    line = [job for job in small.world.waiting if job.queue == "team-01"]
+    line = [job for job in small.world.jobs if job.queue == "team-01"]
     assert len(page.all('[aria-label="Would start"] tbody tr')) == len(line) > 0
     address = page.driver.current_url
     page.go("queues")
@@ -101,7 +101,7 @@ def test_a_question_about_a_queue_alone_names_the_jobs_that_would_start_and_its_
     assert page.run("return document.querySelector('[name=change]').value") == "team-01"
     ask(page)
     page.shows("The queue team-01 changes.")
-    first, second = small.way.asked_what_ifs
+    first, second = [spec for _, spec in small.world.asked]
     assert first == second
     assert first.change_queue == QueueChange(
         name="team-01", weight=5, deserved={"memory": "2Ti"}, guarantee={GPU: "8"}
@@ -123,7 +123,7 @@ def test_an_amount_that_is_none_is_told_at_its_field_and_not_asked_about(page, s
     page.fill('input[name="weight"]', "0")
     page.press(Keys.ENTER)
     until(lambda: page.text("#wrong-weight"), "a weight of 0 is refused")
-    assert small.way.asked_what_ifs == []
+    assert [spec for _, spec in small.world.asked] == []
     choose(page, "")  # what is not asked about is not checked
     ask(page)
     page.shows("It starts now.")

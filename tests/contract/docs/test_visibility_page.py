@@ -11,8 +11,9 @@ from pumice.local.ports import free_port
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.support import pages
+from tests.support.answers import FixedAnswers, explained, lived, pending, tree
 from tests.support.stack import embedded_plane
-from tests.support.visibility import FixedAnswers, explained, lived, pending, serving_api, tree
+from tests.support.visibility import serving_api
 
 PAGE = pages.ROOT / "docs" / "visibility.md"
 LINES = [

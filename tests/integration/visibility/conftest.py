@@ -12,9 +12,10 @@ from services.visibility.adapters.registration import NAME
 from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.support import roles
+from tests.support.answers import FixedAnswers
 from tests.support.api import Api, connect
 from tests.support.manifests import BASE
-from tests.support.visibility import FixedAnswers, serving_api
+from tests.support.visibility import serving_api
 from tests.support.wait import until
 
 API_SERVICE = f"/apis/apiregistration.k8s.io/v1/apiservices/{NAME}"

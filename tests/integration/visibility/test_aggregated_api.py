@@ -19,16 +19,9 @@ from shared.kube.config import connect as connect_kube
 from shared.runtime.errors import Retryable
 from tests.integration.deploy.tenants import tenant
 from tests.integration.visibility.conftest import API_SERVICE
+from tests.support.answers import FixedAnswers, costly, explained, lived, pending, tree
 from tests.support.api import Api, ApiError, connect, credentials, refusal
-from tests.support.visibility import (
-    FixedAnswers,
-    costly,
-    explained,
-    lived,
-    pending,
-    serving_api,
-    tree,
-)
+from tests.support.visibility import serving_api
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -22,8 +22,9 @@ from shared.kube.transport import open_transport
 from shared.kube.wire import Request
 from shared.runtime.clock import SystemClock
 from tests.integration.deploy.tenants import tenant
+from tests.support.answers import FixedAnswers, pending
 from tests.support.api import Api, connect
-from tests.support.visibility import FixedAnswers, pending, serving_api
+from tests.support.visibility import serving_api
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -15,9 +15,9 @@ from pumice.queries.client import ClusterTarget, QueryClient
 from pumice.queries.refresh import RefreshTimes
 from tests.integration.deploy.tenants import tenant
 from tests.support import pages
+from tests.support.answers import FixedAnswers, costly, explained, lived, pending, tree
 from tests.support.api import Api
 from tests.support.goprograms import at_a_terminal
-from tests.support.visibility import FixedAnswers, costly, explained, lived, pending, tree
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

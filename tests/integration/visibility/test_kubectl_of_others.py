@@ -14,8 +14,9 @@ from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.integration.visibility.conftest import available, manifests
 from tests.support import roles
+from tests.support.answers import FixedAnswers
 from tests.support.api import connect
-from tests.support.visibility import FixedAnswers, serving_api
+from tests.support.visibility import serving_api
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

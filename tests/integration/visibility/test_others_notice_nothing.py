@@ -23,8 +23,9 @@ from services.visibility.settings import VisibilitySettings
 from shared.kube.config import connect as connect_kube
 from tests.integration.visibility.conftest import API_SERVICE, available, manifests
 from tests.support import roles
+from tests.support.answers import FixedAnswers
 from tests.support.api import ApiError, connect, credentials
-from tests.support.visibility import FixedAnswers, context_of_a_test, serving_api
+from tests.support.visibility import context_of_a_test, serving_api
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

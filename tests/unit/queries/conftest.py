@@ -8,7 +8,8 @@ import pytest
 from pumice.cli.main import main
 from pumice.queries import client
 from shared.api.time import parse
-from tests.support.answers_world import NOW, AnswersTransport
+from tests.support.answers import AnswersTransport
+from tests.unit.queries.cluster import NOW, fixed_answers
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -16,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def way(monkeypatch: pytest.MonkeyPatch, tmp_path) -> AnswersTransport:
     """The cluster that commands find."""
-    found = AnswersTransport()
+    found = AnswersTransport(fixed_answers())
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "current-context: here\n"

@@ -12,16 +12,9 @@ from services.visibility.api import statuses
 from shared.api.time import read
 from shared.api.visibility import ExpectedStart, Finding, ResourceShortage
 from shared.kube.wire import Request
-from tests.support.answers_world import (
-    EXPLANATION,
-    JOBS,
-    NOW,
-    ROOT,
-    AnswersTransport,
-    refused,
-    unreachable,
-)
-from tests.support.answers_world import TIMELINE as TIMELINE_OF_TRAIN
+from tests.support.answers import ROOT, AnswersTransport, refused
+from tests.unit.queries.cluster import EXPLANATION, JOBS, NOW, unreachable
+from tests.unit.queries.cluster import TIMELINE as TIMELINE_OF_TRAIN
 from tests.unit.queries.conftest import Run
 
 ASKED = Request(method="GET", path=f"{ROOT}/pendingjobs")
@@ -95,14 +88,14 @@ def test_why_lists_all_namespaces_and_more_columns(run: Run) -> None:
 
 
 def test_a_namespace_that_is_not_there_is_named(run: Run, way: AnswersTransport) -> None:
-    way.jobs = ()
+    way.answers.jobs = []
     assert run("why", "-n", "nosuch") == (1, "", "error: there is no namespace nosuch\n")
     assert run("when", "-n", "nosuch") == (1, "", "error: there is no namespace nosuch\n")
     assert run("why", "-n", "team") == (0, "no job waits\n", "")
 
 
 def test_nothing_that_waits_is_said(run: Run, way: AnswersTransport) -> None:
-    way.jobs = ()
+    way.answers.jobs = []
     assert run("why") == (0, "no job waits\n", "")
 
 

@@ -25,16 +25,9 @@ from shared.api.visibility import (
     RunningJob,
 )
 from shared.kube.wire import Request
-from tests.support.answers_world import (
-    NODES,
-    NOW,
-    ROOT,
-    TREES,
-    AnswersTransport,
-    refused,
-    unreachable,
-)
+from tests.support.answers import ROOT, AnswersTransport, refused
 from tests.support.page_world import World
+from tests.unit.queries.cluster import NODES, NOW, TREES, unreachable
 from tests.unit.queries.conftest import Run
 
 ASKED = Request(method="GET", path=f"{ROOT}/queuetrees")
@@ -131,8 +124,8 @@ def test_a_form_of_what_the_user_may_not_see_says_what_is_missing(
 
 
 def test_a_wide_picture_has_every_row(run: Run, way: AnswersTransport) -> None:
-    way.jobs = tuple(
-        replace(way.jobs[0], metadata=ObjectMeta(name=f"j{at}", namespace="default"))
+    way.answers.jobs = tuple(
+        replace(way.answers.jobs[0], metadata=ObjectMeta(name=f"j{at}", namespace="default"))
         for at in range(200)
     )
     assert len(section(run("top", "--once")[1], "Waiting")) < 200
@@ -194,7 +187,7 @@ def test_a_picture_fits_its_terminal(height: int, width: int) -> None:
         now_s=parse(NOW),
         clock="03:00:00",
         queues=world.queues,
-        waiting=world.waiting,
+        waiting=world.jobs,
         running=world.running,
         nodes=world.nodes,
         errors=("something is wrong",),

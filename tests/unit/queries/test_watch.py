@@ -7,7 +7,8 @@ import pytest
 from services.visibility.api import statuses
 from shared.kube.errors import Unreachable
 from shared.kube.wire import Request
-from tests.support.answers_world import JOBS, ROOT, AnswersTransport, refused
+from tests.support.answers import ROOT, AnswersTransport, refused
+from tests.unit.queries.cluster import JOBS
 from tests.unit.queries.conftest import Run
 
 WATCH = Request(method="GET", path=f"{ROOT}/namespaces/default/pendingjobs")
@@ -46,7 +47,7 @@ def test_a_change_that_a_watch_tells_of_is_shown_at_once(
     run: Run, way: AnswersTransport, slept: list[float]
 ) -> None:
     def changed() -> bytes:
-        way.jobs = JOBS[:1]
+        way.answers.jobs = JOBS[:1]
         return CHANGE
 
     way.watches = [[lambda: BOOKMARK, lambda: CHANGE[:9], lambda: CHANGE[9:], changed, interrupt]]
@@ -64,7 +65,7 @@ def test_a_watch_that_ends_is_taken_up_from_a_new_list(
     run: Run, way: AnswersTransport, slept: list[float], ends
 ) -> None:
     def meanwhile() -> bytes:
-        way.jobs = JOBS[:1]
+        way.answers.jobs = JOBS[:1]
         return bytes(ends())
 
     way.watches = [[meanwhile], [interrupt]]

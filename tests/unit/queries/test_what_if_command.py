@@ -19,7 +19,8 @@ from shared.api.visibility import (
     ResourceShortage,
     WhatIfStatus,
 )
-from tests.support.answers_world import JOBS, ROOT, WAITS, AnswersTransport
+from tests.support.answers import ROOT, AnswersTransport
+from tests.unit.queries.cluster import JOBS, WAITS
 from tests.unit.queries.conftest import Run
 
 WHAT_IF = """\
@@ -77,7 +78,7 @@ def test_what_if_asks_for_a_queue_of_which_some_changes(run: Run, way: AnswersTr
 def test_what_if_ends_with_3_if_the_job_would_wait(
     run: Run, way: AnswersTransport, tmp_path
 ) -> None:
-    way.what_if = WAITS
+    way.answers.verdict = WAITS
     (tmp_path / "job.yaml").write_text(JOB)
     code, out, _ = run("what-if", "-f", str(tmp_path / "job.yaml"))
     assert code == 3
@@ -128,11 +129,11 @@ def test_a_question_that_is_none_is_wrong_usage(
 def test_other_nodes_alone_tell_which_jobs_they_would_start(
     run: Run, way: AnswersTransport
 ) -> None:
-    way.what_if = WhatIfStatus(starts_now=False, starting=(JOBS[0].owner,))
+    way.answers.verdict = WhatIfStatus(starts_now=False, starting=(JOBS[0].owner,))
     words = ("what-if", "--add-nodes", "1", "--like", "node-1")
     told = "1 of the jobs that wait would start\n  starts    default/train\n"
     assert run(*words) == (0, told, "")
-    way.what_if = WhatIfStatus(starts_now=False)
+    way.answers.verdict = WhatIfStatus(starts_now=False)
     assert run(*words) == (0, "no job would start\n", "")
 
 
@@ -141,7 +142,9 @@ def test_what_if_names_the_jobs_that_lose_pods_with_a_node(run: Run, way: Answer
         LosingJob(job=JOBS[0].owner, pods=2, stops=True),
         LosingJob(job=JOBS[0].owner, pods=1),
     )
-    way.what_if = WhatIfStatus(starts_now=False, drained_pods=5, unplaced_pods=3, losing=losing)
+    way.answers.verdict = WhatIfStatus(
+        starts_now=False, drained_pods=5, unplaced_pods=3, losing=losing
+    )
     assert run("what-if", "--drain", "n1")[1] == (
         "no job would start\n"
         "  drained   5 pods move; 3 find no place\n"
@@ -154,7 +157,7 @@ def test_what_if_tells_how_much_more_there_is_than_it_names(
     run: Run, way: AnswersTransport
 ) -> None:
     more = {"evictions": 120, "starting": 3}
-    way.what_if = WhatIfStatus(
+    way.answers.verdict = WhatIfStatus(
         starts_now=False,
         evictions=(EvictedPod(namespace="team", name="big-0"),),
         starting=(JOBS[0].owner,),

@@ -12,7 +12,8 @@ from pumice.queries.workloads import OwnerChains
 from shared.api.meta import ObjectMeta
 from shared.api.visibility import ObjectRef, PendingJob
 from shared.kube.wire import METADATA_ONLY, Request
-from tests.support.answers_world import EXPLANATION, JOBS, TIMELINE, AnswersTransport, listed
+from tests.support.answers import AnswersTransport, listed
+from tests.unit.queries.cluster import EXPLANATION, JOBS, TIMELINE, fixed_answers
 from tests.unit.queries.conftest import Run
 
 RAY = "/apis/ray.io/v1"
@@ -57,7 +58,7 @@ def ray(way: AnswersTransport) -> AnswersTransport:
         position=2,
         gate="gang",
     )
-    way.jobs = (replace(JOBS[0], pod_group="train-1"), job)
+    way.answers.jobs = (replace(JOBS[0], pod_group="train-1"), job)
     base = f"{RAY}/namespaces/default"
     way.objects = {
         RAY: RESOURCES,
@@ -66,8 +67,10 @@ def ray(way: AnswersTransport) -> AnswersTransport:
     }
     about = ObjectRef(kind="PodGroup", namespace="default", name=GROUP)
     meta = ObjectMeta(name=GROUP, namespace="default")
-    way.explained[GROUP] = replace(EXPLANATION, metadata=meta, about=about, owner=CLUSTER)
-    way.lives[GROUP] = replace(TIMELINE, metadata=meta, owner=CLUSTER)
+    way.answers.explanations["default", GROUP] = replace(
+        EXPLANATION, metadata=meta, about=about, owner=CLUSTER
+    )
+    way.answers.timelines["default", GROUP] = replace(TIMELINE, metadata=meta, owner=CLUSTER)
     return way
 
 
@@ -114,7 +117,7 @@ def test_a_workload_may_have_the_name_of_its_pod_group(
     run: Run, way: AnswersTransport, api_version: str, kind: str, words: str
 ) -> None:
     owner = replace(CLUSTER, api_version=api_version, kind=kind, name="train")
-    way.explained["train"] = replace(EXPLANATION, owner=owner)
+    way.answers.explanations["default", "train"] = replace(EXPLANATION, owner=owner)
     way.objects = {
         f"/apis/{api_version}": {
             "resources": [{"name": "things", "kind": kind, "namespaced": True}]
@@ -147,8 +150,8 @@ def test_json_has_the_workload_as_owner(run: Run, ray: AnswersTransport) -> None
 def test_of_several_jobs_of_a_workload_the_first_is_shown_and_the_others_are_named(
     run: Run, ray: AnswersTransport
 ) -> None:
-    more = replace(ray.jobs[1], metadata=ObjectMeta(name="second", namespace="default"))
-    ray.jobs = (*ray.jobs, more)
+    more = replace(ray.answers.jobs[1], metadata=ObjectMeta(name="second", namespace="default"))
+    ray.answers.jobs = (*ray.answers.jobs, more)
 
     code, out, err = run("why", "rayjob/t")
 
@@ -219,7 +222,7 @@ def test_an_object_of_another_uid_is_no_owner(run: Run, ray: AnswersTransport) -
     ],
 )
 def test_a_hostile_reference_reaches_no_other_path(hostile: dict[str, str]) -> None:
-    way = AnswersTransport()
+    way = AnswersTransport(fixed_answers())
     way.objects = {RAY: RESOURCES}
     ref = replace(CLUSTER, **hostile)
 
@@ -233,7 +236,7 @@ def test_a_hostile_reference_reaches_no_other_path(hostile: dict[str, str]) -> N
 
 
 def test_chains_are_bounded_in_depth_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    way = AnswersTransport()
+    way = AnswersTransport(fixed_answers())
     loop = metadata("train-x", "c-1", reference("RayCluster", "train-x", "c-1"))
     way.objects = {RAY: RESOURCES, f"{RAY}/namespaces/default/rayclusters/train-x": loop}
     found = json.loads(asyncio.run(OwnerChains(way).shown(shown_of(CLUSTER))))

@@ -14,7 +14,7 @@ from services.visibility.api import requests
 from services.visibility.api.statuses import ApiFailure
 from services.visibility.api.users import User
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
-from tests.support.page_world import World, WorldAnswers
+from tests.support.page_world import World
 from tests.support.wait import until
 
 PATH = "/apis/visibility.pumice.dev/v1alpha1/namespaces/team-00/changes"
@@ -29,7 +29,7 @@ ENTRY = TimelineEntry(
 @asynccontextmanager
 async def streams():
     world = World(nodes=1, waiting=1, running=0, now_s=0.0, seed=1)
-    answers, port = WorldAnswers(world), free_port()
+    answers, port = world, free_port()
     changes = Changes(answers)
 
     async def answer(request):

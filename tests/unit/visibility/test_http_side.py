@@ -21,7 +21,7 @@ from shared.api.visibility import (
     WhatIfStatus,
 )
 from shared.api.whatifs import WhatIf, WhatIfSpec
-from tests.support.visibility import costly, explained, lived, pending, tree
+from tests.support.answers import costly, explained, lived, pending, tree
 
 HEADERS = RequestHeaders(authorities="PEM", allowed_names=("front-proxy",))
 NOW = 1_767_225_600.0  # 2026-01-01

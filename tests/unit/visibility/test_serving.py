@@ -14,7 +14,8 @@ from services.visibility.adapters import server, sources, watching
 from services.visibility.api import what_if_request
 from shared.api.visibility import WhatIfStatus
 from shared.runtime.errors import Broken, Rejected, Retryable
-from tests.support.visibility import FixedAnswers, FrontProxy, front_proxy, pending
+from tests.support.answers import FixedAnswers, pending
+from tests.support.visibility import FrontProxy, front_proxy
 from tests.support.wait import until
 
 ROOT = "/apis/visibility.pumice.dev/v1alpha1"

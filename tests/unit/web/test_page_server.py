@@ -13,9 +13,8 @@ from pumice.web.gate import RequestGate
 from pumice.web.server import KubeconfigFacts, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
-from tests.support.owned import owned_by_a_deployment
-from tests.support.page_transport import WorldTransport
-from tests.support.page_world import World, WorldAnswers
+from tests.support.answers import AnswersTransport
+from tests.support.page_world import World, owned_by_a_deployment
 from tests.support.wait import until
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
@@ -25,7 +24,7 @@ CONTEXT = KubeconfigFacts(server="https://10.0.0.1:6443", namespace="team-00")
 class Asking:
     """A browser that has opened the printed address."""
 
-    def __init__(self, session: aiohttp.ClientSession, port: int, way: WorldTransport) -> None:
+    def __init__(self, session: aiohttp.ClientSession, port: int, way: AnswersTransport) -> None:
         self.session, self.port, self.way = session, port, way
         self.origin = f"http://127.0.0.1:{port}"
 
@@ -40,7 +39,7 @@ class Asking:
 @contextlib.asynccontextmanager
 async def asking(*, way=None, cookies=None):
     world = World(nodes=4, waiting=10, running=5, now_s=1_800_000_000.0, seed=1)
-    way = way or WorldTransport(WorldAnswers(world))
+    way = way or AnswersTransport(world)
     port = free_port()
     server = PageServer(way, gate=RequestGate(port=port, key="secret"), context=CONTEXT)
     given = {f"pumice-web-{port}": "secret"} if cookies is None else cookies
@@ -106,19 +105,19 @@ async def test_a_list_and_a_question_are_passed_on():
 
 async def test_a_refusal_comes_with_the_words_of_the_api_server():
     world = World(nodes=1, waiting=1, running=0, now_s=0.0, seed=1)
-    way = WorldTransport(WorldAnswers(world), may=lambda namespace: namespace == "team-00")
+    way = AnswersTransport(world, may=lambda namespace: namespace == "team-00")
     async with asking(way=way) as page, page.get(f"{API}/pendingjobs") as answer:
         assert answer.status == 403
         assert (await answer.json())["message"].startswith("pendingjobs is forbidden")
 
 
 async def test_an_api_server_that_does_not_know_the_user_is_not_taken_for_a_wrong_key():
-    class Stranger(WorldTransport):
+    class Stranger(AnswersTransport):
         async def exchange(self, request):
             raise Busy(request.doing, Status(code=401, message="Unauthorized"))
 
     world = World(nodes=1, waiting=1, running=0, now_s=0.0, seed=1)
-    way = Stranger(WorldAnswers(world))
+    way = Stranger(world)
     async with asking(way=way) as page, page.get(f"{API}/pendingjobs") as answer:
         assert answer.status == 502
         assert "does not know" in (await answer.json())["message"]
@@ -175,7 +174,7 @@ def test_the_page_asks_nothing_of_another_host_and_has_no_inline_code():
 
 async def test_lists_and_explanations_name_the_workload_that_owns_a_job():
     world = World(nodes=4, waiting=10, running=5, now_s=1_800_000_000.0, seed=1)
-    way = WorldTransport(WorldAnswers(world))
+    way = AnswersTransport(world)
     namespace, name = owned_by_a_deployment(world, way)
     async with asking(way=way) as page:
         async with page.get(f"{API}/pendingjobs") as answer:
