@@ -16,8 +16,7 @@ from shared.bus.nats import NatsBus
 from shared.bus.values import FencingToken
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from tests.support.bus import admin_bus
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster, admin_bus
 from tests.support.stack import running_nats
 
 PAYLOAD = b"x" * 800

@@ -30,7 +30,7 @@ from shared.contracts import codec
 from shared.contracts import messages as m
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from tests.support.bus import admin_bus
+from tests.support.nats_servers import admin_bus
 from tests.support.stack import running_nats
 
 MEMBERS = 10

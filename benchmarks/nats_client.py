@@ -24,7 +24,7 @@ from pumice.local.process import Process, ProcessSpec
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.tasks import TaskGroup
-from tests.support.bus import admin_bus
+from tests.support.nats_servers import admin_bus
 from tests.support.stack import running_nats
 
 AWAY_S = 2.0

@@ -36,8 +36,8 @@ from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, Service, fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.stack import CRDS
 from tests.support.wait import until
 

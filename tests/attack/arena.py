@@ -29,11 +29,10 @@ from tests.attack.installations import (
 from tests.attack.judge import AttackJudge
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, Service, fleet, largest_mib, resident_mib
 from tests.support.invariants import amount
 from tests.support.manifests import BASE
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster, admin_bus
 from tests.support.proxy import Proxy, kubeconfig_through, proxy
 from tests.support.stack import real_plane
 from tests.support.wait import until

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.api import Api
-from tests.support.invariants import key_of
-from tests.support.watcher import Watcher
+from tests.support.invariants import Watcher, key_of
 
 ENDED = ("Completed", "Failed", "Terminated", "Aborted")
 NOTICED_S = 3.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shared.contracts.streams import streams
 from tests.attack.arena import HALF, NODES, Arena, deal_nodes, pause
 from tests.attack.installations import AGENT, SINGLES
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster
 from tests.support.wait import until
 
 STREAMED = "sendInitialEvents=true"

@@ -17,7 +17,7 @@ from shared.contracts.streams import streams
 from tests.attack.arena import Arena, pause
 from tests.support import world
 from tests.support.api import ApiError
-from tests.support.bus import admin_bus
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 MOST_CONSUMERS = 3000

@@ -13,7 +13,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.nodes.arrivals import TaskArrivals
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CONF = 'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: usage}]\n'
 EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -8,7 +8,7 @@ from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.resources.dimensions import CPU_DIM
 from services.scheduler.policy.plugins.capacity import Capacity
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CONF = (
     'actions: "enqueue, allocate, reclaim, backfill"\ntiers:\n- plugins:\n'

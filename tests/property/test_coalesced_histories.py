@@ -26,8 +26,8 @@ from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.api import kinds
 from shared.contracts.messages import Fact, Op
 from tests.property.test_hostile_objects import HEALTHY, KINDS, SETTINGS, fact
-from tests.support.hits import count_hits, needs_hits
 from tests.support.hostile import objects
+from tests.support.laws import count_hits, needs_hits
 from tests.support.valid_objects import VALID_OBJECTS
 
 NAMES = ["a", "n1"]

@@ -12,7 +12,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.state.cluster_state import BadFact
 from shared.api import kinds
 from shared.jobs.pod_terms import EXPRESSIONS_MAX, PARTITIONED_TASKS_MAX, SUBGROUP_TERMS_MAX
-from tests.support.work import lines_run
+from tests.support.laws import lines_run
 from tests.unit.admission.asking import ask, paths, sparse_job, task
 
 MORE: Final = 50_000

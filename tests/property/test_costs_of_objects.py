@@ -23,7 +23,7 @@ from shared.jobs.pod_terms import (
 )
 from shared.model.schedules import parse
 from tests.support.devices import DRIVER, device, device_class, slice_of
-from tests.support.work import lines_run
+from tests.support.laws import lines_run
 from tests.unit.admission.asking import Json, ask, paths, sparse_job, task, template
 
 MORE: Final = 50_000

@@ -24,8 +24,8 @@ from shared.api.core import PodPhase
 from shared.api.flow import JobFlow
 from shared.api.lenient import lenient
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus
+from tests.support.laws import lines_run
 from tests.support.reconcilers import Process, Stage
-from tests.support.work import lines_run
 
 FLOWS: Final[dict[str, Callable[[int], list[dict]]]] = {
     "a chain": lambda size: [

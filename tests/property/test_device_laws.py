@@ -26,7 +26,7 @@ from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
 from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.devices import Offer
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 
 def offer_of(state: DeviceState) -> Offer:

@@ -16,7 +16,7 @@ from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.contracts.messages import Result
 from shared.model.status import TaskStatus
-from tests.support.hash_seeds import printed_under_hash_seeds
+from tests.support.laws import printed_under_hash_seeds
 
 CONF = """
 actions: "enqueue, allocate, backfill"

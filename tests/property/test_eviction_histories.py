@@ -6,7 +6,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.support.eviction_histories import OWNERS, Group, History
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 NODES = {"n0": 6, "n1": 4}
 QUEUES: dict[str, dict[str, Any]] = {

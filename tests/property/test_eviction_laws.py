@@ -24,7 +24,7 @@ from services.scheduler.policy.actions.victims import Preemptable, Reclaimable
 from services.scheduler.policy.reservations import sharing as measure
 from shared.api import kinds
 from shared.model.status import TaskStatus
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 PLUGINS = """
 tiers:

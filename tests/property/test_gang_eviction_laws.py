@@ -12,8 +12,7 @@ from services.scheduler.policy.bundles import bundles
 from shared.model.status import TaskStatus
 from tests.property.test_engine_laws import fingerprint
 from tests.property.test_eviction_laws import PLUGINS, build, jobs, live, names, waiting
-from tests.support.hash_seeds import printed_under_hash_seeds
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits, printed_under_hash_seeds
 
 PIPELINES = (
     "enqueue, allocate, gangpreempt, gangreclaim, backfill",

@@ -11,8 +11,7 @@ from services.scheduler.policy.vendors.cards import CardUsage, each
 from services.scheduler.policy.vendors.mind_chips import CORES, shown_chips
 from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from shared.api import kinds
-from tests.support.hits import count_hits, needs_hits
-from tests.support.mindcluster import LISTENING
+from tests.support.laws import LISTENING, count_hits, needs_hits
 
 PLUGIN = "{name: deviceshare, arguments: {deviceshare.AscendMindClusterVNPUEnable: true}}"
 CONF = f'actions: "allocate"\ntiers:\n- plugins: [{{name: gang}}, {PLUGIN}]\n'

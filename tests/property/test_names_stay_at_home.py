@@ -28,8 +28,7 @@ from services.visibility.timelines import known_job, timeline
 from shared.api import keys
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts.messages import Evict
-from tests.support.configured import configured
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import configured, count_hits, needs_hits
 from tests.support.mirrors import World, job_of_tasks
 from tests.support.world import Json, stored_group, stored_pod, stored_queue
 

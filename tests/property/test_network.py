@@ -8,7 +8,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import conclude, run_actions
 from services.scheduler.engine.jobs.subjobs import SubJobs
 from shared.api import kinds
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CONF = """
 actions: "allocate, backfill"

@@ -9,7 +9,7 @@ from services.scheduler.engine.jobs.subjobs import SubJob
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.session import Session
 from tests.property.test_network import build, worlds
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CPU = 0
 

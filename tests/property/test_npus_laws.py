@@ -14,7 +14,7 @@ from services.scheduler.policy.vendors.npu_cards import cards_of, shown_shares
 from services.scheduler.policy.vendors.npus import Npus
 from shared.api import kinds
 from shared.api.core import Node
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CHIPS = ("Ascend310P", "Ascend910B3")
 SIZES = {"Ascend310P": (21527, 8), "Ascend910B3": (65536, 20)}

@@ -21,7 +21,7 @@ from services.scheduler.policy.vendors.gpus import Gpus
 from services.scheduler.policy.vendors.npus import Npus
 from services.scheduler.policy.vendors.vgpus import VGpus
 from shared.api import kinds
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CARDS = {"volcano.sh/gpu-memory": "32", "volcano.sh/gpu-number": "2"}
 PARTS = {"volcano.sh/vgpu-number": "20", "volcano.sh/vgpu-memory": "32000"}

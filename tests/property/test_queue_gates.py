@@ -14,7 +14,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import states
 from shared.api import keys, kinds
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CONF = """
 actions: "enqueue, allocate, backfill"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
 from shared.model.status import HOLDS_RESOURCES, TaskStatus
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 CONF = (
     'actions: "enqueue, allocate, preempt, reclaim, backfill"\ntiers:\n- plugins:\n'

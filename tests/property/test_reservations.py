@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
 from shared.api.time import format_seconds
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 
 START = 1_800_000_000
 PATIENCE = 7

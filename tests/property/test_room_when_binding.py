@@ -17,7 +17,7 @@ from pumice.testing import Cluster
 from services.scheduler.engine.plan import Plan
 from shared.api import kinds
 from shared.model.status import TERMINAL, TaskStatus
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, needs_hits
 from tests.unit.scheduler.test_storage import mounting
 
 PIPELINES = (

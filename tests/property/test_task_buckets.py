@@ -1,25 +1,29 @@
 """Buckets of task-topology: as if each task were looked at by itself, in time that grows with them.
 
-The buckets that are compared with are the plain ones: a list of tasks, and each of them a look at
-each bucket (`tests.support.listed_buckets`).
+They are compared with plain ones: a list of tasks, and each of them a look at each bucket. Roles
+attract each other, or themselves, or keep apart; a bucket collects tasks so that attraction is
+largest. Tasks that have a node already make up the bucket of that node.
 """
 
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.policy import task_buckets
+from pumice.plugins import IntArray
+from services.scheduler.engine.resources.amounts import total_of
+from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.policy.task_buckets import ROLES_MAX, Buckets, rules_of
 from shared.api import keys
-from tests.support import listed_buckets
-from tests.support.work import lines_run
+from tests.support.laws import lines_run
 
-ROLES = "abcd"
-NODES = tuple(f"n{i}" for i in range(4))
+_SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
+"""The kind of rule that puts a role first."""
+_MIB: Final = 1024 * 1024
 
 
 class TaskClass(NamedTuple):
@@ -32,6 +36,166 @@ class Task(NamedTuple):
     role: str
     node: str
     task_class: TaskClass
+
+
+class Rules(NamedTuple):
+    """The rules of one job about its roles."""
+
+    near: frozenset[tuple[str, str]]
+    """Pairs of roles that attract each other, both ways; a role with itself too."""
+    apart: frozenset[tuple[str, str]]
+    order: Mapping[str, tuple[int, int]]
+    """Role → what comes first: place in the stated order, then kind of rule; larger is earlier."""
+
+    def pull(self, role: str, others: Mapping[str, int], *, only_apart: bool = False) -> int:
+        """Return how many tasks of other roles attract a role, less those that repel it."""
+        total = 0
+        for other, count in others.items():
+            total += count * ((role, other) in self.near and not only_apart)
+            total -= count * ((role, other) in self.apart)
+        return total
+
+
+def listed_rules(annotations: Mapping[str, str], roles: frozenset[str]) -> Rules | None:
+    """Return what a PodGroup's annotations say; None when nothing, or when it makes no sense.
+
+    It makes none when it names a role that no task has, or one twice in a set.
+    """
+    near = _sets_of(annotations.get(keys.TASK_TOPOLOGY_AFFINITY), ";")
+    apart = _sets_of(annotations.get(keys.TASK_TOPOLOGY_ANTI_AFFINITY), ";")
+    order = _sets_of(annotations.get(keys.TASK_TOPOLOGY_TASK_ORDER), None)
+    named = [[role for role in one if role] for one in (*near, *apart, *order)]
+    if not named or any(len(one) != len(set(one)) or set(one) - roles for one in named):
+        return None
+    priority: Counter[str] = Counter()
+    for sets, alone, together in ((near, _SELF, _INTER), (apart, _SELF_ANTI, _INTER_ANTI)):
+        for one in sets:
+            for role in one:
+                priority[role] = max(priority[role], alone if len(one) == 1 else together)
+    places = {role: len(one) - at for one in order for at, role in enumerate(one)}
+    return Rules(
+        near=_pairs(near),
+        apart=_pairs(apart),
+        order={role: (places.get(role, 0), kind) for role, kind in priority.items()},
+    )
+
+
+def _sets_of(text: str | None, separator: str | None) -> list[list[str]]:
+    if text is None:
+        return []
+    return [one.split(",") for one in (text.split(separator) if separator else [text])]
+
+
+def _pairs(sets: Sequence[Sequence[str]]) -> frozenset[tuple[str, str]]:
+    alone = {(one[0], one[0]) for one in sets if len(one) == 1}
+    return frozenset(alone | {(a, b) for one in sets for a in one for b in one if a != b})
+
+
+class ListedBucket:
+    """Tasks that should share a node."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.roles: Counter[str] = Counter()
+        self.nodes: Counter[str] = Counter()
+        """Node → tasks of the bucket that are there."""
+        self.waiting: list[IntArray] = []
+        """Requests of those that have none."""
+        self.score = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of tasks with and without a node."""
+        return len(self.waiting) + self.nodes.total()
+
+    def add(self, task: Task) -> None:
+        """Take a task in."""
+        self.roles[task.role] += 1
+        if task.node:
+            self.nodes[task.node] += 1
+            return
+        self.waiting.append(task.task_class.request)
+        self.score += _weight(task.task_class.request)
+
+    def settle(self, node: str, request: IntArray, count: int) -> None:
+        """Move waiting tasks of a request to a node, or back with a negative count."""
+        self.nodes[node] += count
+        if count < 0:
+            self.waiting += [request] * -count
+            return
+        for _ in range(count):
+            at = next((n for n, r in enumerate(self.waiting) if (r == request).all()), None)
+            if at is not None:
+                del self.waiting[at]
+
+
+def _weight(request: IntArray) -> float:
+    """Return one number for a request: a thousandth of a CPU or GPU counts as a MiB."""
+    others = float(request.sum() - request[CPU_DIM] - request[MEMORY_DIM])
+    return float(request[CPU_DIM]) + float(request[MEMORY_DIM]) / _MIB + others
+
+
+class ListedBuckets:
+    """The buckets of one job."""
+
+    def __init__(self, tasks: Sequence[Task], rules: Rules) -> None:
+        self.rules = rules
+        self.all: list[ListedBucket] = []
+        self.of: dict[str, ListedBucket] = {}
+        """Task uid → bucket; tasks of roles without rules have none."""
+        self.placed: dict[str, Counter[str]] = {}
+        """Node → role → tasks that were put there in this session."""
+        by_node: dict[str, ListedBucket] = {}
+        for task in sorted((t for t in tasks if t.role in rules.order), key=self._first):
+            bucket = by_node.get(task.node) if task.node else self._fitting(task)
+            if bucket is None:
+                bucket = ListedBucket(len(self.all))
+                self.all.append(bucket)
+                if task.node:
+                    by_node[task.node] = bucket
+            bucket.add(task)
+            self.of[task.uid] = bucket
+        self.largest = max((bucket.size for bucket in self.all), default=0)
+
+    def _first(self, task: Task) -> tuple[bool, str, tuple[int, ...], str]:
+        order = tuple(-place for place in self.rules.order[task.role])
+        return not task.node, task.node, () if task.node else order, task.name
+
+    def _fitting(self, task: Task) -> ListedBucket | None:
+        """Return the bucket that attracts a task most, of equal ones the least loaded."""
+        pulls = [(self.rules.pull(task.role, b.roles), b) for b in self.all]
+        best = min(pulls, key=lambda pair: (-pair[0], pair[1].score, pair[1].index), default=None)
+        return best[1] if best is not None and best[0] >= 0 else None
+
+    def scores(
+        self,
+        bucket: ListedBucket,
+        role: str,
+        request: IntArray,
+        room: IntArray,
+        names: Sequence[str],
+    ) -> IntArray:
+        """Return how many tasks of a bucket each node would hold; `room` is resource by node."""
+        score = np.full(len(names), len(bucket.waiting), dtype=np.int64)
+        for column, name in enumerate(names):
+            repelled = self.rules.pull(role, self.placed.get(name, {}), only_apart=True)
+            score[column] += bucket.nodes.get(name, 0) + min(0, repelled)
+        left = total_of(bucket.waiting, request)
+        others = list(bucket.waiting)
+        mine = next((n for n, r in enumerate(others) if (r == request).all()), None)
+        if mine is not None:
+            del others[mine]
+        short = (left[:, None] > room).any(axis=0)
+        for other in others:
+            score[short] -= 1
+            left = left - other
+            short &= (left[:, None] > room).any(axis=0)
+        score[(request[:, None] > room).any(axis=0)] = 0
+        return score
+
+
+ROLES = "abcd"
+NODES = tuple(f"n{i}" for i in range(4))
 
 
 def a_task(uid: int, role: str, cpu: int, node: str = "") -> Any:
@@ -61,11 +225,11 @@ def stated(near: list[list[str]], apart: list[list[str]]) -> dict[str, str]:
 def test_buckets_are_those_of_looking_at_each_bucket_for_each_task(drawn, near, apart) -> None:
     tasks = [a_task(n, role, cpu, node) for n, (role, cpu, node) in enumerate(drawn)]
     said = stated(near, apart)
-    rules, plain = (m.rules_of(said, frozenset(ROLES)) for m in (task_buckets, listed_buckets))
+    rules, plain = (read(said, frozenset(ROLES)) for read in (rules_of, listed_rules))
     assert rules == plain or tuple(rules) == tuple(plain)
     if rules is None:
         return
-    ours, theirs = Buckets(tasks, rules), listed_buckets.Buckets(tasks, plain)
+    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, plain)
     assert {u: b.index for u, b in ours.of.items()} == {u: b.index for u, b in theirs.of.items()}
     assert [b.size for b in ours.all] == [b.size for b in theirs.all]
 
@@ -74,8 +238,8 @@ def test_buckets_are_those_of_looking_at_each_bucket_for_each_task(drawn, near, 
 def test_scores_are_those_of_taking_tasks_away_one_by_one(drawn, apart, rooms, data) -> None:
     tasks = [a_task(n, role, 1000, node) for n, (role, _, node) in enumerate(drawn)]
     said = stated([list(ROLES)], apart)
-    rules, plain = (m.rules_of(said, frozenset(ROLES)) for m in (task_buckets, listed_buckets))
-    ours, theirs = Buckets(tasks, rules), listed_buckets.Buckets(tasks, plain)
+    rules, plain = (read(said, frozenset(ROLES)) for read in (rules_of, listed_rules))
+    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, plain)
     waiting = [task for task in tasks if not task.node]
     if not waiting:
         return

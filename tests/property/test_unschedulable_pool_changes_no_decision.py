@@ -16,9 +16,8 @@ from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from shared.contracts import messages as m
 from tests.support.devices import device_class, slice_of
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import count_hits, lines_run, needs_hits
 from tests.support.two_schedulers import Histories, check
-from tests.support.work import lines_run
 
 _TIERS = """
 tiers:

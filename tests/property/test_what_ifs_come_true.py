@@ -17,8 +17,7 @@ from services.visibility.queries import rehearsal
 from shared.api.visibility import WhatIfStatus
 from shared.model.status import TaskStatus
 from tests.support.acting import NOW, Cluster, ask
-from tests.support.configured import configured
-from tests.support.hits import count_hits, needs_hits
+from tests.support.laws import configured, count_hits, needs_hits
 from tests.support.mirrors import World, job_of_tasks, running
 from tests.support.world import Json
 

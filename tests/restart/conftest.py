@@ -13,8 +13,8 @@ from tests.restart.scene import Scene
 from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, fleet
+from tests.support.invariants import Watcher
 from tests.support.stack import real_plane
-from tests.support.watcher import Watcher
 
 NODES = 20
 NODE_CPU = "16"

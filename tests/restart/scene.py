@@ -3,8 +3,8 @@
 from tests.support import world
 from tests.support.api import Api
 from tests.support.fleet import Fleet
+from tests.support.invariants import Watcher
 from tests.support.wait import until
-from tests.support.watcher import Watcher
 
 GANGS = 10
 GANG_SIZE = 10

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.restart.scene import Scene
-from tests.support.in_process import ServicesProcess
-from tests.support.pumice_run import pumice_run
+from tests.support.pumice_run import ServicesProcess, pumice_run
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 

@@ -7,8 +7,8 @@ from shared.contracts.codec import decode_lease
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.restart.scene import GANGS, Scene
-from tests.support.bus import admin_bus
 from tests.support.fleet import NEVER, SERVICES, Service
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

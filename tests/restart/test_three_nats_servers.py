@@ -11,7 +11,7 @@ from tests.restart.conftest import NODE_CPU, NODES
 from tests.restart.scene import Scene
 from tests.support import world
 from tests.support.api import connect
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster
 from tests.support.stack import real_plane
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]

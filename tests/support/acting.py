@@ -21,7 +21,7 @@ from shared.api.core import Pod
 from shared.api.visibility import WhatIfStatus
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts import messages as m
-from tests.support.configured import configured
+from tests.support.laws import configured
 from tests.support.mirrors import World
 from tests.support.world import Json, Objects
 

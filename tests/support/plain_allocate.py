@@ -227,11 +227,12 @@ class Plain:
             node.ports.add(task.port)
 
     def _best(self, task: PlainTask, candidates: list[PlainNode]) -> PlainNode:
-        scores = {node.name: _least(node, task) + _balanced(node, task) for node in candidates}
+        scores = {node.name: least(node, task) + balanced(node, task) for node in candidates}
         return max(candidates, key=lambda node: (scores[node.name], -self.nodes.index(node)))
 
 
-def _least(node: PlainNode, task: PlainTask) -> int:
+def least(node: PlainNode, task: PlainTask) -> int:
+    """Return nodeorder's score for how little of a node is requested."""
     parts = []
     for name in ("cpu", "memory"):
         want = node.scored[name] + task.scoring[name]
@@ -239,7 +240,8 @@ def _least(node: PlainNode, task: PlainTask) -> int:
     return sum(parts) // 2
 
 
-def _balanced(node: PlainNode, task: PlainTask) -> int:
+def balanced(node: PlainNode, task: PlainTask) -> int:
+    """Return nodeorder's score for how evenly CPU and memory are used."""
     if task.best_effort:
         return 0
     held = {name: node.used[name] + node.promised[name] for name in ("cpu", "memory")}

@@ -10,7 +10,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,7 @@ from services.controller.adapters.recorder import ControllerEvents, ControllerRe
 from services.controller.adapters.write_queue import WriteQueue
 from services.controller.adapters.writer import Writer
 from services.controller.controllers import CONTROLLERS, Controller
+from services.controller.cronjob.steps import Step, StepGenerator, StepResult, SyncResult
 from services.controller.metrics import ControllerMetrics
 from services.controller.settings import ControllerSettings
 from shared.api import kinds, time
@@ -334,3 +335,15 @@ def _place(path: str) -> str:
 def _resource(path: str) -> str:
     plural, *place = _place(path).split("/")
     return "/".join([plural, *place[1:]])
+
+
+def played(look: StepGenerator[SyncResult], answer: Callable[[Step], StepResult]) -> SyncResult:
+    """Return what a look comes to when `answer` says what the API server makes of each ask."""
+    said: StepResult = None
+    while True:
+        try:
+            ask = look.send(said)
+        except StopIteration as stop:
+            outcome: SyncResult = stop.value
+            return outcome
+        said = answer(ask)

@@ -20,8 +20,8 @@ from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
 from tests.support import forked, world
-from tests.support.bus import admin_bus
 from tests.support.fleet import Service
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 from tests.support.world import stored_group, stored_pod, stored_queue
 

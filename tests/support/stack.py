@@ -26,7 +26,7 @@ from tests.support import roles
 from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
 from tests.support.goprograms import helm, kubectl
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 ALREADY_EXISTS = 409

@@ -16,7 +16,7 @@ from pumice.local import names
 from shared.contracts.streams import streams
 from shared.runtime.tasks import TaskGroup
 from tests.support.api import ApiError
-from tests.support.bus import admin_bus
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 from tools.monitors_check.load import NAMESPACE, post
 from tools.monitors_check.site import DECLARER, Site

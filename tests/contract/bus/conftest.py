@@ -27,7 +27,7 @@ from shared.contracts.subjects import Subjects
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
-from tests.support.listening_nats import ListeningNats
+from tests.support.nats_servers import ListeningNats
 from tests.support.wait import until
 
 OpenBus = Callable[..., Awaitable[NatsBus]]

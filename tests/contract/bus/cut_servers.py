@@ -19,7 +19,7 @@ from shared.contracts.permissions import permissions
 from shared.contracts.streams import all_streams, copied, streams
 from shared.runtime.clock import SystemClock
 from tests.sim.three import MEMBERS, ThreeServers
-from tests.support.nats_cluster import NatsCluster
+from tests.support.nats_servers import NatsCluster
 
 _STREAMS = streams("local")
 

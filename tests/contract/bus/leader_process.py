@@ -18,7 +18,7 @@ from shared.election.lease import LeaseTiming
 from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
-from tests.support.leases import lease_of
+from tests.support.nats_servers import lease_of
 
 LEASE = "scheduler"
 

@@ -19,7 +19,7 @@ from shared.election.lease import LeaseLost, LeaseTiming
 from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
 from tests.contract.bus.conftest import Status, only_nats
-from tests.support.leases import PATIENT, lease_of
+from tests.support.nats_servers import PATIENT, lease_of
 from tests.support.wait import until, within
 
 SHORT = LeaseTiming(renew_s=0.2, stop_s=0.8, takeover_s=1.2)

@@ -13,7 +13,7 @@ from shared.election import members
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import SystemClock
-from tests.support.leases import lease_of
+from tests.support.nats_servers import lease_of
 from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 

@@ -25,7 +25,7 @@ from shared.bus.values import CaughtUp, FromSequence
 from shared.contracts.codec import unpack
 from shared.contracts.streams import all_streams, streams
 from tests.support.api import Api, connect
-from tests.support.bus import admin_bus
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 PLANTED = "planted-secret"

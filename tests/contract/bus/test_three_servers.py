@@ -16,8 +16,7 @@ from shared.contracts.streams import Streams, all_streams, copied
 from shared.runtime.errors import Retryable
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
-from tests.support.bus import admin_bus
-from tests.support.nats_cluster import SERVERS, NatsCluster
+from tests.support.nats_servers import SERVERS, NatsCluster, admin_bus
 from tests.support.wait import until, within
 
 pytestmark = pytest.mark.timeout(200)

@@ -18,7 +18,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
 from tests.contract.events.publishing import Publisher
-from tests.support.listening_nats import ListeningNats
+from tests.support.nats_servers import ListeningNats
 from tests.support.stack import running_nats
 
 

@@ -18,8 +18,8 @@ from shared.contracts.streams import MIB, streams
 from shared.contracts.subjects import Subjects
 from tests.support import world
 from tests.support.api import Api, ApiError, connect
-from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, Service, fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 NODES = ("binder-test-0", "binder-test-1")

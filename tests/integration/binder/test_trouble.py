@@ -16,8 +16,8 @@ from pumice.local.nats import NatsServer
 from shared.contracts.streams import streams
 from tests.integration.binder.conftest import NODES, Desk, results
 from tests.support.api import connect
-from tests.support.bus import admin_bus
 from tests.support.fleet import fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.proxy import Proxy, kubeconfig_through, proxy
 from tests.support.roles import account
 from tests.support.wait import until

@@ -13,8 +13,8 @@ from shared.contracts.messages import BindGang
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.integration.borders.conftest import Borders
-from tests.support.bus import admin_bus
 from tests.support.fleet import Place, fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(90)]

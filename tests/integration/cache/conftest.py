@@ -13,8 +13,8 @@ from shared.contracts import codec
 from shared.contracts.messages import Fact, Marker
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
-from tests.support.bus import admin_bus
 from tests.support.fleet import Fleet, Place, fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 
 KINDS = len(rows(["volcano"]))

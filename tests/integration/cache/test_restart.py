@@ -14,8 +14,8 @@ from shared.kube.config import connect
 from tests.integration.cache.conftest import State
 from tests.integration.cache.test_facts import made, nowhere
 from tests.support import world
-from tests.support.bus import admin_bus
 from tests.support.fleet import NEVER, Fleet, fleet
+from tests.support.nats_servers import admin_bus
 from tests.support.stack import CRDS
 from tests.support.wait import until
 from tests.support.world import pod

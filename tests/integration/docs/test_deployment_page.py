@@ -11,7 +11,7 @@ from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
-from tests.support.pages_run import ON_KUBERNETES, runner
+from tests.support.pages import ON_KUBERNETES, runner
 
 PAGE = pages.ROOT / "docs" / "deployment.md"
 CLUSTER_WIDE = (

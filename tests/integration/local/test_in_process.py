@@ -22,8 +22,7 @@ from shared.runtime.clock import SystemClock
 from tests.integration.local.test_command_line import pumice
 from tests.integration.local.test_one_in_charge import completes, submit
 from tests.support.api import connect
-from tests.support.in_process import ServicesProcess
-from tests.support.pumice_run import Run, pumice_run
+from tests.support.pumice_run import Run, ServicesProcess, pumice_run
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -24,7 +24,7 @@ from shared.contracts.streams import streams
 from shared.election.leader_elector import FencedStream, LeaderElector
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
-from tests.support.leases import PATIENT, SUBJECTS, lease_of
+from tests.support.nats_servers import PATIENT, SUBJECTS, lease_of
 from tests.support.simloop import SimClock, SimLoop
 from tests.support.visibility import context_of_a_test
 

@@ -9,7 +9,7 @@ import pytest
 from shared.bus.values import Ack
 from shared.election.lease import renewal_in_s
 from tests.support.clock import VirtualClock, settle
-from tests.support.leases import lease_of
+from tests.support.nats_servers import lease_of
 
 RENEW_S = 0.4
 

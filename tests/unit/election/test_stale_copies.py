@@ -9,7 +9,7 @@ from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, ServiceReplica
 from shared.election.members import SILENT_S, Members
 from tests.support.clock import VirtualClock
-from tests.support.leases import SUBJECTS, lease_of
+from tests.support.nats_servers import SUBJECTS, lease_of
 from tests.support.visibility import context_of_a_test
 
 BUS = SimpleNamespace(publisher=lambda _stream: None)

@@ -4,7 +4,7 @@ import re
 from itertools import chain
 
 from tests.support import pages
-from tests.support.pages_run import ALONE, NOT_ON_THIS_MACHINE, RUN_BY, runner
+from tests.support.pages import ALONE, NOT_ON_THIS_MACHINE, RUN_BY, runner
 
 LINES = [
     (page.name, block.heading, command)
@@ -16,7 +16,7 @@ LINES = [
 
 def test_every_command_line_is_run_by_a_test_or_a_target() -> None:
     unknown = [line for line in LINES if not runner(*line)]
-    assert unknown == [], "say in tests/support/pages_run.py what runs them"
+    assert unknown == [], "say in tests/support/pages.py what runs them"
 
 
 def test_what_runs_them_is_there() -> None:

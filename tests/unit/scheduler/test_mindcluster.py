@@ -9,7 +9,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.state.memory import lay_out, memory_of, restore
 from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from shared.api import kinds
-from tests.support.mindcluster import LISTENING
+from tests.support.laws import LISTENING
 
 CORES = "huawei.com/npu-core"
 REFUSED = "no Ascend 310P chip of MindCluster has room"

@@ -13,7 +13,7 @@ from services.scheduler.policy.unschedulable_policy import unschedulable_policy
 from services.scheduler.scheduler_state import SchedulerState
 from shared.contracts import messages as m
 from tests.support import world
-from tests.support.configured import configured
+from tests.support.laws import configured
 from tests.unit.scheduler.test_scheduler_state import add_group, add_pod, put
 from tests.unit.scheduler.test_unschedulable_pool import Cycles, looked_at
 

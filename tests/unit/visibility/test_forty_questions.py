@@ -22,7 +22,7 @@ from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import Explanation
 from tests.support.acting import NOW, Cluster, ask
-from tests.support.configured import configured
+from tests.support.laws import configured
 from tests.support.mirrors import World, job_of_tasks, running
 from tests.support.situations import (
     all_cordoned,

@@ -1,21 +1,40 @@
-"""Three nats-servers on one machine as one cluster, with the users and accounts of a single one."""
+"""NATS servers of tests, and connections of the administrator to them.
+
+`NatsCluster` is three nats-servers on one machine, `ListeningNats` the server in memory as other
+processes meet it: over TCP, with the users of a real one. Both have the members of
+`pumice.local.nats.NatsServer` that tests of clients use, so that they run on all.
+"""
 
 import asyncio
 import json
 import shutil
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Final
 
+import structlog
 from typing_extensions import override
 
+from pumice.deploy.nats_accounts import ADMIN
 from pumice.deploy.nats_config import Routes
+from pumice.embedded.memory_nats.client import MemoryClient
+from pumice.embedded.memory_nats.listener import NatsAccount, NatsListener
+from pumice.embedded.memory_nats.server import MemoryNats
 from pumice.local import parts
-from pumice.local.declaring import Declaring, login
-from pumice.local.nats import NatsServer, ServerReplica
-from pumice.local.ports import free_port
-from shared.contracts.streams import Storage
+from pumice.local.declaring import Declaring, declare, login
+from pumice.local.nats import NatsServer, ServerReplica, Users
+from pumice.local.ports import LOOPBACK, free_port
+from shared.bus.connection import BusCredentials, BusOptions
+from shared.bus.nats import NatsBus, running
+from shared.contracts.permissions import permissions
+from shared.contracts.streams import Storage, streams
+from shared.contracts.subjects import Subjects
+from shared.election.lease import Lease, LeaseTiming
+from shared.runtime.clock import Clock, SystemClock
 from tests.support.proxy import Proxy
 from tests.support.wait import until
 
@@ -219,3 +238,96 @@ def _get(server: NatsServer, path: str) -> dict:
     address = f"http://127.0.0.1:{server.monitor}/{path}"
     with urllib.request.urlopen(address, timeout=2) as answer:
         return json.loads(answer.read())
+
+
+class NothingDeclares:
+    """In place of a declarer: streams are declared once, at the start."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+class ListeningNats:
+    """A server on this test's loop; `declares` makes all streams at the start."""
+
+    def __init__(self, directory: Path, *, declares: bool = True) -> None:
+        users = Users(directory, "local")
+        self.directory = directory
+        allowed = permissions("local")
+        publish = {user: each.publish for user, each in allowed.items()}
+        self._declares = declares
+        self._port = free_port()
+        self.environ = users.environ
+        self.passwords = users.passwords
+        self.url = f"nats://{LOOPBACK}:{self._port}"
+        self.declaring = NothingDeclares()
+        self.memory = MemoryNats(wall=time.time, permissions=publish)
+        hears = {user: each.subscribe for user, each in allowed.items()}
+        self._listener = NatsListener(
+            self.memory,
+            {
+                user: NatsAccount(password=password, subscribe=hears.get(user, (">",)))
+                for user, password in users.passwords.items()
+            },
+        )
+
+    async def start(self) -> None:
+        """Take connections, and come back with what a real server has in files."""
+        self.memory.start()
+        await self._listener.start(LOOPBACK, self._port)
+        if self._declares:
+            await declare(streams("local"), "local", dial=partial(MemoryClient, self.memory))
+
+    async def stop(self) -> None:
+        """End all connections."""
+        self.memory.kill()
+        await self._listener.stop()
+
+    async def restart(self, *, kill: bool = False) -> None:
+        """Stop and start again."""
+        await self.stop()
+        await self.start()
+
+
+@asynccontextmanager
+async def admin_bus(server: NatsServer | NatsCluster, user: str = ADMIN) -> AsyncIterator[NatsBus]:
+    """Open a bus to `server` as the administrator, or as another user of it."""
+    password = server.environ(user)["PUMICE_NATS_PASSWORD"]
+    options = BusOptions(
+        url=server.url,
+        name=f"test-{user}",
+        inbox=f"_INBOX_{user}",
+        credentials=BusCredentials(user=lambda: user, password=lambda: password),
+        tls=None,
+    )
+    bus = NatsBus(
+        options, clock=SystemClock(), log=structlog.get_logger(), on_status=lambda **_: None
+    )
+    async with running(bus):
+        yield bus
+
+
+SUBJECTS: Final = Subjects(cluster="local")
+PATIENT: Final = LeaseTiming(takeover_s=600.0)
+"""For a candidate that must not have waited until the lease expired."""
+
+
+def lease_of(
+    bus: NatsBus,
+    holder: str,
+    *,
+    clock: Clock,
+    name: str = "scheduler",
+    timing: LeaseTiming | None = None,
+    presence: Callable[[str], str] | None = None,
+) -> Lease:
+    """Return the lease `name` of the cluster `local`, as the process life `holder` sees it."""
+    return Lease(
+        bus,
+        stream=streams("local").lease.name,
+        subject=SUBJECTS.lease(name),
+        holder=holder,
+        clock=clock,
+        timing=timing,
+        presence=presence,
+    )
