@@ -3,7 +3,7 @@
 The folder holds `vcctl`, `vsub` and the others as Volcano builds or releases them. Each line of
 `tests/support/vcctl/lines.py` is given to both: on a server that always answers the same, and on a
 local API server (embedded or real) whose objects are compared as well. With `--record` the outputs
-that were equal become the golden files of `tests/unit/vcctl`.
+become the golden files of `tests/unit/vcctl`, if all were equal.
 """
 
 import argparse
@@ -31,8 +31,6 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone
 from tests.support.vcctl import lines, ours, world
 
-ROOT: Final = Path(__file__).parents[1]
-GOLDEN: Final = ROOT / "tests" / "unit" / "vcctl" / "golden"
 KINDS: Final = (kinds.JOB, kinds.QUEUE, kinds.COMMAND, kinds.JOBFLOW, kinds.JOBTEMPLATE)
 TRIES: Final = 3
 """Times that two outputs may differ: an age changes while one of them is asked."""
@@ -222,17 +220,15 @@ def _check(programs: Path, api: Api, *, record: bool) -> int:
     for text in check.wrong:
         print(text)
     print(f"{check.count - len(check.wrong)} passed, {len(check.wrong)} failed")
-    if record:
+    if record and not check.wrong:
         _write(golden)
     return 1 if check.wrong else 0
 
 
 def _write(golden: dict[str, Any]) -> None:
-    shutil.rmtree(GOLDEN, ignore_errors=True)
-    GOLDEN.mkdir(parents=True)
     for name, content in golden.items():
         text = json.dumps(content, indent=1, ensure_ascii=False)
-        (GOLDEN / f"{name}.json").write_text(f"{text}\n", "utf-8")
+        (lines.GOLDEN / f"{name}.json").write_text(f"{text}\n", "utf-8")
 
 
 def main() -> int:

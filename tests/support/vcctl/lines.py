@@ -1,177 +1,24 @@
-"""Lines that vcctl and Slurm's names are tried with, and what they find.
+"""Lines that vcctl and Slurm's names are tried with.
 
 `WORDS` need no cluster. `READS` are asked of a server that always answers the same (`world.yaml`);
-each of `STORIES` begins on an API server without jobs, queues and flows, in a copy of the folder
-`FILES`.
+both are the lines of the golden files, where a new one begins without an output. Each of `STORIES`
+begins on an API server without jobs, queues and flows, in a copy of the folder `FILES`.
 """
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
+from typing import Final
 
+GOLDEN: Final = Path(__file__).parents[2] / "unit" / "vcctl" / "golden"
 PROGRAMS = ("vcctl", "vsub", "vjobs", "vqueues", "vcancel", "vsuspend", "vresume")
-GROUPS = {
-    "job": ("run", "list", "view", "suspend", "resume", "delete"),
-    "queue": ("create", "delete", "operate", "list", "get"),
-    "jobflow": ("create", "list", "get", "delete", "describe"),
-    "jobtemplate": ("create", "list", "get", "delete", "describe"),
-    "pod": ("list",),
-}
 
 
-def helps() -> Iterator[list[str]]:
-    """Yield each way to the help of each command."""
-    for program in PROGRAMS:
-        yield [program, "--help"]
-        yield [program, "-h"]
-    for group, verbs in GROUPS.items():
-        yield ["vcctl", group]
-        yield ["vcctl", group, "-h"]
-        yield ["vcctl", "help", group]
-        for verb in verbs:
-            yield ["vcctl", group, verb, "--help"]
-            yield ["vcctl", "help", group, verb]
+def _lines(entries: list[dict]) -> list[list[str]]:
+    return [entry["line"] for entry in entries]
 
 
-WRONG = [
-    ["vcctl"],
-    ["vcctl", ""],
-    ["vcctl", "help"],
-    ["vcctl", "help", "help"],
-    ["vcctl", "help", "--help"],
-    ["vcctl", "version", "--help"],
-    ["vcctl", "jb"],
-    ["vcctl", "j"],
-    ["vcctl", "q"],
-    ["vcctl", "h"],
-    ["vcctl", "helpp"],
-    ["vcctl", "jobs"],
-    ["vcctl", "JOB", "list"],
-    ["vcctl", "nope", "--help"],
-    ["vcctl", 'a"b\n\x01é'],
-    ["vcctl", "completion", "bash"],
-    ["vcctl", "--", "job"],
-    ["vcctl", "job", "--", "list"],
-    ["vcctl", "job", "lst"],
-    ["vcctl", "job", "help", "list"],
-    ["vcctl", "job", "--nope"],
-    ["vcctl", "help", "nope"],
-    ["vcctl", "help", "a", "b"],
-    ["vcctl", "help", "job", "nope"],
-    ["vcctl", "help", "job", "--nope"],
-    ["vcctl", "pod", "get", "--help"],
-    ["vcctl", "-v"],
-    ["vcctl", "-vx"],
-    ["vcctl", "-h=maybe"],
-    ["vcctl", "--nope"],
-    ["vcctl", "--help", "job", "list"],
-    ["vcctl", "-h", "job", "list"],
-    ["vcctl", "--v=3", "--help", "job", "list"],
-    ["vcctl", "-v", "x", "version"],
-    ["vcctl", "--v=x", "version"],
-    ["vcctl", "--v=", "version"],
-    ["vcctl", "--v", "0x1", "version"],
-    ["vcctl", "--v", "99999999999", "version"],
-    ["vcctl", "--vmodule=a", "version"],
-    ["vcctl", "--vmodule=a=b", "version"],
-    ["vcctl", "--log-flush-frequency", "x", "version"],
-    ["vcctl", "--log-flush-frequency=1", "version"],
-    ["vcctl", "--log-flush-frequency=", "version"],
-    ["vcctl", "--nope=3", "job", "list"],
-    ["vcctl", "job", "list", "-z"],
-    ["vcctl", "job", "list", "-hz"],
-    ["vcctl", "job", "list", "-hn", "x"],
-    ["vcctl", "job", "list", "--nope"],
-    ["vcctl", "job", "list", "-n"],
-    ["vcctl", "job", "list", "--namespace"],
-    ["vcctl", "job", "list", "---n"],
-    ["vcctl", "job", "list", "--=x"],
-    ["vcctl", "job", "list", "--all-namespaces=maybe"],
-    ["vcctl", "job", "list", "--help=no"],
-    ["vcctl", "job", "run", "--min", "x"],
-    ["vcctl", "job", "run", "-m", "99999999999999999999"],
-    ["vcctl", "job", "run", "-m="],
-    ["vcctl", "job", "run", "-m", ""],
-    ["vcctl", "job", "run", "-m", " 1"],
-    ["vcctl", "job", "run", "-m", "08"],
-    ["vcctl", "job", "run", "-m", 'a\nb"\\é\x01'],
-    ["vcctl", "queue", "create", "-w", "99999999999"],
-    ["vcctl", "queue", "operate", "-w", "1.5"],
-    *([program, "--version"] for program in PROGRAMS[1:]),
-    *([program, "-z"] for program in PROGRAMS[1:]),
-    ["vsub", "-m", "x"],
-    ["vjobs", "--all-namespaces=2"],
-]
-WORDS = [*helps(), *WRONG]
-
-READS = [
-    ["vcctl", "job", "list"],
-    ["vcctl", "job", "list", "--all-namespaces"],
-    ["vcctl", "job", "list", "--all_namespaces"],
-    ["vcctl", "job", "list", "--all-namespaces=false"],
-    ["vcctl", "job", "list", "--all-namespaces", "false"],
-    ["vcctl", "job", "list", "-n", "team"],
-    ["vcctl", "job", "list", "-nteam"],
-    ["vcctl", "job", "list", "-n=team"],
-    ["vcctl", "job", "list", "--namespace=team"],
-    ["vcctl", "-n", "team", "job", "list"],
-    ["vcctl", "job", "-n", "team", "list"],
-    ["vcctl", "job", "list", "-n", ""],
-    ["vcctl", "job", "list", "-n", "empty"],
-    ["vcctl", "job", "list", "extra", "--", "-n"],
-    ["vcctl", "job", "list", "-q", "research"],
-    ["vcctl", "job", "list", "-q", "none-such"],
-    ["vcctl", "job", "list", "-S", "other"],
-    ["vcctl", "job", "list", "-q", "research", "-S", "other"],
-    ["vcctl", "job", "list", "--selector", "rain"],
-    ["vcctl", "job", "view", "-N", "train"],
-    ["vcctl", "job", "view", "-N", "bare"],
-    ["vcctl", "job", "view", "-N", "none-such"],
-    ["vcctl", "job", "view", "-N", "elsewhere", "-n", "team"],
-    ["vcctl", "job", "view"],
-    ["vjobs"],
-    ["vjobs", "--all-namespaces"],
-    ["vjobs", "-N", "team"],
-    ["vjobs", "-S", "other", "--selector", "long"],
-    ["vjobs", "-n", "train"],
-    ["vjobs", "-n", "none-such"],
-    ["vcctl", "queue", "list"],
-    ["vcctl", "queue", "get", "-n", "research"],
-    ["vcctl", "queue", "get", "-n", "none-such"],
-    ["vcctl", "queue", "get"],
-    ["vqueues"],
-    ["vqueues", "-n", "research"],
-    ["vqueues", "-n", "none-such"],
-    ["vcctl", "pod", "list"],
-    ["vcctl", "pod", "list", "--all-namespaces"],
-    ["vcctl", "pod", "list", "-n", "team"],
-    ["vcctl", "pod", "list", "-n", "empty"],
-    ["vcctl", "pod", "list", "-q", "research"],
-    ["vcctl", "pod", "list", "-q", "none-such", "--all-namespaces"],
-    ["vcctl", "jobflow", "list"],
-    ["vcctl", "jobflow", "list", "-n", "empty"],
-    ["vcctl", "jobflow", "list", "--all-namespaces"],
-    ["vcctl", "jobflow", "get", "-N", "flow"],
-    ["vcctl", "jobflow", "get", "-N", "none-such"],
-    ["vcctl", "jobflow", "get"],
-    ["vcctl", "jobflow", "describe"],
-    ["vcctl", "jobflow", "describe", "-n", "empty"],
-    ["vcctl", "jobflow", "describe", "-N", "flow"],
-    ["vcctl", "jobflow", "describe", "-N", "flow", "-o", "json"],
-    ["vcctl", "jobflow", "describe", "-o", "json"],
-    ["vcctl", "jobflow", "describe", "-o", "xml"],
-    ["vcctl", "jobflow", "describe", "-N", "none-such"],
-    ["vcctl", "jobtemplate", "list"],
-    ["vcctl", "jobtemplate", "list", "-n", "empty"],
-    ["vcctl", "jobtemplate", "get", "-N", "template"],
-    ["vcctl", "jobtemplate", "get", "-N", "none-such"],
-    ["vcctl", "jobtemplate", "get"],
-    ["vcctl", "jobtemplate", "describe"],
-    ["vcctl", "jobtemplate", "describe", "-o", "json"],
-    ["vcctl", "jobtemplate", "describe", "-N", "template", "-o", "xml"],
-    ["vcctl", "jobtemplate", "describe", "-N", "none-such"],
-    ["vcctl", "jobtemplate", "describe", "-n", "empty"],
-]
-
+WORDS = _lines(json.loads((GOLDEN / "words.json").read_text("utf-8")))
+READS = _lines(json.loads((GOLDEN / "reads.json").read_text("utf-8"))["lines"])
 FILES = Path(__file__).parent / "files"
 
 

@@ -6,13 +6,12 @@ the requests, and what an API server answered.
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support.vcctl import lines, ours, world
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = lines.GOLDEN
 WORDS = json.loads((GOLDEN / "words.json").read_text("utf-8"))
 READS = json.loads((GOLDEN / "reads.json").read_text("utf-8"))
 KUBECONFIGS = json.loads((GOLDEN / "kubeconfigs.json").read_text("utf-8"))
@@ -36,9 +35,7 @@ def ended(recorded: dict) -> ours.Ended:
     return ours.Ended(recorded["out"], recorded["err"], recorded["code"])
 
 
-def test_every_line_has_its_golden_output():
-    assert [entry["line"] for entry in WORDS] == lines.WORDS
-    assert [entry["line"] for entry in READS["lines"]] == lines.READS
+def test_every_line_of_a_story_has_its_golden_output():
     assert set(STORIES) == set(lines.STORIES)
     for name, entries in STORIES.items():
         found = [line.strip() for line in lines.STORIES[name]]
