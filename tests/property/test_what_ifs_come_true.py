@@ -16,9 +16,8 @@ from services.scheduler.engine.state.memory import memory_of
 from services.visibility.queries import rehearsal
 from shared.api.visibility import WhatIfStatus
 from shared.model.status import TaskStatus
-from tests.support.acting import NOW, Cluster, ask
 from tests.support.laws import configured, count_hits, needs_hits
-from tests.support.mirrors import World, job_of_tasks, running
+from tests.support.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
 from tests.support.world import Json
 
 TIERS = """

@@ -68,7 +68,6 @@ class FixedAnswers(Queries, LiveQueries):
     asked: list[tuple[str, WhatIfSpec]] = field(default_factory=list)
 
     async def pending_jobs(self, namespace: str = "", *, queue: str = "") -> Sequence[PendingJob]:
-        """Return the jobs of a namespace or a queue."""
         self._fail()
         return [
             job
@@ -77,38 +76,31 @@ class FixedAnswers(Queries, LiveQueries):
         ]
 
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
-        """Return what was written down."""
         self._fail()
         return self.explanations.get((namespace, name))
 
     async def queue_trees(self) -> Sequence[QueueTree]:
-        """Return the queues."""
         self._fail()
         return self.queues
 
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
-        """Return the verdict, whatever is asked."""
         self._fail()
         self.asked.append((namespace, spec))
         return self.verdict
 
     async def timeline(self, namespace: str, name: str) -> Timeline | None:
-        """Return what was written down."""
         self._fail()
         return self.timelines.get((namespace, name))
 
     async def usage_history(self) -> UsageHistory:
-        """Return what was written down."""
         self._fail()
         return self.history
 
     async def running_jobs(self, namespace: str = "") -> Sequence[RunningJob]:
-        """Return the running jobs of a namespace."""
         self._fail()
         return [job for job in self.running if namespace in ("", job.metadata.namespace)]
 
     async def node_uses(self) -> Sequence[NodeUse]:
-        """Return the nodes."""
         self._fail()
         return self.nodes
 

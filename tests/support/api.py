@@ -13,59 +13,31 @@ import yaml
 
 from tests.support.wait import until
 
-PATHS = {
-    "nodes": "/api/v1",
-    "namespaces": "/api/v1",
-    "pods": "/api/v1",
-    "services": "/api/v1",
-    "configmaps": "/api/v1",
-    "secrets": "/api/v1",
-    "events": "/api/v1",
-    "serviceaccounts": "/api/v1",
-    "resourcequotas": "/api/v1",
-    "persistentvolumes": "/api/v1",
-    "persistentvolumeclaims": "/api/v1",
-    "storageclasses": "/apis/storage.k8s.io/v1",
-    "csidrivers": "/apis/storage.k8s.io/v1",
-    "csinodes": "/apis/storage.k8s.io/v1",
-    "volumeattachments": "/apis/storage.k8s.io/v1",
-    "csistoragecapacities": "/apis/storage.k8s.io/v1",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1",
-    "deviceclasses": "/apis/resource.k8s.io/v1",
-    "resourceslices": "/apis/resource.k8s.io/v1",
-    "resourceclaims": "/apis/resource.k8s.io/v1",
-    "resourceclaimtemplates": "/apis/resource.k8s.io/v1",
-    "leases": "/apis/coordination.k8s.io/v1",
-    "networkpolicies": "/apis/networking.k8s.io/v1",
-    "jobs": "/apis/batch.volcano.sh/v1alpha1",
-    "cronjobs": "/apis/batch.volcano.sh/v1alpha1",
-    "jobflows": "/apis/flow.volcano.sh/v1alpha1",
-    "jobtemplates": "/apis/flow.volcano.sh/v1alpha1",
-    "hypernodes": "/apis/topology.volcano.sh/v1alpha1",
-    "nodeshards": "/apis/shard.volcano.sh/v1alpha1",
-    "commands": "/apis/bus.volcano.sh/v1alpha1",
-    "podgroups": "/apis/scheduling.volcano.sh/v1beta1",
-    "queues": "/apis/scheduling.volcano.sh/v1beta1",
-    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
+_PLURALS = {
+    "/api/v1": "namespaces nodes pods services configmaps secrets events serviceaccounts"
+    " resourcequotas persistentvolumes persistentvolumeclaims",
+    "/apis/storage.k8s.io/v1": "storageclasses csidrivers csinodes volumeattachments"
+    " csistoragecapacities",
+    "/apis/scheduling.k8s.io/v1": "priorityclasses",
+    "/apis/resource.k8s.io/v1": "deviceclasses resourceslices resourceclaims"
+    " resourceclaimtemplates",
+    "/apis/coordination.k8s.io/v1": "leases",
+    "/apis/networking.k8s.io/v1": "networkpolicies",
+    "/apis/batch.volcano.sh/v1alpha1": "jobs cronjobs",
+    "/apis/flow.volcano.sh/v1alpha1": "jobflows jobtemplates",
+    "/apis/topology.volcano.sh/v1alpha1": "hypernodes",
+    "/apis/shard.volcano.sh/v1alpha1": "nodeshards",
+    "/apis/bus.volcano.sh/v1alpha1": "commands",
+    "/apis/scheduling.volcano.sh/v1beta1": "podgroups queues",
+    "/apis/apiextensions.k8s.io/v1": "customresourcedefinitions",
 }
-CLUSTER_SCOPED = {
-    "nodes",
-    "namespaces",
-    "queues",
-    "hypernodes",
-    "nodeshards",
-    "persistentvolumes",
-    "storageclasses",
-    "csidrivers",
-    "csinodes",
-    "volumeattachments",
-    "priorityclasses",
-    "deviceclasses",
-    "resourceslices",
-    "customresourcedefinitions",
-}
-
-
+PATHS = {plural: root for root, plurals in _PLURALS.items() for plural in plurals.split()}
+_OF_CLUSTER = """
+    nodes namespaces queues hypernodes nodeshards persistentvolumes storageclasses csidrivers
+    csinodes volumeattachments priorityclasses deviceclasses resourceslices
+    customresourcedefinitions
+"""
+CLUSTER_SCOPED = set(_OF_CLUSTER.split())
 NOT_FOUND = 404
 
 
@@ -125,17 +97,12 @@ class Api:
         """Send one request; return the decoded answer. Raises ApiError."""
         content_type = kwargs.pop("content_type", "application/json")
         data = None if body is None else json.dumps(body)
-        async with self._session.request(
-            method, url, data=data, headers={"Content-Type": content_type}, **kwargs
-        ) as answer:
-            text = await answer.text()
-            if answer.status >= 300:
-                raise ApiError(answer.status, text)
-            return json.loads(text)
+        headers = {"Content-Type": content_type}
+        return json.loads(await self.text(url, method, data=data, headers=headers, **kwargs))
 
-    async def text(self, url: str) -> str:
+    async def text(self, url: str, method: str = "GET", **kwargs) -> str:
         """Get a page that is no JSON, such as `/metrics`. Raises ApiError."""
-        async with self._session.get(url) as answer:
+        async with self._session.request(method, url, **kwargs) as answer:
             text = await answer.text()
             if answer.status >= 300:
                 raise ApiError(answer.status, text)
@@ -161,11 +128,8 @@ class Api:
         """List the names of a collection: objects may be nested deeper than `json` reads."""
         headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
         params = {"includeObject": "None"}
-        async with self._session.get(url, headers=headers, params=params) as answer:
-            text = await answer.text()
-            if answer.status >= 300:
-                raise ApiError(answer.status, text)
-            return [row["cells"][0] for row in json.loads(text).get("rows") or ()]
+        table = json.loads(await self.text(url, headers=headers, params=params))
+        return [row["cells"][0] for row in table.get("rows") or ()]
 
     async def create(self, plural: str, body: dict, namespace: str = "") -> dict:
         """Create an object."""

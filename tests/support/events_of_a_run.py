@@ -22,7 +22,7 @@ from tests.support.api import Api, connect
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
 from tests.support.wait import until
-from tests.support.world import job, task
+from tests.support.world import job, queue, task
 
 NAMESPACE: Final = "default"
 CONFIGURATION: Final = """\
@@ -129,27 +129,19 @@ async def _another_leader(services: Run, seen: Seen) -> None:
 
 
 async def _queues(api: Api, seen: Seen) -> None:
-    await api.create(
-        "queues",
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": "side"},
-            "spec": {"weight": 1},
-        },
-    )
+    await api.create("queues", queue("side", weight=1))
     await seen.comes("queue.state", queue="side", state="Open")
-    queue = await api.get("queues", "", "side")
+    side = await api.get("queues", "", "side")
     order = {
         "apiVersion": "bus.volcano.sh/v1alpha1",
         "kind": "Command",
         "metadata": {"name": "close-side"},
         "action": "CloseQueue",
         "target": {
-            "apiVersion": queue["apiVersion"],
+            "apiVersion": side["apiVersion"],
             "kind": "Queue",
             "name": "side",
-            "uid": queue["metadata"]["uid"],
+            "uid": side["metadata"]["uid"],
             "controller": True,
         },
     }

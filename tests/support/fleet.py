@@ -22,14 +22,15 @@ from tests.support.roles import LED, account
 from tests.support.wait import until
 
 SERVICES = ("cache", "scheduler", "binder", "controller")
+_RUN = "import runpy; runpy.run_module('services.{}', run_name='__main__')"
 NEVER = "600s"
 """`--lease-takeover` of a standby that must notice by other means that the leader is gone."""
 
 
 class Place(NamedTuple):
-    """Where services find their API server and NATS, if no control plane has both."""
+    """Where services find their API server, if there is one, and NATS without a control plane."""
 
-    kubeconfig: Path
+    kubeconfig: Path | None
     nats: NatsServer
 
 
@@ -126,7 +127,7 @@ class Fleet:
         self._nats = nats or plane.nats
         self._directory = directory
         self._beside = beside
-        self._all: list[Process] = []
+        self.processes: list[Process] = []
         self._logs: set[Path] = set()
 
     async def start(
@@ -139,26 +140,26 @@ class Fleet:
         kubeconfig: Path | str | None = None,
         nats: str = "",
         python: Path | str = sys.executable,
+        bug: str = "",
         **flags: str,
     ) -> Service:
         """Start one instance; with `wait` it is ready on return.
 
         It comes to the API server with its own account. `kubeconfig` and `nats` (a URL) lead it
         there, and to NATS, by another way. `python` is the one of an environment with another
-        release.
+        release. `bug` is a program that plants one before the service runs.
         """
         if kubeconfig is None:
             kubeconfig = self._plane.kubeconfig
-            kubeconfig = account(kubeconfig, name) if name in LED else kubeconfig
+            kubeconfig = account(kubeconfig, name) if kubeconfig and name in LED else kubeconfig
         port = free_port()
         log = self._directory / f"{name}-{instance}.log"
         address = f"127.0.0.1:{port}"
         argv = [
             str(python),
             "-P",
-            "-m",
-            f"services.{name}",
-            f"--kubeconfig={kubeconfig}",
+            *(("-c", f"{bug}\n{_RUN.format(name)}") if bug else ("-m", f"services.{name}")),
+            *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
             f"--nats={nats or self._nats.url}",
             f"--instance={name}-{instance}",
             f"--listen-address={address}",
@@ -167,7 +168,7 @@ class Fleet:
         ]
         if self._beside and name == "cache":
             argv.append("--leader-elect=false")
-        marks = self._directory / f"faults-{name}-{instance}-{len(self._all)}"
+        marks = self._directory / f"faults-{name}-{instance}-{len(self.processes)}"
         if fault:
             argv += [f"--fault={fault}", f"--fault-dir={marks}"]
         spec = ProcessSpec(
@@ -178,7 +179,7 @@ class Fleet:
         )
         own = python == sys.executable
         process = Process(spec, start=forking.start if own and self._forked else popen)
-        self._all.append(process)
+        self.processes.append(process)
         self._logs.add(log)
         process.start()
         service = Service(process, log, address, marks / fault.partition("@")[0] if fault else None)
@@ -196,7 +197,7 @@ class Fleet:
     async def stop(self) -> None:
         """Stop everything that was started, at once, as an installation ends."""
         async with asyncio.TaskGroup() as tasks:
-            for process in self._all:
+            for process in self.processes:
                 tasks.create_task(process.stop(grace_s=3), name=process.name)
 
     def lines(self) -> list[str]:

@@ -7,14 +7,13 @@ be of any age, and serves only where there is no Go.
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from pumice.local.build import GOMODS, find_go
 from pumice.local.errors import LocalError
@@ -26,16 +25,18 @@ _PARTS = GOMODS / "kubernetes"
 STAMP = f"k8s.io/component-base/version.gitVersion=v{versions().parts['kubernetes']}"
 
 
+_STRIPPED = ("-trimpath", "-ldflags", "-s -w")
+_OF_KUBERNETES = ("-trimpath", "-ldflags", f"-s -w -X {STAMP}")
+
+
 def kubectl() -> Path:
     """Return kubectl of the pinned release (its build takes about a minute)."""
-    flags = ("-trimpath", "-ldflags", f"-s -w -X {STAMP}")
-    return _built("kubectl", ".", *flags, release=parts_dir("kubernetes").name)
+    return _built("kubectl", ".", *_OF_KUBERNETES, release=parts_dir("kubernetes").name)
 
 
 def helm() -> Path:
     """Return helm of the pinned release (its build takes three minutes, and 86 MB stay)."""
-    flags = ("-trimpath", "-ldflags", "-s -w")
-    return _built("helm", "helm.sh/helm/v4/cmd/helm", *flags, release=_pinned("helm"))
+    return _built("helm", "helm.sh/helm/v4/cmd/helm", *_STRIPPED, release=_pinned("helm"))
 
 
 def kube_scheduler() -> Path:
@@ -43,31 +44,27 @@ def kube_scheduler() -> Path:
 
     Its build takes two minutes of CPU after theirs, and more without.
     """
-    flags = ("-trimpath", "-ldflags", f"-s -w -X {STAMP}")
-    package = "k8s.io/kubernetes/cmd/kube-scheduler"
-    release = parts_dir("kubernetes").name
-    return _built("kube-scheduler", package, *flags, release=release, module=_PARTS)
+    package, release = "k8s.io/kubernetes/cmd/kube-scheduler", parts_dir("kubernetes").name
+    return _built("kube-scheduler", package, *_OF_KUBERNETES, release=release, module=_PARTS)
 
 
-def prometheus() -> Path:
+def prometheus(name: str = "prometheus") -> Path:
     """Return Prometheus of the pinned release, whose targets are listed in its configuration.
 
-    Its build takes two minutes of CPU, with its pages for browsers left out.
+    Its build takes two minutes of CPU, with its pages for browsers and the libraries of clouds left
+    out; that of promtool takes another one.
     """
-    return _of_prometheus("prometheus")
+    package = f"github.com/prometheus/prometheus/cmd/{name}"
+    return _built(
+        *(name, package, "-tags", "remove_all_sd", *_STRIPPED),
+        release=_pinned("prometheus"),
+        module=HERE / "prometheus_module",
+    )
 
 
 def promtool() -> Path:
-    """Return promtool of the pinned release (its build takes a minute of CPU after Prometheus)."""
-    return _of_prometheus("promtool")
-
-
-def _of_prometheus(name: str) -> Path:
-    """Return one of its programs, without the libraries of clouds that it could ask."""
-    flags = ("-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w")
-    package = f"github.com/prometheus/prometheus/cmd/{name}"
-    module = HERE / "prometheus_module"
-    return _built(name, package, *flags, release=_pinned("prometheus"), module=module)
+    """Return promtool of the same release."""
+    return prometheus("promtool")
 
 
 def operator(name: str, package: str, *, module: str) -> Path:
@@ -75,9 +72,8 @@ def operator(name: str, package: str, *, module: str) -> Path:
 
     Its build takes one to two minutes of CPU; 45 MB stay.
     """
-    flags = ("-trimpath", "-ldflags", "-s -w")
     folder = HERE / f"{module}_module"
-    return _built(name, package, *flags, release=_pinned(module), module=folder)
+    return _built(name, package, *_STRIPPED, release=_pinned(module), module=folder)
 
 
 def is_built(name: str, *, module: str) -> bool:
@@ -97,11 +93,7 @@ def source_of(package: str, *, module: str) -> Path:
         check=True,
         capture_output=True,
     )
-    return Path(msgspec.json.decode(found.stdout, type=_Download).folder)
-
-
-class _Download(msgspec.Struct, frozen=True):
-    folder: str = msgspec.field(name="Dir")
+    return Path(json.loads(found.stdout)["Dir"])
 
 
 def at_a_terminal(

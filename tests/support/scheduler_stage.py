@@ -2,15 +2,12 @@
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pumice.local.nats import NatsServer
-from pumice.local.ports import free_port
-from pumice.local.process import Process, ProcessSpec
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.catalog import STATES
 from shared.bus.nats import NatsBus
@@ -19,8 +16,8 @@ from shared.contracts import messages as m
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from shared.runtime.errors import Retryable
-from tests.support import forked, world
-from tests.support.fleet import Service
+from tests.support import world
+from tests.support.fleet import Fleet, Place, Service, fleet
 from tests.support.nats_servers import admin_bus
 from tests.support.wait import until
 from tests.support.world import stored_group, stored_pod, stored_queue
@@ -33,14 +30,11 @@ KINDS = tuple(sorted(ClusterState(states=STATES).kinds))
 class Stage:
     """Facts in, commands out."""
 
-    def __init__(self, bus: NatsBus, server: NatsServer, directory: Path) -> None:
-        self.bus = bus
-        self._server = server
-        self._directory = directory
+    def __init__(self, bus: NatsBus, schedulers: Fleet) -> None:
+        self.bus, self.fleet = bus, schedulers
         self._facts = bus.publisher(STREAMS.state.name)
         self._outcomes = bus.publisher(STREAMS.outcome.name)
         self._rv = 0
-        self._services: list[Process] = []
         self.marking = True
 
     async def fact(self, kind: str, key: str, body: dict | None, uid: str = "") -> None:
@@ -63,44 +57,13 @@ class Stage:
                     await self._facts.publish(SUBJECTS.marker, codec.encode(marker))
             await asyncio.sleep(0.2)
 
-    async def start(self, instance: str = "a", *, bug: str = "", **flags: str) -> Service:
-        """Start a scheduler and wait until it is ready."""
-        service = self.spawn(instance, bug=bug, **flags)
-        await service.ready()
-        return service
-
-    def spawn(self, instance: str = "a", *, bug: str = "", **flags: str) -> Service:
-        """Start a scheduler; `bug` is a program that plants one before."""
-        run = "import runpy; runpy.run_module('services.scheduler', run_name='__main__')"
-        address = f"127.0.0.1:{free_port()}"
-        log = self._directory / f"{instance}.log"
-        spec = ProcessSpec(
-            name=f"scheduler-{instance}",
-            argv=(
-                sys.executable,
-                "-P",
-                *(("-c", f"{bug}\n{run}") if bug else ("-m", "services.scheduler")),
-                f"--nats={self._server.url}",
-                f"--instance={instance}",
-                f"--listen-address={address}",
-                *(f"--{k.replace('_', '-')}={v}" for k, v in flags.items()),
-            ),
-            log=log,
-            environ=self._server.environ("scheduler"),
-        )
-        process = Process(spec, start=forked.start)
-        self._services.append(process)
-        process.start()
-        return Service(process, log, address, None)
+    async def start(self, instance: str = "a", *, wait: bool = True, **flags: str) -> Service:
+        """Start a scheduler, with `wait` until it is ready; `bug` is as in `Fleet.start`."""
+        return await self.fleet.start("scheduler", instance=instance, wait=wait, **flags)
 
     def kill_first(self) -> None:
         """Kill the scheduler that was started first."""
-        self._services[0].kill()
-
-    async def stop(self) -> None:
-        """Stop what was started."""
-        for process in self._services:
-            await process.stop(grace_s=2)
+        self.fleet.processes[0].kill()
 
     async def commands(self) -> list[m.Command]:
         """Return the intents on COMMAND."""
@@ -119,7 +82,7 @@ class Stage:
             last = await self.commands()
             return len(last) >= count
 
-        await until(enough, describe=lambda: f"{last} {self._logs()}")
+        await until(enough, describe=lambda: f"{last} {self.fleet.logs()}")
         return last
 
     async def desired(self, kind: str, key: str) -> m.Desired | None:
@@ -162,9 +125,6 @@ class Stage:
                 if codec.decode_command(message.payload).id == command.id:
                     await self.bus.purge(STREAMS.command.name, SUBJECTS.command(partition))
 
-    def _logs(self) -> str:
-        return "\n".join(p.last_line() for p in self._services)
-
     # --- a small world -------------------------------------------------------------------------
 
     async def cluster(self, nodes: int = 2, cpu: str = "4") -> None:
@@ -204,16 +164,16 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def scheduler_stage(server: NatsServer, directory: Path) -> AsyncIterator[Stage]:
+    place = Place(kubeconfig=None, nats=server)
     async with admin_bus(server) as bus, asyncio.TaskGroup() as tasks:
-        declared = [getattr(STREAMS, name) for name in STREAMS.__struct_fields__]
-        await bus.ensure_streams(declared)
-        stage = Stage(bus, server, directory)
-        marking = tasks.create_task(stage.mark(), name="marker")
-        try:
-            yield stage
-        finally:
-            marking.cancel()
-            await stage.stop()
+        await bus.ensure_streams([getattr(STREAMS, name) for name in STREAMS.__struct_fields__])
+        async with fleet(place, directory) as schedulers:
+            stage = Stage(bus, schedulers)
+            marking = tasks.create_task(stage.mark(), name="marker")
+            try:
+                yield stage
+            finally:
+                marking.cancel()
 
 
 def nodes_of(command: m.BindGang) -> dict[str, str]:

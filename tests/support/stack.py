@@ -23,10 +23,10 @@ from pumice.local.nats import NatsServer
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
 from tests.support import roles
-from tests.support.accounts import Accounts
 from tests.support.api import Api, connect
 from tests.support.goprograms import helm, kubectl
 from tests.support.nats_servers import NatsCluster
+from tests.support.roles import Accounts
 
 CRDS = Path(__file__).parents[2] / "k8s" / "crds"
 ALREADY_EXISTS = 409

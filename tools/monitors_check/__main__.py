@@ -14,10 +14,10 @@ import yaml
 
 from pumice.demo.story import DemoError
 from pumice.local.errors import LocalError
-from tests.support.alert_histories import HISTORIES, INTERVAL, History
 from tests.support.goprograms import promtool
 from tools.monitors_check import live
 from tools.monitors_check.faults import FAULTS
+from tools.monitors_check.histories import HISTORIES, INTERVAL, History
 from tools.prometheus import PrometheusError
 from tools.write_dashboards import expressions
 from tools.write_monitoring import rules

@@ -48,7 +48,7 @@ async def test_a_bug_that_one_pod_brings_out_half_way_costs_that_pod_alone(stage
 
 async def test_cycles_that_fail_are_skipped_and_tried_again(stage: Stage) -> None:
     await stage.cluster()
-    service = stage.spawn(bug=CYCLE)
+    service = await stage.start(wait=False, bug=CYCLE)
     await stage.gang("g", 3)
     (command,) = await stage.until_commands(1)
     assert command.job == "ns/g"

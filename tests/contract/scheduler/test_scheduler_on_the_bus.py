@@ -99,7 +99,7 @@ async def test_an_intent_of_a_newer_version_keeps_a_scheduler_waiting_not_dying(
     await stage.start()
     newer = b'{"type":"bind","v":9,"id":"9-9-9"}'
     await stage.bus.publisher(STREAMS.command.name).publish(SUBJECTS.command(0), newer)
-    second = stage.spawn("second")
+    second = await stage.start("second", wait=False)
     stage.kill_first()
     await until(
         lambda: _says(second, "only a newer scheduler"), describe="the second says what it lacks"
@@ -181,6 +181,6 @@ async def test_a_replaced_configuration_is_used_at_once(stage: Stage, tmp_path: 
 async def test_a_wrong_key_in_the_configuration_is_named_at_start(stage: Stage, tmp_path: Path):
     conf = tmp_path / "volcano-scheduler.conf"
     conf.write_text("actions: allocate\ntires: []\n")
-    service = stage.spawn(scheduler_conf=str(conf))
+    service = await stage.start(wait=False, scheduler_conf=str(conf))
     assert await asyncio.wait_for(service.process.exited(), 10) == 2
     assert "tires" in service.process.last_line()

@@ -92,7 +92,7 @@ async def test_a_job_that_lets_no_other_thread_in_is_left_out_after_two_deaths(
     await stage.gang("slow", 1)
     await stage.gang("g", 3)
     for instance in "ab":
-        await ended(stage.spawn(instance, bug=LETS_NO_THREAD_IN, **flags))
+        await ended(await stage.start(instance, wait=False, bug=LETS_NO_THREAD_IN, **flags))
     third = await stage.start("c", bug=LETS_NO_THREAD_IN, **flags)
     (command,) = await stage.until_commands(1)
     assert command.job == "ns/g"

@@ -13,8 +13,8 @@ from shared.contracts.streams import TOMBSTONE_TTL_S
 from shared.kube.client import Kube
 from tests.integration.cache.conftest import State
 from tests.support import world
-from tests.support.accounts import Accounts
 from tests.support.fleet import Fleet
+from tests.support.roles import Accounts
 from tests.support.wait import until
 from tests.support.world import pod
 

@@ -9,8 +9,8 @@ from services.cache.kinds import rows
 from shared.api.kinds import CONFIGMAP, NAMESPACE, POD
 from shared.kube.client import Kube
 from tests.integration.cache.conftest import State
-from tests.support.accounts import Accounts
 from tests.support.fleet import Fleet
+from tests.support.roles import Accounts
 from tests.support.world import pod
 
 TOLD = "mindx-dl"

@@ -13,7 +13,7 @@ from shared.kube.config import connect
 from shared.kube.decode import Changed
 from shared.kube.listwatch import Item, Listed, ListWatch, ListWatchTimes, Unavailable
 from shared.runtime.errors import Retryable
-from tests.support.accounts import Accounts
+from tests.support.roles import Accounts
 from tests.support.wait import until
 from tests.support.world import pod
 

@@ -14,7 +14,7 @@ from shared.kube.client import Kube, Selection
 from shared.kube.config import connect
 from shared.kube.decode import Changed, ChangeOp
 from shared.kube.listwatch import Item, Listed, ListWatch, ListWatchTimes, Unavailable
-from tests.support.accounts import Accounts
+from tests.support.roles import Accounts
 from tests.support.world import pod
 
 TIMES = ListWatchTimes(absent_retry_s=0.2)

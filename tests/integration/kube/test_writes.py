@@ -14,7 +14,7 @@ from shared.kube.client import Kube
 from shared.kube.config import connect
 from shared.kube.errors import AlreadyExists, Denied, Refused, WriteConflict
 from shared.runtime.errors import Conflict, Gone
-from tests.support.accounts import Accounts
+from tests.support.roles import Accounts
 from tests.support.world import job, pod, task
 
 OTHER = "11111111-1111-1111-1111-111111111111"

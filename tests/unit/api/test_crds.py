@@ -11,8 +11,8 @@ from shared.api import crdgen
 from shared.api.base import View
 from shared.api.crds import CRDS, Crd
 from shared.api.kinds import COMMAND, Kind
-from tests.support.crd_table import table_of_manifest, table_of_reference
 from tools import write_manifests
+from tools.crd_table import table_of_manifest, table_of_reference
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "crd-fields"

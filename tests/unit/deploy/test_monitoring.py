@@ -9,11 +9,11 @@ import yaml
 from services.admission.settings import AdmissionSettings
 from shared.runtime.settings import load
 from shared.serving.certificates import RENEW_AFTER
-from tests.support.alert_histories import HISTORIES
 from tests.support.manifests import BASE, ROOT, build, named
 from tools import write_dashboards, write_monitoring
 from tools.monitors_check import live, site
 from tools.monitors_check.faults import FAULTS
+from tools.monitors_check.histories import HISTORIES
 from tools.write_tables import METRICS_PAGE, Metric, metrics
 
 MONITORING = ROOT / "k8s" / "monitoring"

@@ -188,7 +188,9 @@ def test_a_workload_of_a_similar_kind_or_name_is_suggested(
 def test_no_workload_is_suggested_for_a_job_whose_phase_is_known(
     run: Run, ray: AnswersTransport
 ) -> None:
-    ray.explained["train-x"] = replace(ray.answers.explanations["default", GROUP], phase="Running", gates=())
+    explained = ray.answers.explanations
+    passed = replace(explained["default", GROUP], phase="Running", gates=())
+    explained["default", "train-x"] = passed
 
     assert "raycluster" not in run("why", "default/train-x")[2]
 

@@ -21,9 +21,8 @@ from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import Explanation
-from tests.support.acting import NOW, Cluster, ask
 from tests.support.laws import configured
-from tests.support.mirrors import World, job_of_tasks, running
+from tests.support.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
 from tests.support.situations import (
     all_cordoned,
     anti_affinity,

@@ -4,7 +4,7 @@ The golden tables in tests/unit/api/golden/ were made from Volcano's CRDs as the
 describes them (`crd-fields/*.json`, one JSON object per CRD). To make them again, or one for a
 further kind:
 
-    python -m tests.support.crd_table FOLDER_WITH_JSON TARGET batch.volcano.sh_cronjobs
+    python -m tools.crd_table FOLDER_WITH_JSON TARGET batch.volcano.sh_cronjobs
 """
 
 import json
