@@ -15,6 +15,7 @@ from shared.api import kinds
 from shared.api.batch import Job
 from shared.api.flow import FlowPhase, JobFlow, JobFlowStatus, JobTemplate
 from shared.kube.errors import AlreadyExists
+from shared.model.delayed_status import DelayedStatuses
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.workqueue import WorkQueue
 
@@ -40,8 +41,8 @@ class JobFlowReconciler(KindReconciler):
         """Key of a flow → keys of the templates that it waits for."""
         self._last_notes: dict[str, tuple[FlowEvent, ...]] = {}
         """Events of a flow's last pass: they are not repeated with each change of a job."""
-        self._first_at: dict[str, float] = {}
-        """Key of a flow without a status → monotonic time at which it gets its first one."""
+        self._delayed = DelayedStatuses()
+        """First statuses of flows that only say that these are Pending, by key of the flow."""
 
     @override
     def enqueue(self, touched: Touched) -> None:
@@ -57,7 +58,7 @@ class JobFlowReconciler(KindReconciler):
         flow = self._informers.flows.get(key)
         if flow is None:
             self._last_notes.pop(key, None)
-            self._first_at.pop(key, None)
+            self._delayed.forget(key)
             self._await_templates(key, set())
             return
         jobs = self._informers.jobs_of(flow.metadata)
@@ -82,11 +83,11 @@ class JobFlowReconciler(KindReconciler):
         """
         key = flow.metadata.key
         if flow.status.state.phase is not None or status.state.phase is not FlowPhase.PENDING:
-            self._first_at.pop(key, None)
+            self._delayed.forget(key)
             return False
         now = self._clock.monotonic()
-        left_s = self._first_at.setdefault(key, now + _FIRST_STATUS_S) - now
-        if left_s > 0.0:
+        left_s = self._delayed.hold(key, FlowPhase.PENDING, now=now, delay_s=_FIRST_STATUS_S)
+        if left_s:
             self.add(key, left_s)
         return left_s > 0.0
 
