@@ -157,9 +157,8 @@ class _ControllerBuilder:
             on_marker=self._installation.observe,
             on_synced=self._synced,
             gate=context.readiness.gate("state"),
-            quarantine=context.quarantine,
+            env=context,
             metrics=self._metrics,
-            log=context.log,
         )
 
     def _make_manager(self, kube: Kube) -> ControllerContext:

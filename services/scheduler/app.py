@@ -118,10 +118,7 @@ class _SchedulerBuilder:
         """Return everything that has to run."""
         context, needed = self._context, self._streams
         reloads = ConfigurationReloads(
-            context.metrics,
-            context.quarantine.registry,
-            instance=context.instance,
-            clock=context.clock,
+            context,
             event_publisher=self._event_publisher,
         )
         conf = ConfFile(
@@ -207,9 +204,7 @@ class _SchedulerBuilder:
         return UsageSource(
             lambda: conf.config.metrics,
             self._usage,
-            clock=context.clock,
-            metrics=context.metrics,
-            log=context.log,
+            context,
         )
 
     def _dumper(self) -> Dumper:

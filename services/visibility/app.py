@@ -127,12 +127,7 @@ class _Following:
         self._inbox = Inbox()
         note = PluginFailures(metrics=context.metrics, log=context.log)
         self._plugins: Plugins = {**PLUGINS, **load_plugins(PLUGINS, note=note)}
-        reloads = ConfigurationReloads(
-            context.metrics,
-            context.quarantine.registry,
-            instance=context.instance,
-            clock=context.clock,
-        )
+        reloads = ConfigurationReloads(context)
         self._conf = ConfFile(
             settings.scheduler_conf,
             clock=context.clock,
@@ -169,9 +164,7 @@ class _Following:
             state=state,
             pace=self._pace,
             executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="mirror"),
-            quarantine=self._context.quarantine,
-            clock=clock,
-            log=log,
+            env=self._context,
         )
         forecasts = Forecasting(
             owner,

@@ -21,9 +21,9 @@ from shared.bus.state import Stale, StateFollower, StateItem, Synced
 from shared.bus.values import Reset
 from shared.contracts.messages import Fact, Marker, Op
 from shared.model.numbers import whole
+from shared.runtime.env import Env
 from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
 
 _STAGE: Final = "fold"
 
@@ -41,18 +41,17 @@ class InformerFeed:
         on_marker: Callable[[Marker], None],
         on_synced: Callable[[], None],
         gate: ReadinessGate,
-        quarantine: Quarantine,
+        env: Env,
         metrics: ControllerMetrics,
-        log: Logger,
     ) -> None:
         self._states = states
         self._informers = informers
         self._on_marker = on_marker
         self._on_synced = on_synced
         self._gate = gate
-        self._quarantine = quarantine
+        self._quarantine = env.quarantine
         self._metrics = metrics
-        self._log = log
+        self._log = env.log
         self._synced = False
 
     @property

@@ -4,9 +4,7 @@ from typing import Final
 
 from pumice.events import ConfigurationRefused
 from shared.bus.event_publisher import EventPublisher
-from shared.runtime.clock import Clock
-from shared.runtime.metrics import Metrics
-from shared.runtime.quarantine import QuarantineRegistry
+from shared.runtime.env import Env
 
 _KIND: Final = "configuration"
 _STAGE: Final = "reload"
@@ -15,25 +13,17 @@ _STAGE: Final = "reload"
 class ConfigurationReloads:
     """Notes of one process how the reloads of its file ended."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        quarantined: QuarantineRegistry,
-        *,
-        instance: str,
-        clock: Clock,
-        event_publisher: EventPublisher | None = None,
-    ) -> None:
+    def __init__(self, env: Env, *, event_publisher: EventPublisher | None = None) -> None:
         """Make it; without `event_publisher` no event is published: one process of several does."""
-        self._quarantined = quarantined
-        self._instance = instance
-        self._clock = clock
+        self._quarantined = env.quarantine.registry
+        self._instance = env.instance
+        self._clock = env.clock
         self._event_publisher = event_publisher
-        self._refused = metrics.gauge(
+        self._refused = env.metrics.gauge(
             "pumice_configuration_refused",
             "1 while a changed configuration file is refused",
         )
-        self._reloads = metrics.counter(
+        self._reloads = env.metrics.counter(
             "pumice_configuration_reloads", "Reloads of the configuration file", ["result"]
         )
 

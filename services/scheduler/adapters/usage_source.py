@@ -13,9 +13,7 @@ import aiohttp
 from services.scheduler.adapters.usage_apis import BadReply, MetricsRequest, UsageApi, api_of
 from services.scheduler.config import MetricsOption
 from services.scheduler.policy.states.usage import NodeUsage
-from shared.runtime.clock import Clock
-from shared.runtime.logs import Logger
-from shared.runtime.metrics import Metrics
+from shared.runtime.env import Env
 
 _ANSWER_S: Final = 10.0
 _IDLE_S: Final = 1.0
@@ -42,27 +40,19 @@ class UsageSource:
 
     name: Final = "usage-source"
 
-    def __init__(
-        self,
-        option: Callable[[], MetricsOption],
-        store: UsageStore,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        log: Logger,
-    ) -> None:
+    def __init__(self, option: Callable[[], MetricsOption], store: UsageStore, env: Env) -> None:
         self._option = option
         self._store = store
-        self._clock = clock
-        self._log = log
+        self._clock = env.clock
+        self._log = env.log
         self._reason = ""
-        self._nodes = metrics.gauge(
+        self._nodes = env.metrics.gauge(
             "pumice_scheduler_usage_nodes", "Nodes in the last response of the usage source"
         )
-        self._answered_at = metrics.gauge(
+        self._answered_at = env.metrics.gauge(
             "pumice_scheduler_usage_timestamp_seconds", "When the usage source last answered"
         )
-        self._failures = metrics.counter(
+        self._failures = env.metrics.counter(
             "pumice_scheduler_usage_failures", "Polls of the usage source that failed"
         )
 

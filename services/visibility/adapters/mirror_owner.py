@@ -19,10 +19,8 @@ from services.scheduler.engine.journal import BrokenOff
 from services.scheduler.engine.state.held import held_uids
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import Retryable
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine
 from shared.runtime.tasks import in_thread
 
 T = TypeVar("T")
@@ -47,18 +45,16 @@ class MirrorOwner:
         state: StateFeed,
         pace: Pace,
         executor: Executor,
-        quarantine: Quarantine,
-        clock: Clock,
-        log: Logger,
+        env: Env,
     ) -> None:
         self._mirror = mirror
         self._inbox = inbox
         self._state = state
         self.pace: Final = pace
         self._executor = executor
-        self._quarantine = quarantine
-        self._clock = clock
-        self._log = log
+        self._quarantine = env.quarantine
+        self._clock = env.clock
+        self._log = env.log
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._folded_epoch = -1

@@ -14,6 +14,7 @@ from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import QuarantineRegistry
 from tests.support.clock import VirtualClock, settle
+from tests.support.env import env_of_a_test
 
 GOOD = "actions: allocate\n"
 
@@ -40,10 +41,12 @@ class Stage:
         self.announced = Announced()
         path.write_text(GOOD)
         reloads = ConfigurationReloads(
-            self.metrics,
-            self.quarantined,
-            instance="scheduler-1",
-            clock=self.clock,
+            env_of_a_test(
+                instance="scheduler-1",
+                metrics=self.metrics,
+                quarantined=self.quarantined,
+                clock=self.clock,
+            ),
             event_publisher=self.announced,  # type: ignore[arg-type]  # it has all that is asked for
         )
         self.conf = ConfFile(

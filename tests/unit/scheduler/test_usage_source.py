@@ -13,8 +13,8 @@ from services.scheduler.config import MetricsOption
 from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.scheduler_state import SchedulerState
-from shared.runtime.clock import SystemClock
 from shared.runtime.metrics import Metrics
+from tests.support.env import env_of_a_test
 from tests.support.wait import until
 
 CPU = {"a": "12.5", "b": "80", "c": "NaN"}
@@ -57,11 +57,7 @@ class Polled:
         self.store = UsageStore()
         self.metrics = Metrics()
         self.source = UsageSource(
-            lambda: self.option,
-            self.store,
-            clock=SystemClock(),
-            metrics=self.metrics,
-            log=structlog.get_logger(),
+            lambda: self.option, self.store, env_of_a_test(metrics=self.metrics)
         )
 
     def shown(self, name: str) -> float:
