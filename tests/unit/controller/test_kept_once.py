@@ -166,3 +166,16 @@ async def test_a_job_that_ended_unnoticed_is_noted_before_it_goes() -> None:
 def stage_template(ttl: int | None) -> dict[str, object]:
     more = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
     return {"spec": job_spec(**more)}
+
+
+async def test_the_first_status_of_a_flow_that_only_waits_is_written_after_a_second():
+    """Its creator may still update the flow, which an earlier status would make a Conflict."""
+    stage = Stage()
+    stage.template("a")
+    stage.flow("f", {"a": []})
+    process = Process(stage)
+    for after_s, phase in ((0.0, ""), (0.9, ""), (0.1, "Pending")):
+        await stage.clock.advance(after_s)
+        process.relist()
+        await process.look("jobflows")
+        assert flow_phase(stage) == phase
