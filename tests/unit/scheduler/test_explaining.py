@@ -256,6 +256,14 @@ def test_jobs_of_a_queue_know_their_place_in_the_order():
     assert places == {"ns/j2": 1, "ns/j1": 2, "ns/j0": 3}
 
 
+def test_admitted_jobs_come_before_those_that_are_not():
+    """Although enqueue visits `later` before allocate visits `first`."""
+    found = world("overcommit").gang("first", tasks=1, cpu="5", created="2026-01-01T00:00:01Z")
+    found.group("later", min_member=1, phase="Pending", minResources={"cpu": "9"})
+    places = {e.job: e.position for e in found.decide().explanations}
+    assert places == {"ns/first": 1, "ns/later": 2}
+
+
 def test_amounts_are_short_only_where_nothing_else_closes_the_nodes():
     """The full node lacks CPU, but a claim that is not there closes it for good."""
     found = world().node("n2", cpu="1").pod("f-0", "f", cpu="4", node="n1")

@@ -10,7 +10,7 @@ so these heaps do the same. Keys are cached per version of the ledger.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pumice import plugins
 from pumice.plugins.combining import OrderKey
@@ -19,6 +19,7 @@ from services.scheduler.engine.jobs.unschedulable import UnschedulablePool
 from services.scheduler.engine.placement.hooks import Combined
 from services.scheduler.engine.session.exclusions import StageIsolation
 from services.scheduler.engine.session.view import ClusterView
+from shared.model.status import TaskStatus
 
 _T = TypeVar("_T")
 _V = TypeVar("_V", bound=plugins.Task)
@@ -136,34 +137,61 @@ class Orders:
         return found
 
 
+class _Visit(NamedTuple):
+    job: Job
+    was_pending: bool
+    ahead: int
+    """Unschedulable jobs of the same queue and phase that come before it."""
+
+
 class Places:
-    """Positions of jobs in their queues; unschedulable jobs count as if they had been visited."""
+    """Positions of waiting jobs in their queues: those not admitted come behind admitted ones.
+
+    Unschedulable jobs count as if they had been visited; jobs that were placed do not count.
+    """
 
     def __init__(self, unschedulable: UnschedulablePool, hooks: Combined) -> None:
         self._unschedulable = unschedulable
         self._hooks = hooks
-        self._turns: Counter[str] = Counter()
+        self._visits: dict[str, _Visit] = {}
         self._places: dict[str, int] = {}
 
     def turn(self, job: Job) -> None:
-        """Record that a job is visited; the first visit counts."""
-        if job.key not in self._places:
-            self._turns[job.queue] += 1
-            self._places[job.key] = self._turns[job.queue] + self._unschedulable_ahead(job)
+        """Record that a job is visited; the first visit counts, and the first since admission."""
+        known = self._visits.get(job.key)
+        if known is None or known.was_pending > job.is_pending:
+            self._visits.pop(job.key, None)
+            self._visits[job.key] = _Visit(job, job.is_pending, self._ahead(job))
+            self._places.clear()
 
     def of(self, job: Job) -> int:
         """Return a job's position in its queue, 0 when it was not visited."""
+        if not self._places:
+            self._count()
         return self._places.get(job.key, 0)
 
-    def _unschedulable_ahead(self, job: Job) -> int:
+    def _count(self) -> None:
+        turns = Counter[tuple[str, bool]]()
+        waiting = {key: visit for key, visit in self._visits.items() if _waits(visit.job)}
+        for key, (job, was_pending, ahead) in waiting.items():
+            turns[job.queue, was_pending] += 1
+            self._places[key] = turns[job.queue, was_pending] + ahead
+        for key, (job, was_pending, _) in waiting.items():
+            if was_pending:
+                unschedulable = self._unschedulable.at_allocate.count(job.queue)
+                self._places[key] += turns[job.queue, False] + unschedulable
+
+    def _ahead(self, job: Job) -> int:
         pool = self._unschedulable
         if not len(pool):
             return 0
         order = self._hooks.job_order(job)
-        if job.is_pending:
-            return pool.at_enqueue.ahead(job.queue, order)
-        # enqueue visits all Pending jobs before allocate visits any Inqueue one.
-        return pool.at_enqueue.count(job.queue) + pool.at_allocate.ahead(job.queue, order)
+        jobs = pool.at_enqueue if job.is_pending else pool.at_allocate
+        return jobs.ahead(job.queue, order)
+
+
+def _waits(job: Job) -> bool:
+    return not job.is_ready or bool(job.by_status[TaskStatus.PENDING])
 
 
 def by_queue(
