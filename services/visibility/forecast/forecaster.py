@@ -125,6 +125,8 @@ class Forecaster:
         hoping = [key for key in keys if key not in self._never | self._missing.keys()]
         outcome = self._simulate(cluster_state, hoping, now, self._arrivals, allowed)
         self._never |= outcome.never
+        bases = sorted(outcome.bases.items(), key=lambda found: (-found[1], found[0]))
+        self._basis = ", ".join(basis.value for basis, _ in bases)
         if outcome.stopped_by and not outcome.simulated_s:
             return
         for key in hoping:
@@ -160,8 +162,6 @@ class Forecaster:
         first = self._simulate(cluster_state, keys, now, _NO_ARRIVALS, allowed)
         self._never = set(first.stopped_by) if first.settled else set(first.never)
         self._why = dict(first.stopped_by)
-        bases = sorted(first.bases.items(), key=lambda found: (-found[1], found[0]))
-        self._basis = ", ".join(basis.value for basis, _ in bases)
 
     def _simulate(
         self,

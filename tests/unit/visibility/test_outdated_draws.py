@@ -24,6 +24,19 @@ def test_draws_that_the_wait_has_refuted_count_no_longer():
     assert found > 110.0
 
 
+def test_the_basis_is_that_of_the_latest_draws():
+    """The first draw saw an empty cluster, of which no duration is known."""
+    world = Cluster(CONF).node("n1", cpu="4")
+    forecaster = Forecaster(SchedulerRules(world.config, world.plugins), History(), draws=6)
+    forecaster.draw(world.cluster_state, now=NOW)
+    running(world, "first", 100, "n1")
+    pending(world, "a", 50)
+
+    forecaster.draw(world.cluster_state, now=NOW + 1)
+
+    assert forecaster.expected("ns/a").basis == "annotation"
+
+
 def test_a_start_is_not_known_while_pods_are_missing():
     """The API server may have refused them: nobody knows whether they come."""
     world = Cluster(CONF).node("n1", cpu="4")
