@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import desired_group, group_body
+from services.controller.job.requests import pod_name
 from services.controller.job.sync import pods_to_make
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.api import keys
@@ -87,7 +88,7 @@ def imagined(job: Job, mirror: ClusterMirror, *, namespace: str, now: float) -> 
     """Return the gang of a Job that would be created at `now`. Raises `BadQuery`."""
     meta = replace(
         job.metadata,
-        name=_name(job, mirror, namespace),
+        name=job.metadata.name or f"{job.metadata.generate_name}0",
         namespace=namespace,
         uid=_UID,
         creation_timestamp=format_seconds(now),
@@ -96,17 +97,23 @@ def imagined(job: Job, mirror: ClusterMirror, *, namespace: str, now: float) -> 
     _refuse(list(job_problems(full)))
     _check(full, mirror)
     _check_priorities(full, mirror)
+    if _has_taken_name(full, mirror):  # another name will do: no rule reads it
+        name = f"{full.metadata.name[:40].rstrip('-.')}-{_UID}"
+        full = replace(full, metadata=replace(full.metadata, name=name))
     group = _group(full, mirror)
     _refuse(list(_of_queue(group.spec.queue, mirror)))
     check_names(_resources(full, group), mirror, field=f"{_AT}.spec.tasks")
     return ImaginedGang(full, group, mirror)
 
 
-def _name(job: Job, mirror: ClusterMirror, namespace: str) -> str:
-    """Return the job's name, or another one if a job has it: no rule reads it."""
-    name = job.metadata.name or f"{job.metadata.generate_name}0"
-    taken = mirror.group_of(f"{namespace}/{name}") is not None
-    return f"{name[:40].rstrip('-.')}-{_UID}" if taken else name
+def _has_taken_name(job: Job, mirror: ClusterMirror) -> bool:
+    """Return whether a job has the name, or had it and has left pods."""
+    meta = job.metadata
+    return mirror.group_of(meta.key) is not None or any(
+        mirror.state.pod(f"{meta.namespace}/{pod_name(job, task, index)}") is not None
+        for task in job.spec.tasks
+        for index in range(task.replicas)
+    )
 
 
 def _check(job: Job, mirror: ClusterMirror) -> None:

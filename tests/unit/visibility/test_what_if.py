@@ -297,6 +297,18 @@ def test_the_queue_of_the_namespace_is_heeded_as_admission_does() -> None:
     assert ask(world, job=job_of_tasks("train", worker=(1, "2"))).gate == "enqueue"
 
 
+def test_a_job_that_has_ended_may_be_asked_about_again() -> None:
+    """Its PodGroup is gone, and its pods, which keep their names, are there."""
+    world = World().queue("default").node("n1", cpu="4")
+    for number in range(2):
+        world.pod(f"train-worker-{number}", "train-uid", cpu="1", node="n1", phase="Succeeded")
+
+    answer = ask(world, job=job_of_tasks("train", worker=(2, "1")))
+
+    assert answer.starts_now
+    assert answer.placements == (TaskPlacement(task="worker", node="n1", pods=2),)
+
+
 def of_class(name: str) -> dict[str, Any]:
     """Return a job of which a task names a priority class."""
     job = job_of_tasks("train", worker=(1, "1"))
