@@ -1,6 +1,7 @@
 """Results of visibility that a test gives, and the transport to an API server that has them."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import msgspec
 
 from services.visibility.adapters.authorization import Authorization
 from services.visibility.adapters.sources import Sources
+from services.visibility.adapters.watching import versioned
 from services.visibility.api import requests, statuses
 from services.visibility.api.tables import whole
 from services.visibility.api.users import MASTERS, User
@@ -221,6 +223,7 @@ class AnswersTransport:
         """`may` tells whether the user may list objects of a namespace, or all ("")."""
         self.answers = answers
         self._may = may
+        self._versions = itertools.count(1)
         clock = SystemClock()
         rights = Authorization(
             Kube(transport=self), clock=clock, metrics=VisibilityMetrics(Metrics())
@@ -298,7 +301,12 @@ class AnswersTransport:
             status = await self.answers.what_if(target.namespace, spec)
             return {**json.loads(request.body or b""), "status": msgspec.to_builtins(status)}
         if target.verb == "list" or target.resource.is_list:
-            return listed(target.resource.kind, await self._sources.listing(target))
+            objects = await self._sources.listing(target)
+            if not isinstance(self.answers, LiveAnswers):
+                return listed(target.resource.kind, objects)
+            version = str(next(self._versions))  # of each list and of its objects
+            versions = [versioned(each, version) for each in objects]
+            return listed(target.resource.kind, versions, version)
         return whole(target.resource, await self._sources.one(USER, target))
 
 
@@ -308,10 +316,11 @@ def refused(request: Request, failure: statuses.ApiFailure) -> PumiceError:
     return refusal(request.doing, read_status(failure.code, body))
 
 
-def listed(kind: str, objects: Iterable[View]) -> Json:
+def listed(kind: str, objects: Iterable[View], version: str = "7") -> Json:
     """Return a list of objects as the service sends it."""
-    head = {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {"resourceVersion": "7"}}
-    return {**head, "items": [msgspec.to_builtins(each) for each in objects]}
+    items = [msgspec.to_builtins(each) for each in objects]
+    metadata = {"resourceVersion": version}
+    return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": metadata, "items": items}
 
 
 def pending(namespace: str, name: str, *, position: int = 1, queue: str = "default") -> PendingJob:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -233,13 +233,10 @@ def largest_mib(nats: int, replicas: Iterable[tuple[str, int]]) -> dict[str, int
 async def fleet(
     plane: ControlPlane | Place,
     directory: Path,
-    *,
-    beside: bool = False,
-    nats: NatsServer | None = None,
-    forked: bool = True,
+    **options: Any,
 ) -> AsyncIterator[Fleet]:
-    """Open a fleet against `plane`, with logs in `directory`; see `Fleet` for the rest."""
-    services = Fleet(plane, directory, beside=beside, nats=nats, forked=forked)
+    """Open a fleet against `plane`, with logs in `directory`; `options` are those of `Fleet`."""
+    services = Fleet(plane, directory, **options)
     try:
         yield services
     finally:

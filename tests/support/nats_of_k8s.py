@@ -19,6 +19,12 @@ from tests.support.manifests import BASE, OVERLAYS, build, named, overlay
 from tools import write_manifests
 
 
+def _placed(text: str, directory: Path) -> str:
+    """Return a configuration with data and certificates in a directory."""
+    text = text.replace('"/data"', f'"{directory}/data"')
+    return text.replace(f'"{write_manifests.CERTIFICATE}/', f'"{directory}/')
+
+
 class Server:
     """A nats-server with the configuration of the ConfigMap and the passwords of fresh Secrets."""
 
@@ -29,10 +35,9 @@ class Server:
         self.port = free_port()
         text = named(build(BASE), "ConfigMap", "pumice-nats")["data"]["nats.conf"]
         # Ports and the directory are all that a test changes.
-        text = text.replace('"/data"', f'"{directory}/data"')
+        text = _placed(text, directory)
         text = re.sub(r'"port": \d+', f'"listen": "127.0.0.1:{self.port}"', text)
         text = re.sub(r'"http_port": \d+', f'"http": "127.0.0.1:{free_port()}"', text)
-        text = text.replace(f'"{write_manifests.CERTIFICATE}/', f'"{directory}/')
         self.directory = directory
         self.ca = directory / "ca.crt"
         self.renew()
@@ -111,9 +116,7 @@ class OneOfThree(Server):
             text = text.replace(
                 f"{nats_secrets.server_address(peer, 'pumice-system')}:6222", f"localhost:{port}"
             )
-        text = text.replace('"/data"', f'"{directory}/data"')
-        text = text.replace(f'"{write_manifests.CERTIFICATE}/', f'"{directory}/')
-        (directory / self.config).write_text(text)
+        (directory / self.config).write_text(_placed(text, directory))
 
     def same_certificate(self, other: Server) -> None:
         """Take over another server's certificate, as pods of one StatefulSet share a Secret."""

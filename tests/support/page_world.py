@@ -6,6 +6,7 @@ and says over the stream of changes what a test has changed.
 
 import random
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -75,10 +76,6 @@ class World(LiveAnswers):
         """Return the time so many seconds from now."""
         return format_seconds(self._now_s + seconds)
 
-    def meta(self, name: str, namespace: str = "") -> ObjectMeta:
-        """Return the metadata of an object."""
-        return ObjectMeta(name=name, namespace=namespace)
-
     def _tree(self) -> list[QueueTree]:
         divisions = ("research", "production", "shared")
         teams = [(f"team-{at:02}", divisions[at % 3]) for at in range(TEAMS)]
@@ -111,7 +108,7 @@ class World(LiveAnswers):
             )
 
         return QueueTree(
-            metadata=self.meta(name),
+            metadata=ObjectMeta(name=name),
             parent=parent,
             depth=depth,
             children=tuple(children),
@@ -130,7 +127,7 @@ class World(LiveAnswers):
         wanted, free = 8 * (1 + self._draw.randrange(64)), self._draw.randrange(8)
         median = 600 * (1 + self._draw.randrange(60))
         return PendingJob(
-            metadata=self.meta(name, queue),
+            metadata=ObjectMeta(name=name, namespace=queue),
             owner=ObjectRef(kind="Job", namespace=queue, name=name),
             pod_group=f"{name}-group",
             queue=queue,
@@ -148,7 +145,7 @@ class World(LiveAnswers):
         queue, name = self._draw.choice(queues), f"serve-{at:05}"
         pods = 1 + self._draw.randrange(64)
         return RunningJob(
-            metadata=self.meta(name, queue),
+            metadata=ObjectMeta(name=name, namespace=queue),
             owner=ObjectRef(kind="Job", namespace=queue, name=name),
             pod_group=f"{name}-group",
             queue=queue,
@@ -168,7 +165,7 @@ class World(LiveAnswers):
         if gpus:
             whole[GPU], taken[GPU] = str(gpus), str(round(gpus * used))
         return NodeUse(
-            metadata=self.meta(f"rack-{at // 40:03}-node-{at % 40:02}"),
+            metadata=ObjectMeta(name=f"rack-{at // 40:03}-node-{at % 40:02}"),
             ready=at % 97 != 3,
             unschedulable=at % 61 == 7,
             pods=round(40 * used),
@@ -201,7 +198,7 @@ class World(LiveAnswers):
             for step in range(72)
         )
         total = {"cpu": "320000", "memory": "1280000Gi", GPU: "40000"}
-        meta = self.meta("cluster")
+        meta = ObjectMeta(name="cluster")
         return UsageHistory(metadata=meta, step_seconds=300, total=total, points=points)
 
     async def explanation(self, namespace: str, name: str) -> Explanation | None:
@@ -247,26 +244,13 @@ class World(LiveAnswers):
         found = self._job(namespace, name)
         if found is None:
             return None
-        begun = -3600.0
-        about = found.owner
+        begun, about = -3600.0, found.owner
+        lasts = {"goes_on": True} if self.waits_on else {"seconds": 2100}
         entries = (
-            TimelineEntry(at=self.at(begun), what="Created", about=about),
-            TimelineEntry(
-                at=self.at(begun),
-                seconds=1500,
-                what="Waits",
-                about=about,
-                message="quota: 8 wanted",
-            ),
-            TimelineEntry(at=self.at(begun + 1500), what="Admitted", about=about),
-            TimelineEntry(
-                at=self.at(begun + 1500),
-                seconds=None if self.waits_on else 2100,
-                goes_on=self.waits_on,
-                what="Waits",
-                about=about,
-                message=found.message,
-            ),
+            self._entry(begun, "Created", about),
+            self._entry(begun, "Waits", about, seconds=1500, message="quota: 8 wanted"),
+            self._entry(begun + 1500, "Admitted", about),
+            self._entry(begun + 1500, "Waits", about, message=found.message, **lasts),
         )
         return Timeline(
             metadata=found.metadata,
@@ -276,14 +260,17 @@ class World(LiveAnswers):
             entries=(*entries, *self._lives(about, begun + 3600)),
         )
 
+    def _entry(self, at: float, what: str, about: ObjectRef, **more: Any) -> TimelineEntry:
+        return TimelineEntry(at=self.at(at), what=what, about=about, **more)
+
     def _lives(self, job: ObjectRef, begun: float) -> Iterable[TimelineEntry]:
         """Yield for each pod a wait and a run."""
         for number in range(self.pods):
             name = f"{job.name}-worker-{number}"
             pod = ObjectRef(kind="Pod", namespace=job.namespace, name=name)
             at = begun - 1200 + 10 * number
-            yield TimelineEntry(at=self.at(at), seconds=300, what="Waits", about=pod)
-            yield TimelineEntry(at=self.at(at + 300), seconds=600, what="Running", about=pod)
+            yield self._entry(at, "Waits", pod, seconds=300)
+            yield self._entry(at + 300, "Running", pod, seconds=600)
 
     async def what_if(self, namespace: str, spec: WhatIfSpec) -> WhatIfStatus:
         """Return that a small job starts, a large one waits, and a drained node costs pods.
