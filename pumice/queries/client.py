@@ -350,6 +350,9 @@ class QueryClient:
             return ""
         if found.gone:
             return f"is gone, it was deleted while {found.phase}"
+        if found.phase == "Pending":
+            said = [entry.message for entry in found.entries if entry.what == "Phase"]
+            return f"has no PodGroup yet: {''.join(said[-1:]) or found.phase}"
         return f"does not wait, its phase is {found.phase}"
 
     async def _decoded(self, plural: str, namespace: str, name: str, kind: type[_T]) -> _T | None:

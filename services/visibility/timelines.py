@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pumice.events import CloudEvent, PodEvicted
+from pumice.events import CloudEvent, JobPhaseChanged, PodEvicted
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.live import without_hidden_preemptor
@@ -120,9 +120,13 @@ def timeline(
 def _is_gone(phase: str, events: Sequence[CloudEvent], known: KnownJob, now_s: float) -> bool:
     """Return whether the job was deleted before its end: then it has no PodGroup.
 
-    A job in another phase may be there without a group. One that is new has its group in a moment.
+    A job in another phase may be there without a group, and so may one whose phase has a reason,
+    such as a claim that is missing. One that is new has its group in a moment.
     """
     last_s = max((event.time.timestamp() for event in events), default=now_s)
+    phases = [event.data for event in events if isinstance(event.data, JobPhaseChanged)]
+    if phase == "Pending" and phases and phases[-1].reason:
+        return False
     return not known.group and phase in _WITH_A_GROUP and now_s - last_s > _GROUP_MADE_S
 
 

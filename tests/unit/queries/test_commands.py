@@ -258,6 +258,22 @@ def test_a_job_that_was_deleted_is_said_to_be_gone_and_where_its_life_is_told(
     )
 
 
+@pytest.mark.parametrize("command", ["why", "when"])
+def test_a_job_without_a_group_says_what_its_controller_has_said(
+    run: Run, way: AnswersTransport, command: str
+) -> None:
+    phase = replace(TIMELINE_OF_TRAIN.entries[0], what="Phase", message="Pending: PVCError: no a")
+    way.answers.timelines["default", "vol"] = replace(
+        TIMELINE_OF_TRAIN, phase="Pending", entries=(phase,)
+    )
+    code, out, err = run(command, "vol")
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: default/vol has no PodGroup yet: Pending: PVCError: no a;"
+        " `pumice timeline default/vol` tells its life\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

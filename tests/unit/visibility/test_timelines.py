@@ -47,6 +47,14 @@ def test_a_job_whose_group_is_about_to_be_made_is_not_gone() -> None:
     assert not found.gone
 
 
+def test_a_job_whose_claim_is_missing_has_no_group_and_is_not_gone() -> None:
+    (new,) = phases("Pending")
+    refused = replace(new.data, reason="PVCError", message="no claim 'data'")
+    found = timeline("ns", "train", [replace(new, data=refused)], KnownJob(), LATE_S)
+    assert found is not None
+    assert not found.gone
+
+
 @pytest.mark.parametrize(
     ("is_admitted", "now_s", "goes_on"),
     [(False, AT_S + 1, True), (True, AT_S + 1, False), (False, LATE_S, False)],
