@@ -24,7 +24,7 @@ from shared.api.visibility import WhatIfStatus
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts import messages as m
 from tests.support.laws import configured
-from tests.support.world import Json, Objects
+from tests.support.world import Json, Objects, bare_task
 
 
 class World(Objects):
@@ -67,20 +67,11 @@ def job_of_tasks(
     """Return a Job; tasks are name → (pods, CPU of each)."""
     named = {"queue": queue, "priorityClassName": priority, "schedulerName": scheduler}
     made = [
-        {
-            "name": task,
-            "replicas": pods,
-            "template": {"spec": {"containers": [_container(cpu, also or {})]}},
-        }
+        bare_task(task, pods, {"cpu": cpu, **(also or {})}, limits=also)
         for task, (pods, cpu) in tasks.items()
     ]
     spec = {field: value for field, value in named.items() if value}
     return {"metadata": {"name": name}, "spec": {"tasks": made, **spec}}
-
-
-def _container(cpu: str, also: dict[str, str]) -> Json:
-    resources = {"requests": {"cpu": cpu, **also}, "limits": also}
-    return {"name": "main", "image": "busybox", "resources": resources}
 
 
 NOW = 1e9

@@ -87,27 +87,22 @@ def queue(name: str, *, annotations: dict | None = None, **spec) -> dict:
     }
 
 
-def task(name: str, replicas: int, *, cpu="1", memory="1Gi", annotations=None, **extra) -> dict:
+def bare_task(
+    name: str, replicas: int, requests: Mapping[str, str], *, limits=None, template=None, **extra
+) -> Json:
+    """Return one task whose pods have a container and what `template` says, and nothing else."""
+    resources = {"requests": requests, **({"limits": limits} if limits else {})}
+    container = {"name": "main", "image": "busybox", "resources": resources}
+    made = template or {}
+    spec = {**made.get("spec", {}), "containers": [container]}
+    return {"name": name, "replicas": replicas, "template": {**made, "spec": spec}, **extra}
+
+
+def task(name: str, replicas: int, *, cpu="1", memory="1Gi", annotations=None, **extra) -> Json:
     """Return one task of a job; `extra` goes into the task (policies, minAvailable, …)."""
-    return {
-        "name": name,
-        "replicas": replicas,
-        "template": {
-            "metadata": {"annotations": annotations or {}},
-            "spec": {
-                "restartPolicy": "Never",
-                "tolerations": [{"operator": "Exists"}],
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "busybox",
-                        "resources": {"requests": {"cpu": cpu, "memory": memory}},
-                    }
-                ],
-            },
-        },
-        **extra,
-    }
+    spec = {"restartPolicy": "Never", "tolerations": [{"operator": "Exists"}]}
+    template = {"metadata": {"annotations": annotations or {}}, "spec": spec}
+    return bare_task(name, replicas, {"cpu": cpu, "memory": memory}, template=template, **extra)
 
 
 def job(name: str, *tasks: dict, min_available: int | None = None, **extra) -> dict:

@@ -22,6 +22,7 @@ from shared.api.core import Pod
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import PodGroup, PodGroupPhase, Queue
 from tests.support.structs import job
+from tests.support.world import bare_task
 
 START_S = 1_760_000_000.0
 UID = "uid-train"
@@ -34,13 +35,7 @@ class Crash(Exception):  # noqa: N818 - the fact
 
 def task(name: str, replicas: int, **extra: Any) -> dict[str, Any]:
     """Return a task whose pods ask for one CPU."""
-    container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "name": name,
-        "replicas": replicas,
-        "template": {"spec": {"containers": [container]}},
-        **extra,
-    }
+    return bare_task(name, replicas, {"cpu": "1"}, **extra)
 
 
 class Cluster:
