@@ -50,7 +50,7 @@ def frame(model: FrameModel, *, height: int) -> RenderableType:
     queues, waiting, running = _rows(model, height)
     parts: list[RenderableType] = [_headline(model)]
     if model.queues is not None:
-        parts.append(_queues(model.queues, queues, _total(model.nodes or ())))
+        parts.append(_queues(model.queues, queues))
     if model.waiting is not None:
         parts.append(_waiting(model.waiting, waiting, model.now_s))
     if model.running is not None:
@@ -164,12 +164,12 @@ def _more(table: Table, left_out: int) -> Table:
     return table
 
 
-def _queues(queues: Sequence[QueueTree], rows: int, cluster: Mapping[str, float]) -> Table:
+def _queues(queues: Sequence[QueueTree], rows: int) -> Table:
     table = _section(
         "Queues", "queue", "running", "inqueue", "pending", "used of deserved", "", "most used"
     )
     for queue in queues[:rows]:
-        share, resource = dominant(queue, cluster)
+        share, resource = dominant(queue)
         bar = Text(_bar(share), style="red" if share > 1 else "green")
         name = f"{'  ' * queue.depth}{queue.metadata.name}"
         counts = (queue.running_jobs, queue.inqueue_jobs, queue.pending_jobs)
@@ -178,15 +178,15 @@ def _queues(queues: Sequence[QueueTree], rows: int, cluster: Mapping[str, float]
     return _more(table, len(queues) - rows)
 
 
-def dominant(queue: QueueTree, cluster: Mapping[str, float]) -> tuple[float, str]:
+def dominant(queue: QueueTree) -> tuple[float, str]:
     """Return a queue's dominant share (0 to 1 or more of what it deserves) and its resource.
 
-    The root queue deserves all that the `cluster` has. Of equal shares that of the resource counts
+    The root queue deserves the whole cluster. Of equal shares that of the resource counts
     of which the queue has most of the cluster.
     """
     shares = list[tuple[float, float, str]]()
     for found in queue.resources:
-        whole = cluster.get(found.resource, 0.0)
+        whole = amount(found.total)
         deserved = amount(found.deserved) or amount(found.capability)
         deserved = deserved or (0.0 if queue.depth else whole)
         if found.resource != _PODS and deserved:
@@ -194,15 +194,6 @@ def dominant(queue: QueueTree, cluster: Mapping[str, float]) -> tuple[float, str
             shares.append((used / deserved, used / whole if whole else 0.0, found.resource))
     share, _, resource = max(shares, default=(0.0, 0.0, ""))
     return share, resource
-
-
-def _total(nodes: Sequence[NodeUse]) -> Mapping[str, float]:
-    """Return what all nodes have, by resource."""
-    total: dict[str, float] = {}
-    for node in nodes:
-        for name, size in node.allocatable.items():
-            total[name] = total.get(name, 0.0) + amount(size)
-    return total
 
 
 def amount(text: str) -> float:

@@ -256,24 +256,23 @@ def test_a_narrow_picture_counts_the_resources_that_it_leaves_out() -> None:
 
 
 def test_the_dominant_share_is_of_what_is_deserved_or_else_allowed() -> None:
-    assert [dominant(queue, {}) for queue in TREES] == [(0.625, "cpu"), (1.25, "cpu"), (0.0, "")]
+    assert [dominant(queue) for queue in TREES] == [(0.625, "cpu"), (1.25, "cpu"), (0.0, "")]
     pods = QueueResource(resource="pods", deserved="4", allocated="4")
-    assert dominant(QueueTree(metadata=ObjectMeta(name="q"), resources=(pods,)), {}) == (0.0, "")
-    assert dominant(QueueTree(metadata=ObjectMeta(name="empty")), {}) == (0.0, "")
+    assert dominant(QueueTree(metadata=ObjectMeta(name="q"), resources=(pods,))) == (0.0, "")
+    assert dominant(QueueTree(metadata=ObjectMeta(name="empty"))) == (0.0, "")
 
 
 def test_the_root_queue_deserves_the_cluster() -> None:
     used = [
-        QueueResource(resource="cpu", allocated="6"),
-        QueueResource(resource="memory", allocated="1Gi"),
+        QueueResource(resource="cpu", allocated="6", total="8"),
+        QueueResource(resource="memory", allocated="1Gi", total="64Gi"),
     ]
     root = QueueTree(metadata=ObjectMeta(name="root"), resources=tuple(used))
-    cluster = {"cpu": 8.0, "memory": 64.0 * 2**30}
-    assert dominant(root, cluster) == (0.75, "cpu")
+    assert dominant(root) == (0.75, "cpu")
     below = replace(root, depth=1)
-    assert dominant(below, cluster) == (0.0, "")
+    assert dominant(below) == (0.0, "")
     all_of_it = [replace(each, deserved=each.allocated) for each in used]
-    assert dominant(replace(below, resources=tuple(all_of_it)), cluster) == (1.0, "cpu")
+    assert dominant(replace(below, resources=tuple(all_of_it))) == (1.0, "cpu")
 
 
 def test_the_fullest_resource_of_a_node_counts() -> None:
