@@ -153,6 +153,16 @@ class Remedies:
         minimum = {each.resource: each.requested for each in self._why.shortages}
         return {name: max(total[name], minimum[name]) for name in short}
 
+    def _requests(self) -> dict[str, int]:
+        """Return what the missing pods request in all, and what is short."""
+        total = self._lacks()
+        short = frozenset(total)
+        for shape in self._shapes:
+            for name, amount in shape.request.items():
+                if name not in short:
+                    total[name] = total.get(name, 0) + shape.number * amount
+        return total
+
     # --- the owner ---------------------------------------------------------------------------
 
     def _of_owner(self) -> Iterator[str]:
@@ -209,15 +219,19 @@ class Remedies:
     def _raised(self) -> Iterator[Remedy]:
         """Yield higher capabilities: of the own queue, of one above it, of all that state one.
 
-        Of each first by what is missing as the queue is now, then by all that the job requests.
+        Of each first by what is missing as the queue is now, then by all that the job requests of
+        what is short, then by what is missing of other resources, too: a later gate may stop it.
         """
-        lacks = self._lacks()
-        ancestors = [n for n in self._line() if any(r in self._capability(n) for r in lacks)]
+        lacks, requests = self._lacks(), self._requests()
+        ancestors = [n for n in self._line() if any(r in self._capability(n) for r in requests)]
         sets = [[name] for name in ancestors] + ([ancestors] if len(ancestors) > 1 else [])
         for names in sets:
             where = f"queue {names[0]}" if len(names) == 1 else f"queues {', '.join(names)}"
             seen = list[dict[str, int]]()
-            for more in (self._beyond(names, lacks), lacks):
+            stated = {
+                r: a for r, a in lacks.items() if any(r in self._capability(n) for n in names)
+            }
+            for more in (self._beyond(names, lacks), stated, self._beyond(names, requests)):
                 if more and more not in seen:
                     seen.append(more)
                     changed = [self._higher(name, more) for name in names]

@@ -6,7 +6,7 @@ import pytest
 
 from pumice.queries.text import shortages
 from tests.support.mirrors import World, running
-from tests.unit.visibility.test_explaining_a_job import answer, two_full_nodes
+from tests.unit.visibility.test_explaining_a_job import answer, failed, two_full_nodes
 
 
 def cordoned() -> World:
@@ -81,6 +81,19 @@ def subgroups() -> World:
 
 
 GPU = "nvidia.com/gpu"
+
+
+def a_queue_full_of_both() -> World:
+    """A pod for more GPUs than a node has, and a queue without CPUs or GPUs left."""
+    limits = {"cpu": "4", GPU: "4"}
+    world = World().queue("default", capability=limits).node("n1", cpu="16", **{GPU: "4"})
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "4", GPU: "4"}}}]
+    world.group("other", phase="Running", minResources={"cpu": "4", GPU: "4"})
+    world.pod("other-0", "other", cpu="", node="n1", containers=containers)
+    asked = {"cpu": "1", GPU: "8"}
+    return world.group("job", phase="Pending", minMember=1, minResources=asked)
+
+
 REMEDIES = {
     "a cordoned node": (
         cordoned,
@@ -117,6 +130,16 @@ def test_the_smallest_change_with_which_a_job_starts_is_named(case: str) -> None
     change(world)
 
     assert answer(world, "job").next_event in ("", "the scheduler places it")
+
+
+def test_a_queue_is_raised_by_what_a_later_gate_finds_short() -> None:
+    """Overcommit finds the GPUs of the cluster short; the queue has no CPU left either."""
+    found = answer(a_queue_full_of_both(), "job", "overcommit}, {name: capacity")
+    assert failed(found) == "enqueue"
+    assert [each.resource for each in found.shortages] == [GPU]
+    assert found.would_help == (
+        f"1 cpu and 8 {GPU} more in queue default and a node with 1 cpu and 8 {GPU}",
+    )
 
 
 def test_what_is_short_is_told_in_pods_and_nodes() -> None:
