@@ -47,7 +47,7 @@ def add_output(parser: argparse.ArgumentParser, *, stored: bool = True) -> None:
     add_format(parser, FORMATS if stored else FORMATS[:-1])
     if stored:
         parser.add_argument(
-            "-w", "--watch", action="store_true", help="go on, and print each answer that is new"
+            "-w", "--watch", action="store_true", help="keep running, and print each new result"
         )
 
 
