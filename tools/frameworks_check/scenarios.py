@@ -115,9 +115,9 @@ class Stage:
         return await self.api.request("GET", self._path(name))
 
     async def delete(self, name: str) -> None:
-        """Delete a workload."""
+        """Delete a workload as kubectl does; the server's own default keeps the pods of a Job."""
         with gone_is_fine():
-            await self.api.request("DELETE", self._path(name))
+            await self.api.request("DELETE", f"{self._path(name)}?propagationPolicy=Background")
 
     async def pods(self, name: str = "") -> list[Object]:
         """Return the pods of a workload, or of all, that are not being deleted."""

@@ -90,6 +90,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
 _POLICY: Final = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
 _SUSPEND: Final = ("spec", "runPolicy", "suspend")
+_LEAST: Final = ("metadata", "annotations", "scheduling.volcano.sh/group-min-member")
 _ENDED: Final = ("Succeeded", "True")
 
 
@@ -200,7 +201,7 @@ WORKLOADS: Final = (
         pods=4,
         count=("spec", "templates", 0, "steps", 0, 0, "withSequence", "count"),
         beside=0,
-        minimum=("metadata", "annotations", "scheduling.volcano.sh/group-min-member"),
+        minimum=_LEAST,
         priority=("spec", "podPriorityClassName"),
         annotations=("spec", "podMetadata", "annotations"),
         ends=("Completed", "True"),
@@ -230,8 +231,34 @@ WORKLOADS: Final = (
         pods=4,
         count=("spec", "replicas"),
         beside=0,
-        minimum=("metadata", "annotations", "scheduling.volcano.sh/group-min-member"),
+        minimum=_LEAST,
         scaling=Scaling(path=("spec", "replicas")),
+    ),
+    Workload(
+        operator="",
+        kind="StatefulSet",
+        example="statefulset.yaml",
+        api="apps/v1",
+        plural="statefulsets",
+        pods=4,
+        count=("spec", "replicas"),
+        beside=0,
+        minimum=_LEAST,
+        scaling=Scaling(path=("spec", "replicas")),
+    ),
+    Workload(
+        operator="",
+        kind="Job",
+        example="job.yaml",
+        api="batch/v1",
+        plural="jobs",
+        pods=4,
+        count=("spec", "parallelism"),
+        beside=0,
+        minimum=_LEAST,
+        suspend=("spec", "suspend"),
+        scaling=Scaling(path=("spec", "parallelism")),
+        ends=("Complete", "True"),
     ),
 )
 
