@@ -22,7 +22,7 @@ Times `now` are seconds of the caller's clock.
 """
 
 import heapq
-from collections.abc import Container
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,13 +44,14 @@ class DelayedStatus(NamedTuple):
     first_at: float
     """When the object was first to get another status than it shows."""
 
-    def left_s(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> float:
-        """Return in how many seconds to write it; 0.0 is now.
+    def due_at(self, delay_s: float, longest_s: float) -> float:
+        """Return when it will have been unchanged for `delay_s`, or held back for `longest_s`."""
+        settled_at, longest_at = self.unchanged_since + delay_s, self.first_at + longest_s
+        return min(longest_at, settled_at)
 
-        That is when it has been unchanged for `delay_s`, or held back for `longest_s`.
-        """
-        due_at = min(self.unchanged_since + delay_s, self.first_at + longest_s)
-        return max(0.0, due_at - now)
+    def left_s(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> float:
+        """Return in how many seconds to write it; 0.0 is now."""
+        return max(0.0, self.due_at(delay_s, longest_s) - now)
 
     def is_due(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> bool:
         """Return whether to write it now."""
@@ -150,18 +151,18 @@ class DelayedStatuses:
         It replaces the status that is held back for the same object. An equal one changes nothing.
         """
         held = self._held[key] = hold(self._held.get(key), status, now=now)
-        left_s = held.left_s(now=now, delay_s=delay_s, longest_s=longest_s)
-        self._due.set(key, min(held.unchanged_since + delay_s, held.first_at + longest_s))
-        return left_s
+        due_at = held.due_at(delay_s, longest_s)
+        self._due.set(key, due_at)
+        return due_at - now if due_at > now else 0.0
 
     def forget(self, key: str) -> None:
         """Forget the status of an object: it is written, or no longer desired."""
         self._held.pop(key, None)
         self._due.discard(key)
 
-    def keep_only(self, keys: Container[str]) -> None:
+    def keep_only(self, keys: AbstractSet[str]) -> None:
         """Forget the statuses of all other objects."""
-        for key in [key for key in self._held if key not in keys]:
+        for key in self._held.keys() - keys:
             self.forget(key)
 
     def forget_due(self, *, now: float) -> None:
