@@ -32,7 +32,6 @@ from shared.contracts.messages import SCHEDULING
 from shared.contracts.streams import Streams, all_streams, streams
 from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import InstallationLeadership
-from shared.runtime.backoff import Backoff
 from shared.runtime.common import QUEUE_ADMISSION, inert_flags, is_feature_on
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
@@ -104,9 +103,7 @@ class _SchedulerBuilder:
         self._explained = WaitPublisher(
             bus.publisher(self._streams.waiting.name),
             subjects=self._subjects,
-            clock=context.clock,
-            backoff=Backoff(first_s=0.2, rng=context.rng),
-            log=context.log,
+            env=context,
         )
 
     def _default_configuration(self) -> str | None:
@@ -195,8 +192,7 @@ class _SchedulerBuilder:
             stream=self._streams.outcome.name,
             subjects=self._subjects,
             inbox=self._inbox,
-            clock=context.clock,
-            log=context.log,
+            env=context,
         )
 
     def _usage_source(self, conf: ConfFile) -> UsageSource:
@@ -229,8 +225,7 @@ class _SchedulerBuilder:
             streams=self._streams,
             subjects=self._subjects,
             partitions=settings.partitions,
-            quarantine=context.quarantine,
-            log=context.log,
+            env=context,
         )
         report = Report(
             metrics=context.metrics,

@@ -219,8 +219,7 @@ class _Following:
             stream=self._streams.outcome.name,
             subjects=self._subjects,
             inbox=self._inbox,
-            clock=self._context.clock,
-            log=self._context.log,
+            env=self._context,
             pace=self._pace,
         )
 

@@ -22,7 +22,7 @@ from shared.contracts.messages import Fact, Outcome
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.election.installation import InstallationLeadership
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
@@ -194,8 +194,7 @@ class OutcomeFeed:
         stream: str,
         subjects: Subjects,
         inbox: Inbox,
-        clock: Clock,
-        log: Logger,
+        env: Env,
         pace: Pace | None = None,
     ) -> None:
         self._bus = bus
@@ -204,8 +203,8 @@ class OutcomeFeed:
         self._subject = subjects.outcomes
         self._poison = subjects.poison
         self._inbox = inbox
-        self._clock = clock
-        self._log = log
+        self._clock = env.clock
+        self._log = env.log
         self._recent: deque[Outcome] = deque()
         self._seen = asyncio.Condition()
         self._last_seq = 0

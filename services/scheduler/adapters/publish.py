@@ -32,10 +32,9 @@ from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import term_headers
 from shared.election.leader_elector import LeadershipTerm
 from shared.runtime.backoff import Backoff
-from shared.runtime.clock import Clock
+from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError, Rejected
-from shared.runtime.logs import Logger
-from shared.runtime.quarantine import Quarantine, bounded
+from shared.runtime.quarantine import bounded
 
 _STAGE: Final = "publish"
 _BATCH: Final = 200
@@ -67,15 +66,14 @@ class PlanPublisher:
         streams: Streams,
         subjects: Subjects,
         partitions: int,
-        quarantine: Quarantine,
-        log: Logger,
+        env: Env,
     ) -> None:
         self._bus = bus
         self._streams = streams
         self._subjects = subjects
         self._partitions = partitions
-        self._quarantine = quarantine
-        self._log = log
+        self._quarantine = env.quarantine
+        self._log = env.log
         self._unsent: set[tuple[str, str]] = set()
         """(Kind, key) of the objects whose last message could not be sent."""
         self._commands = bus.publisher(streams.command.name)
@@ -224,20 +222,12 @@ class WaitPublisher:
 
     name: Final = "wait-explanations"
 
-    def __init__(
-        self,
-        publisher: Publisher,
-        *,
-        subjects: Subjects,
-        clock: Clock,
-        backoff: Backoff,
-        log: Logger,
-    ) -> None:
+    def __init__(self, publisher: Publisher, *, subjects: Subjects, env: Env) -> None:
         self._publisher = publisher
         self._subjects = subjects
-        self._clock = clock
-        self._backoff = backoff
-        self._log = log
+        self._clock = env.clock
+        self._backoff = Backoff(first_s=0.2, rng=env.rng)
+        self._log = env.log
         self._due: dict[str, WaitExplained] = {}
         self._filled = asyncio.Event()
 

@@ -5,7 +5,6 @@ import random
 
 import msgspec
 import pytest
-import structlog
 
 from services.binder.adapters.outcomes import Outcomes
 from services.scheduler.adapters.publish import PlanPublisher
@@ -20,8 +19,7 @@ from shared.contracts import messages as m
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
 from shared.election.leader_elector import LeadershipTerm
-from shared.runtime.clock import SystemClock
-from shared.runtime.quarantine import Quarantine, QuarantineRegistry
+from shared.runtime.quarantine import QuarantineRegistry
 from tests.support.env import env_of_a_test
 from tests.support.world import bind_of, gone
 
@@ -40,14 +38,12 @@ def quarantined() -> QuarantineRegistry:
 
 @pytest.fixture
 def plans(bus: NatsBus, declared: Streams, subjects: Subjects, quarantined: QuarantineRegistry):
-    log = structlog.get_logger()
     return PlanPublisher(
         bus,
         streams=declared,
         subjects=subjects,
         partitions=4,
-        quarantine=Quarantine(quarantined, clock=SystemClock(), log=log),
-        log=log,
+        env=env_of_a_test(quarantined=quarantined),
     )
 
 
