@@ -117,12 +117,13 @@ dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn stat
 monitors-check: go ## each alert of k8s/monitoring tried by promtool, and raised by its fault on a real cluster (builds Prometheus; needs Go)
 	@$(PY) -m tools.monitors_check
 
-# Kinds such as RayCluster, default all; RECORD=1 writes the table of docs/integrations.
+# Kinds such as RayCluster, default all; RECORD=1 writes the table of docs/integrations. SOURCES: a
+# folder with checkouts of operators that are no Go module, such as kthena.
 KINDS ?=
 
 .PHONY: frameworks-check
 frameworks-check: go parts ## operators of frameworks, unmodified, beside Pumice on a real API server (builds them; needs Go)
-	@$(PY) -m tools.frameworks_check $(KINDS) $(if $(RECORD),--record)
+	@$(PY) -m tools.frameworks_check $(KINDS) $(if $(RECORD),--record) $(if $(SOURCES),--sources $(SOURCES))
 
 # The folder of Volcano's programs: vcctl, vsub, vjobs and the others.
 VOLCANO ?= /usr/local/bin

@@ -76,6 +76,14 @@ def operator(name: str, package: str, *, module: str) -> Path:
     return _built(name, package, *_STRIPPED, release=_pinned(module), module=folder)
 
 
+def from_checkout(name: str, package: str, checkout: Path) -> Path:
+    """Return a program of a checkout of its repository, which Go builds again where it changed."""
+    program = parts_dir("kubernetes").with_name("tests-checkouts") / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    _build(find_go().path, program, package, *_STRIPPED, module=checkout)
+    return program
+
+
 def is_built(name: str, *, module: str) -> bool:
     """Tell whether an operator is in the cache."""
     return (parts_dir("kubernetes").with_name(f"tests-{_pinned(module)}") / name).exists()
@@ -137,14 +145,18 @@ def _built(name: str, package: str, *flags: str, release: str, module: Path | No
             if go is None:
                 return Path(shutil.which(name) or program)
             draft = folder / f"{name}.{os.getpid()}"
-            subprocess.run(
-                [go, "build", "-mod=readonly", "-buildvcs=false", *flags, "-o", draft, package],
-                cwd=module or HERE / f"{name}_module",
-                env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"},
-                check=True,
-            )
+            _build(go, draft, package, *flags, module=module or HERE / f"{name}_module")
             draft.rename(program)
     return program
+
+
+def _build(go: Path, program: Path, package: str, *flags: str, module: Path) -> None:
+    subprocess.run(
+        [go, "build", "-mod=readonly", "-buildvcs=false", *flags, "-o", program, package],
+        cwd=module,
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"},
+        check=True,
+    )
 
 
 def _go() -> Path | None:

@@ -1,7 +1,8 @@
 """`make frameworks-check`: operators of frameworks, unmodified, on a real API server with Pumice.
 
 Names of kinds, such as `RayCluster`, select these alone. With `--record` the table of
-docs/integrations/README.md is written from the run.
+docs/integrations/README.md is written from the run. Operators that are no Go module are built from
+checkouts of their repositories below `--sources`, and left out without.
 """
 
 import argparse
@@ -33,17 +34,17 @@ NODE: Final = NodeShape(
 _FLAGS: Final = {"controller": ("--workload-groups-config-map=pumice-workload-groups",)}
 
 
-async def check(workloads: Sequence[Workload], folder: Path) -> list[report.Result]:
+async def check(workloads: Sequence[Workload], folder: Path, sources: Path) -> list[report.Result]:
     """Play the scenarios of workloads, a cluster for each operator."""
     results: list[report.Result] = []
     for name in dict.fromkeys(each.operator for each in workloads):
         chosen = [each for each in workloads if each.operator == name]
-        results += await _of_operator(name, chosen, folder / (name or "kubernetes"))
+        results += await _of_operator(name, chosen, folder / (name or "kubernetes"), sources)
     return results
 
 
 async def _of_operator(
-    name: str, workloads: Sequence[Workload], folder: Path
+    name: str, workloads: Sequence[Workload], folder: Path, sources: Path
 ) -> list[report.Result]:
     operator = next((each for each in OPERATORS if each.name == name), None)
     options = StackOptions(
@@ -56,7 +57,7 @@ async def _of_operator(
         local = await stack.enter_async_context(LocalStack(options, parts.require()))
         api = await stack.enter_async_context(connect(local.plane.kubeconfig))
         await _prepare(local, api)
-        running = await _started(operator, local, api, folder, stack)
+        running = await _started(operator, local, api, sources, stack)
         for workload in workloads:
             stage = scenarios.Stage(local, api, running, workload)
             for title, scenario in scenarios.of(workload).items():
@@ -77,13 +78,13 @@ async def _prepare(local: LocalStack, api: Api) -> None:
 
 
 async def _started(
-    operator: Operator | None, local: LocalStack, api: Api, folder: Path, stack: AsyncExitStack
+    operator: Operator | None, local: LocalStack, api: Api, sources: Path, stack: AsyncExitStack
 ) -> RunningOperator | None:
     """Install an operator and those that it needs, and start them."""
     needed = [each for each in OPERATORS if operator is not None and each.name in operator.needs]
     found = None
     for each in (*needed, *([operator] if operator is not None else [])):
-        found = RunningOperator(each, api, local.plane, folder / each.name)
+        found = RunningOperator(each, api, local.plane, sources / each.name)
         await found.install()
         await stack.enter_async_context(found.running())
     return found
@@ -108,22 +109,33 @@ async def _play(
     return result
 
 
+def _has_source(workload: Workload, sources: Path) -> bool:
+    modules = {"", *(each.name for each in OPERATORS if each.module)}
+    return workload.operator in modules or (sources / workload.operator / "go.mod").exists()
+
+
 def main() -> int:
     """Check; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", help="such as RayCluster; default: all")
     parser.add_argument("--record", action="store_true", help="write the table of the docs")
+    parser.add_argument("--sources", type=Path, help="folder of checkouts, such as kthena")
     parser.add_argument("--keep", type=Path, help="folder that keeps the logs")
     args = parser.parse_args()
     chosen = [each for each in WORKLOADS if not args.kinds or each.title in args.kinds]
     if unknown := set(args.kinds) - {each.title for each in chosen}:
         print(f"error: no kinds: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
+    sources = (args.sources or Path()).absolute()
+    for each in chosen:
+        if not _has_source(each, sources):
+            print(f"left out: {each.title}: --sources has no folder {each.operator}", flush=True)
+    chosen = [each for each in chosen if _has_source(each, sources)]
     if words := cost():
         print(words, flush=True)
     try:
         with tempfile.TemporaryDirectory() as name:
-            results = asyncio.run(check(chosen, args.keep or Path(name)))
+            results = asyncio.run(check(chosen, args.keep or Path(name), sources))
     except LocalError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

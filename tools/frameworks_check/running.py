@@ -20,7 +20,7 @@ from pumice.local.ports import LOOPBACK, free_port
 from pumice.local.process import Process, ProcessSpec
 from shared.runtime.tasks import TaskGroup
 from tests.support.api import Api
-from tests.support.goprograms import operator, source_of
+from tests.support.goprograms import from_checkout, operator, source_of
 from tools.frameworks_check.operators import Operator, Webhooks
 
 MOUNT: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - compiled into them
@@ -32,20 +32,26 @@ _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 class RunningOperator:
     """An operator that is installed, and its process."""
 
-    def __init__(self, about: Operator, api: Api, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, about: Operator, api: Api, plane: ControlPlane, checkout: Path) -> None:
+        """`checkout` is the folder of its repository, if it is not built from a Go module."""
         self.about = about
+        self._checkout = checkout
         self._api = api
         self._plane = plane
-        self._folder = folder
+        self._folder = folder = plane.directory / about.name
         folder.mkdir(parents=True, exist_ok=True)
         metrics, health, self._hooks = free_port(), about.health_port or free_port(), free_port()
         self._health = f"{LOOPBACK}:{health}"
-        program = operator(about.program or about.name, about.package, module=about.module)
+        program = (
+            operator(about.program or about.name, about.package, module=about.module)
+            if about.module
+            else from_checkout(about.name, about.package, checkout)
+        )
         flags = about.flags(folder, metrics, health, self._hooks)
         self._process = Process(
             ProcessSpec(
                 name=about.name,
-                argv=(str(program), *flags),
+                argv=(str(program), *(flag.format(kubeconfig=plane.kubeconfig) for flag in flags)),
                 log=folder / "log",
                 environ={
                     "KUBECONFIG": str(plane.kubeconfig),
@@ -57,7 +63,8 @@ class RunningOperator:
 
     async def install(self) -> None:
         """Create its CRDs, its ConfigMap, its namespace and its webhooks."""
-        source = source_of(self.about.source, module=self.about.module)
+        module = self.about.module
+        source = source_of(self.about.source, module=module) if module else self._checkout
         await self._plane.apply_crds(source / self.about.crds)
         if self.about.config_map:
             config = {"metadata": {"name": self.about.config_map}, "data": self.about.config}

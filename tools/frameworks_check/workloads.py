@@ -223,6 +223,18 @@ WORKLOADS: Final = (
         limits="executors, which a running driver creates",
     ),
     Workload(
+        operator="kthena",
+        kind="ModelServing",
+        example="modelserving.yaml",
+        api="workload.serving.volcano.sh/v1alpha1",
+        plural="modelservings",
+        pods=4,
+        count=("spec", "template", "roles", 0, "workerReplicas"),
+        prioritized=False,
+        scaling=Scaling(path=("spec", "replicas"), step=1, pods=4),
+        limits="its webhook; 1.0 sets no priority in PodGroups",
+    ),
+    Workload(
         operator="",
         kind="Deployment",
         example="deployment.yaml",
