@@ -118,7 +118,7 @@ monitors-check: go ## each alert of k8s/monitoring tried by promtool, and raised
 	@$(PY) -m tools.monitors_check
 
 # Kinds such as RayCluster, default all; RECORD=1 writes the table of docs/integrations. SOURCES: a
-# folder with checkouts of operators that are no Go module, such as kthena.
+# folder with checkouts of the operators that no module here pins, such as kthena.
 KINDS ?=
 
 .PHONY: frameworks-check

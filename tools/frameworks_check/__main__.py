@@ -1,8 +1,8 @@
 """`make frameworks-check`: operators of frameworks, unmodified, on a real API server with Pumice.
 
 Names of kinds, such as `RayCluster`, select these alone. With `--record` the table of
-docs/integrations/README.md is written from the run. Operators that are no Go module are built from
-checkouts of their repositories below `--sources`, and left out without.
+docs/integrations/README.md is written from the run. Operators that no module here pins are built
+from checkouts of their repositories below `--sources`, and left out without.
 """
 
 import argparse
