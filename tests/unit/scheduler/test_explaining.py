@@ -256,6 +256,16 @@ def test_jobs_of_a_queue_know_their_place_in_the_order():
     assert places == {"ns/j2": 1, "ns/j1": 2, "ns/j0": 3}
 
 
+def test_what_no_node_has_is_short_although_another_resource_is_counted():
+    """Nodes are counted by the first resource that they lack; the end of `f` would not help."""
+    found = world().pod("f-0", "f", cpu="4", node="n1").group("f", phase="Running")
+    found.gang("g", tasks=1, cpu="1", requests={"nvidia.com/gpu": "8"})
+    why = explained(found.decide())
+    assert why.reasons == {"Insufficient cpu": 1}
+    assert [short.resource for short in why.shortages] == ["cpu", "nvidia.com/gpu"]
+    assert "no node has nvidia.com/gpu, it never fits as it is" in why.details
+
+
 def test_admitted_jobs_come_before_those_that_are_not():
     """Although enqueue visits `later` before allocate visits `first`."""
     found = world("overcommit").gang("first", tasks=1, cpu="5", created="2026-01-01T00:00:01Z")

@@ -285,14 +285,17 @@ class Candidates:
             decisive &= ~_permanent(predicate, codes)
         if not self.task_class.best_effort:
             for dim in self.task_class.dims:
+                name = self._dimensions.names[dim]
                 room = self.room(rows, dim, waiting=True)
-                short = open_rows & (room < self.task_class.request[dim])
+                lacks = room < self.task_class.request[dim]
+                short = open_rows & lacks
                 if short.any():
-                    name = self._dimensions.names[dim]
                     reasons[f"Insufficient {name}"] += int(short.sum())
-                    if (only := short & decisive).any():
-                        shortages.append(self._shortage(name, dim, room[only]))
                     open_rows &= ~short
+                # What no node has is short, too, where nodes are counted for another resource.
+                only = decisive & (lacks if lacks[decisive].all() else short)
+                if only.any():
+                    shortages.append(self._shortage(name, dim, room[only]))
         for predicate, codes in (*self._verdicts, *verdicts):
             counts = np.bincount(codes[open_rows], minlength=len(predicate.reasons) + 1)
             for number, reason in enumerate(predicate.reasons, start=1):
