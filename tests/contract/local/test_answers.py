@@ -106,7 +106,7 @@ async def test_each_question_is_answered_about_a_job_that_waits(run: Run) -> Non
     assert run("vcctl", "job", "run", "-N", "runs", "-r", "2", "-R", "cpu=1")[0] == 0
     assert run("vcctl", "job", "run", "-N", "waits", "-R", "cpu=1000", "-L", "cpu=1000")[0] == 0
 
-    told = await says(run, "needs 1000 cpu", "pumice", "why", "waits")
+    told = await says(run, "place 1 in line", "pumice", "why", "waits")
     assert told.startswith("Job default/waits: Pending in queue default, place 1 in line\n")
     assert "FAILED" in told
     code, listed = run("kubectl-pumice", "when", "-A", "-o", "json")
