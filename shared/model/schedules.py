@@ -26,6 +26,10 @@ from shared.model import durations
 _HORIZON_DAYS: Final = 9 * 366
 """Further than that no due time is searched: 29 February is at most eight years away."""
 _DAY_S: Final = 86_400
+_YEARS: Final = range(2, 9999)
+"""Years all of whose days have neighbours in Python's calendar; nothing is due outside of them."""
+_FIRST_S: Final = int(datetime(_YEARS[0], 1, 1, tzinfo=UTC).timestamp())
+_LAST_S: Final = int(datetime(_YEARS[-1], 12, 31, tzinfo=UTC).timestamp())
 _MONTHS: Final = {name: n for n, name in enumerate(
     ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
 )}  # fmt: skip
@@ -250,9 +254,13 @@ class _WallClock:
 
     def _days(self, at: int, *, step: int) -> Iterator[date]:
         """Yield the days that match, from the day of `at` on, forwards or backwards."""
+        if not _FIRST_S <= at <= _LAST_S:
+            return
         first = datetime.fromtimestamp(at, self._zone).date()
         for number in range(_HORIZON_DAYS):
             day = first + timedelta(days=step * number)
+            if not _YEARS[0] <= day.year <= _YEARS[-1]:
+                return
             if day.month in self._month.values and self._admits(day):
                 yield day
 

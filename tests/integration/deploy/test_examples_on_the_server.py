@@ -12,7 +12,10 @@ from tests.support.manifests import ROOT, apply
 EXAMPLES = ROOT / "examples"
 FOR_OTHERS = {"local", "visibility"}
 """Folders of files that others read: `pumice up`, and visibility (see test_visibility_page.py)."""
-OPERATORS = ("kubeflow.org", "ray.io", "jobset.x-k8s.io")
+OPERATORS = (
+    *("argoproj.io", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "x-k8s.io"),
+    "serving.volcano.sh",
+)
 """Groups whose CRDs come with an operator: `make frameworks-check` runs these examples."""
 CLUSTER_WIDE = {"Queue", "PriorityClass"}
 

@@ -175,3 +175,14 @@ def test_an_unknown_time_zone_is_refused_by_its_name(name: str) -> None:
 
 def test_no_time_zone_is_utc() -> None:
     assert zone("") is UTC
+
+
+@pytest.mark.parametrize("text", ["0 0 * * *", "@every 1h", "0 0 29 2 *"])
+@pytest.mark.parametrize("year", [1, 2, 9998, 9999])
+def test_nothing_is_due_where_the_calendar_ends(text: str, year: int) -> None:
+    """The status of a CronJob, which its owner may write, says any time of RFC 3339."""
+    schedule = parse(text, within=zone("Pacific/Kiritimati"))
+    for month, day in ((1, 1), (12, 31)):
+        at = int(datetime(year, month, day, 12, tzinfo=UTC).timestamp())
+        for found in (schedule.following(at, at), schedule.latest(at - 1, at)):
+            assert found is None or found >= at - 1
