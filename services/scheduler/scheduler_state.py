@@ -65,7 +65,7 @@ class SchedulerState:
             measured: Returns new samples of node usage, None if there are none.
             ended: Is called at the end of each part of a cycle.
             evaluator: Evaluates expressions of device classes; None: they match nothing.
-            progress: Is told which job the cycle works on.
+            progress: Receives the job that the cycle works on.
         """
         chosen = states(
             queue_gates=settings.queue_gates,

@@ -57,7 +57,7 @@ class Outgoing(msgspec.Struct, eq=False):
     """Collects the parts of a reply that has several."""
 
     def end(self, result: "Reply | PumiceError") -> None:
-        """Give the reply, or the error, to whoever waits for it."""
+        """Set the reply or the error of the future, unless it is done."""
         if self.reply is None or self.reply.done():
             return
         if isinstance(result, Reply):

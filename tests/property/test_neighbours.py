@@ -139,22 +139,22 @@ class PlainAffinity:
         for node, other in self.placed:
             for one, two in ((pod, other), (other, pod)):
                 for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
-                    for wish in terms_of(one, kind, "preferred"):
-                        term = wish["podAffinityTerm"]
+                    for preference in terms_of(one, kind, "preferred"):
+                        term = preference["podAffinityTerm"]
                         if means(term, one, two) and self._same(node, name, term["topologyKey"]):
-                            total += sign * wish["weight"]
+                            total += sign * preference["weight"]
         return total
 
     def spread_scores(self, pod: Doc, fitting: list[str]) -> dict[str, int]:
-        wishes = spread(pod, "ScheduleAnyway")
-        if not wishes:
+        soft = spread(pod, "ScheduleAnyway")
+        if not soft:
             return dict.fromkeys(fitting, 0)
-        keys = [each["topologyKey"] for each in wishes]
+        keys = [each["topologyKey"] for each in soft]
         valid = [name for name in fitting if all(key in self.nodes[name] for key in keys)]
         raw = {}
         for name in valid:
             score = 0.0
-            for each in wishes:
+            for each in soft:
                 key = each["topologyKey"]
                 if key == "kubernetes.io/hostname":
                     size, there = len(valid), self._pods(pod, each, name)
@@ -248,7 +248,9 @@ terms = st.fixed_dictionaries(
         "namespaceSelector": st.just({}),
     },
 ).map(_without_none)
-wishes = st.fixed_dictionaries({"weight": st.sampled_from([1, 10, 100]), "podAffinityTerm": terms})
+preferences = st.fixed_dictionaries(
+    {"weight": st.sampled_from([1, 10, 100]), "podAffinityTerm": terms}
+)
 constraints = st.fixed_dictionaries(
     {
         "maxSkew": st.integers(1, 2),
@@ -269,7 +271,7 @@ def _affinity(kind: str) -> st.SearchStrategy[dict[str, Any]]:
         {},
         optional={
             f"required{when}": st.lists(terms, max_size=2),
-            f"preferred{when}": st.lists(wishes, max_size=2),
+            f"preferred{when}": st.lists(preferences, max_size=2),
         },
     )
 

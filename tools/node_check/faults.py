@@ -24,6 +24,7 @@ STRUCK: Final = {
 _FROZEN_S: Final = 12.0
 """Longer than a lease of a leader lasts, shorter than three failed probes."""
 _END_S: Final = 60.0
+_KINDS: Final = ("deployment", "statefulset")
 
 
 def _processes(word: str) -> list[int]:
@@ -52,7 +53,7 @@ def _frozen(numbers: list[int]) -> None:
 
 def _struck(machine: Machine, fault: Callable[[list[int]], None]) -> str:
     """Strike each service while a gang comes; return after how long each gang had completed."""
-    told = []
+    durations = []
     for name, word in STRUCK.items():
         numbers = _processes(word)
         if not numbers:
@@ -61,20 +62,25 @@ def _struck(machine: Machine, fault: Callable[[list[int]], None]) -> str:
         machine.apply(job(f"amid-{name}", task("main", "true", replicas=3)))
         fault(numbers)
         wait_until(machine, f"amid-{name}", "Completed", deadline_s=_END_S)
-        told.append(f"{name} {time.monotonic() - begin:.1f} s")
-        machine.kubectl("-n", NAMESPACE, "rollout", "status", "deployment", "--timeout=2m")
-        machine.kubectl("-n", NAMESPACE, "rollout", "status", "statefulset", "--timeout=2m")
+        durations.append(f"{name} {time.monotonic() - begin:.1f} s")
+        _rolled_out(machine)
         delete(machine, f"amid-{name}")
-    return ", ".join(told)
+    return ", ".join(durations)
+
+
+def _rolled_out(machine: Machine) -> None:
+    """Wait until all pods of the services and of NATS are ready. Raises CheckError."""
+    for kind in _KINDS:
+        machine.kubectl("-n", NAMESPACE, "rollout", "status", kind, "--timeout=3m")
 
 
 def services_are_killed(machine: Machine) -> str:
     """Kill all replicas of each service without a warning; roll all of them out anew afterwards."""
-    told = _struck(machine, _killed)
-    for kind in ("deployment", "statefulset"):  # new pods have no restarts that would be counted
+    durations = _struck(machine, _killed)
+    for kind in _KINDS:  # new pods have no restarts that would be counted
         machine.kubectl("-n", NAMESPACE, "rollout", "restart", kind)
-        machine.kubectl("-n", NAMESPACE, "rollout", "status", kind, "--timeout=3m")
-    return told
+    _rolled_out(machine)
+    return durations
 
 
 def services_freeze(machine: Machine) -> str:

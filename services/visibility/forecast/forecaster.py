@@ -265,7 +265,7 @@ def _pods(cluster_state: ClusterState, keys: Iterable[str]) -> Mapping[str, int]
 
 
 def _missing_pods(cluster_state: ClusterState, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield jobs that are admitted and lack pods; nobody knows when their owners create them."""
+    """Yield admitted jobs that lack pods. When their owners create them is not known here."""
     for key in keys:
         job = cluster_state.jobs.get(key)
         if job is None or job.is_pending or job.task_count >= job.min_available:
