@@ -19,9 +19,9 @@ from shared.contracts.messages import Marker
 from shared.contracts.streams import streams
 from shared.contracts.subjects import Subjects
 from tests.sim.machine import Machine
+from tests.sim.simloop import SimLoop
 from tests.sim.simulation import Simulation
 from tests.support import world
-from tests.support.simloop import SimLoop
 from tests.support.wait import until
 
 KINDS = len(rows(["volcano"]))

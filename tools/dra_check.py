@@ -34,8 +34,8 @@ from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceResult
 from shared.model.quantity import milli
+from tests.property.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.api import Api, connect
-from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.goprograms import kube_scheduler
 
 STATES: Final = 200

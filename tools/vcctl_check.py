@@ -1,7 +1,7 @@
 """Compares vcctl and Slurm's names with Volcano's own programs (`make vcctl-check VOLCANO=folder`).
 
 The folder holds `vcctl`, `vsub` and the others as Volcano builds or releases them. Each line of
-`tests/support/vcctl/lines.py` is given to both: on a server that always answers the same, and on a
+`tests/unit/vcctl/lines.py` is given to both: on a server that always answers the same, and on a
 local API server (embedded or real) whose objects are compared as well. With `--record` the outputs
 become the golden files of `tests/unit/vcctl`, if all were equal.
 """
@@ -29,7 +29,7 @@ from shared.kube.sources import KubeconfigSource
 from shared.kube.transport import HttpTransport, open_transport
 from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Gone
-from tests.support.vcctl import lines, ours, world
+from tests.unit.vcctl import lines, ours, world
 
 KINDS: Final = (kinds.JOB, kinds.QUEUE, kinds.COMMAND, kinds.JOBFLOW, kinds.JOBTEMPLATE)
 TRIES: Final = 3

@@ -17,11 +17,7 @@ import aiohttp
 
 from tests.attack.arena import Arena, Replica, pause
 from tests.attack.tenants import children
-from tests.support import world
-from tests.support.api import ApiError, gone_is_fine
-from tests.support.devices import device, device_class, request, slice_of
-from tests.support.hostile_expressions import HOSTILE
-from tests.support.hostile_objects import (
+from tests.sim.hostile_objects import (
     LARGEST,
     SIZES,
     OpenApi,
@@ -31,8 +27,12 @@ from tests.support.hostile_objects import (
     draw_objects,
     enlarged,
 )
-from tests.support.valid_objects import TENANT, VALID_OBJECTS
+from tests.sim.valid_objects import TENANT, VALID_OBJECTS
+from tests.support import world
+from tests.support.api import ApiError, gone_is_fine
 from tests.support.wait import until
+from tests.unit.scheduler.devices import device, device_class, request, slice_of
+from tests.unit.scheduler.hostile_expressions import HOSTILE
 
 HOME = "default"
 """Where the objects of these faults are: no namespace whose pods the judge counts."""

@@ -28,7 +28,7 @@ from shared.api import kinds, time
 from shared.api.batch import Job
 from shared.api.cron import CronJob
 from tests.conformance.report import expect
-from tests.support.reconcilers import played
+from tests.unit.controller.reconcilers import played
 
 _UID = "test-uid-123"
 _WALL_CLOCK = 1_741_690_000.0

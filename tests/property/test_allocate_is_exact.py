@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from shared.api import kinds
-from tests.support.plain_allocate import Plain, PlainJob, PlainNode, PlainTask
+from tests.property.plain_allocate import Plain, PlainJob, PlainNode, PlainTask
 
 CONF = """
 actions: "allocate, backfill"

@@ -25,10 +25,10 @@ from services.scheduler.scheduler_state import SchedulerState
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.api import kinds
 from shared.contracts.messages import Fact, Op
+from tests.property.hostile import objects
 from tests.property.test_hostile_objects import HEALTHY, KINDS, SETTINGS, fact
-from tests.support.hostile import objects
+from tests.sim.valid_objects import VALID_OBJECTS
 from tests.support.laws import count_hits, needs_hits
-from tests.support.valid_objects import VALID_OBJECTS
 
 NAMES = ["a", "n1"]
 COUNTERS = frozenset({"version", "_version", "epoch", "changes"})

@@ -22,9 +22,9 @@ from shared.jobs.pod_terms import (
     POD_TERMS_MAX,
 )
 from shared.model.schedules import parse
-from tests.support.devices import DRIVER, device, device_class, slice_of
 from tests.support.laws import lines_run
 from tests.unit.admission.asking import Json, ask, paths, sparse_job, task, template
+from tests.unit.scheduler.devices import DRIVER, device, device_class, slice_of
 
 MORE: Final = 50_000
 NODES: Final = 20

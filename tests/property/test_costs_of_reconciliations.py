@@ -25,7 +25,7 @@ from shared.api.flow import JobFlow
 from shared.api.lenient import lenient
 from shared.api.scheduling import PodGroup, PodGroupPhase, PodGroupSpec, PodGroupStatus
 from tests.support.laws import lines_run
-from tests.support.reconcilers import Process, Stage
+from tests.unit.controller.reconcilers import Process, Stage
 
 FLOWS: Final[dict[str, Callable[[int], list[dict]]]] = {
     "a chain": lambda size: [

@@ -24,9 +24,9 @@ from services.scheduler.policy.devices.shares import added, has_room
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, DeviceClaim, DeviceConstraint
-from tests.support.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
-from tests.support.devices import Offer
+from tests.property.device_states import CLASSES, NODES, DeviceState, draw, draw_shared
 from tests.support.laws import count_hits, needs_hits
+from tests.unit.scheduler.devices import Offer
 
 
 def offer_of(state: DeviceState) -> Offer:

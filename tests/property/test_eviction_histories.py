@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.support.eviction_histories import OWNERS, Group, History
+from tests.property.eviction_histories import OWNERS, Group, History
 from tests.support.laws import count_hits, needs_hits
 
 NODES = {"n0": 6, "n1": 4}

@@ -12,8 +12,8 @@ from services.scheduler.adapters.expressions import ExpressionEvaluator
 from services.scheduler.policy.catalog import states
 from services.scheduler.policy.devices.selectors import SelectorFault, content_of
 from shared.api.resource import Device
-from tests.support.devices import DRIVER, claim, request, using
-from tests.support.hostile_expressions import LENGTH_MAX, draw
+from tests.unit.scheduler.devices import DRIVER, claim, request, using
+from tests.unit.scheduler.hostile_expressions import LENGTH_MAX, draw
 from tests.unit.scheduler.test_allocating_devices import gang, world_of
 
 BENIGN = f'device.driver == "{DRIVER}"'

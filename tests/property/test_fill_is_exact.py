@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster
 from services.scheduler.engine.placement.choice import fill
 from services.scheduler.engine.session.session import Session
+from tests.property.plain_allocate import Plain, PlainNode, PlainTask, balanced, least
 from tests.property.test_engine_laws import CONF, nodes
-from tests.support.plain_allocate import Plain, PlainNode, PlainTask, balanced, least
 
 WISH = {
     "nodeAffinity": {

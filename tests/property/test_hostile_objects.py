@@ -18,7 +18,7 @@ from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.scheduler_state import SchedulerState
 from shared.api import kinds
 from shared.contracts import messages as m
-from tests.support.hostile import objects
+from tests.property.hostile import objects
 
 SETTINGS = {"gang_message": 10, "settle_s": 0}
 KINDS = sorted(SchedulerState(DecisionSettings(mindcluster=True), **SETTINGS).kinds)

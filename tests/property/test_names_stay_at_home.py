@@ -29,8 +29,8 @@ from shared.api import keys
 from shared.api.whatifs import WhatIfSpec
 from shared.contracts.messages import Evict
 from tests.support.laws import configured, count_hits, needs_hits
-from tests.support.mirrors import World, job_of_tasks
 from tests.support.world import Json, stored_group, stored_pod, stored_queue
+from tests.unit.visibility.mirrors import World, job_of_tasks
 
 NOW = 1e9
 MARKS = {"alpha": "ofalpha", "beta": "ofbeta"}

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from services.scheduler.config import SchedulerConfig
 from shared.contracts import messages as m
+from tests.property.two_schedulers import Histories, check
 from tests.support.laws import configured, count_hits, needs_hits
-from tests.support.two_schedulers import Histories, check
 
 ACTIONS = (
     "allocate, preempt",

@@ -15,9 +15,9 @@ from services.scheduler.config import DEFAULT_TEXT
 from services.scheduler.decide import configure
 from services.scheduler.decision import Decision
 from shared.contracts import messages as m
-from tests.support.devices import device_class, slice_of
+from tests.property.two_schedulers import Histories, check
 from tests.support.laws import count_hits, lines_run, needs_hits
-from tests.support.two_schedulers import Histories, check
+from tests.unit.scheduler.devices import device_class, slice_of
 
 _TIERS = """
 tiers:

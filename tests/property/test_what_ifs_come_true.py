@@ -17,8 +17,8 @@ from services.visibility.queries import rehearsal
 from shared.api.visibility import WhatIfStatus
 from shared.model.status import TaskStatus
 from tests.support.laws import configured, count_hits, needs_hits
-from tests.support.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
 from tests.support.world import Json
+from tests.unit.visibility.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
 
 TIERS = """
 tiers:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.sim import workloads
+from tests.sim.simloop import SimLoop
 from tests.sim.simulation import Simulation
 from tests.support import world
-from tests.support.simloop import SimLoop
 
 HERE = Path(__file__).parent
 MINUTE_S = 60.0

@@ -18,9 +18,9 @@ from services.admission.rules.review import ReviewFacts, Terms
 from shared.api import kinds
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
+from tests.sim.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
+from tests.sim.valid_objects import TENANT, VALID_OBJECTS
 from tests.support import world
-from tests.support.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
-from tests.support.valid_objects import TENANT, VALID_OBJECTS
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation

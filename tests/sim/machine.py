@@ -35,9 +35,9 @@ from shared.runtime.spans import NO_SPANS
 from shared.runtime.supervise import Part, PartFailed, supervise
 from shared.runtime.values import Secret
 from shared.runtime.workqueue import WorkQueueMetrics
+from tests.sim.simloop import SimClock
 from tests.sim.three import MEMBERS, ThreeServers
 from tests.sim.wire import CoreTransport
-from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation

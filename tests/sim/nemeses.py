@@ -12,9 +12,9 @@ from shared.runtime.faults import POINTS
 from tests.attack.hostile import hostile_objects
 from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES
+from tests.sim.simloop import SimClock
 from tests.sim.three import ThreeServers
 from tests.sim.workloads import STRANGERS
-from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation

@@ -27,11 +27,11 @@ from tests.sim.intents import IntentOutcomes
 from tests.sim.machine import SERVICES, Machine
 from tests.sim.network import ApiFaults, FaultyNetwork
 from tests.sim.request_counts import RequestCounts
+from tests.sim.simloop import SimClock, SimLoop
 from tests.sim.story import Story
 from tests.sim.three import ThreeServers
 from tests.support import world
 from tests.support.api_server import ApiServer
-from tests.support.simloop import SimClock, SimLoop
 
 TICK_S = (0.01, 0.15)
 """How soon garbage collection and kubelets notice what they have to do."""

@@ -16,9 +16,9 @@ import pytest
 
 from tests.sim import workloads
 from tests.sim.churn import ChurnSimulation, Mix
+from tests.sim.simloop import SimLoop
 from tests.support import world
 from tests.support.api import path
-from tests.support.simloop import SimLoop
 
 CONF = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"

@@ -18,9 +18,9 @@ from services.scheduler.engine.state.shards import NodeShards
 from shared.contracts.permissions import permissions
 from tests.sim import simulation
 from tests.sim.machine import SERVICES, Machine
+from tests.sim.simloop import SimClock
 from tests.sim.simulation import Report, Simulation, simulate
 from tests.sim.workloads import NODE_CPU, NODES, gang
-from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from shared.kube.wire import Request

@@ -14,9 +14,9 @@ from shared.election.installation import InstallationLeadership
 from tests.sim import nemeses, simulation
 from tests.sim.cluster import Refused
 from tests.sim.machine import SERVICES, Machine
+from tests.sim.simloop import SimClock
 from tests.sim.simulation import Simulation, simulate
 from tests.sim.workloads import gang
-from tests.support.simloop import SimClock
 
 if TYPE_CHECKING:
     from shared.kube.wire import Request

@@ -1,4 +1,4 @@
-"""The `Env` of a process of tests."""
+"""The `Env` and the `Context` of a process of tests."""
 
 import random
 from typing import Any
@@ -8,18 +8,32 @@ import structlog
 from shared.runtime.clock import SystemClock
 from shared.runtime.env import Env
 from shared.runtime.faults import Faults
+from shared.runtime.health import Liveness, Readiness
 from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import Quarantine, QuarantineRegistry
+from shared.runtime.service import Context
 from shared.runtime.spans import NO_SPANS
+from shared.runtime.workqueue import WorkQueueMetrics
 
 
 def env_of_a_test(*, quarantined: QuarantineRegistry | None = None, **given: Any) -> Env:
     """Return an `Env` on the system clock with seed 1, except for the fields that are given."""
-    return Env(**fields_of_env(quarantined=quarantined, **given))
+    return Env(**_fields(quarantined, given))
 
 
-def fields_of_env(*, quarantined: QuarantineRegistry | None = None, **given: Any) -> dict[str, Any]:
-    """Return the fields of such an `Env`, for a class that has more of them."""
+def context_of_a_test(service: str = "visibility", **given: Any) -> Context:
+    """Return what a service is given at its start; `given` as for `env_of_a_test`."""
+    fields = _fields(None, given)
+    return Context(
+        service=service,
+        readiness=Readiness(),
+        liveness=Liveness(),
+        work_queues=WorkQueueMetrics(fields["metrics"]),
+        **fields,
+    )
+
+
+def _fields(quarantined: QuarantineRegistry | None, given: dict[str, Any]) -> dict[str, Any]:
     clock, log = given.get("clock", SystemClock()), given.get("log", structlog.get_logger())
     registry = QuarantineRegistry() if quarantined is None else quarantined
     return {

@@ -15,25 +15,10 @@ from services.visibility.app import serving
 from services.visibility.settings import VisibilitySettings
 from shared.kube.client import Kube
 from shared.kube.config import connect as connect_kube
-from shared.runtime.health import Liveness, Readiness
-from shared.runtime.metrics import Metrics
 from shared.runtime.service import Context
-from shared.runtime.workqueue import WorkQueueMetrics
 from tests.support.answers import FixedAnswers
 from tests.support.certificates import Authority
-from tests.support.env import fields_of_env
-
-
-def context_of_a_test() -> Context:
-    """Return what a process of visibility is given at its start."""
-    metrics = Metrics()
-    return Context(
-        service="visibility",
-        readiness=Readiness(),
-        liveness=Liveness(),
-        work_queues=WorkQueueMetrics(metrics),
-        **fields_of_env(instance="visibility-of-a-test", metrics=metrics),
-    )
+from tests.support.env import context_of_a_test
 
 
 @asynccontextmanager
@@ -41,7 +26,7 @@ async def serving_api(
     settings: VisibilitySettings, kube: Kube, answers: FixedAnswers
 ) -> AsyncIterator[Context]:
     """Serve the API until the block ends; `kube` is closed then."""
-    context = context_of_a_test()
+    context = context_of_a_test("visibility")
     parts = await serving(settings, context, kube, answers, answers)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(part.run(), name=part.name) for part in parts]

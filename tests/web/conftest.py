@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.support.browser import Page, Served, chromium
-from tests.support.page_world import World
+from tests.unit.web.page_world import World
+from tests.web.browser import Page, Served, chromium
 
 SEED = 7
 

@@ -7,8 +7,8 @@ import pytest
 
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
-from tests.support.browser import Keys, Page, Served, chromium, until
-from tests.support.page_world import GPU, World
+from tests.unit.web.page_world import GPU, World
+from tests.web.browser import Keys, Page, Served, chromium, until
 
 
 def rows(page):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.browser import Page, chromium, until
+from tests.web.browser import Page, chromium, until
 
 USED = {
     "button",

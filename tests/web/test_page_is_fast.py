@@ -6,7 +6,7 @@ busy makes work look longer than it is: the least of a few rounds is compared.
 
 import pytest
 
-from tests.support.browser import Page, Served, until
+from tests.web.browser import Page, Served, until
 from tests.web.conftest import world
 
 PAINT_MS = 1000

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
-from tests.support.browser import Page, until
+from tests.web.browser import Page, until
 
 HOSTILE = "<img src=x onerror=window.hit=1><script>window.hit=1</script>"
 

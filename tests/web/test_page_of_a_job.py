@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from shared.api.visibility import Change, ExpectedStart
-from tests.support.browser import Page, until
-from tests.support.page_world import owned_by_a_deployment
+from tests.unit.web.page_world import owned_by_a_deployment
+from tests.web.browser import Page, until
 
 LATE = "more than one of ten draws is not within 4h"
 

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from shared.api.visibility import QueueResource
 from shared.api.whatifs import QueueChange
-from tests.support.browser import Keys, Page, chromium, until
-from tests.support.page_world import GPU
+from tests.unit.web.page_world import GPU
+from tests.web.browser import Keys, Page, chromium, until
 
 
 def ask(page):

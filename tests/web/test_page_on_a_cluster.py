@@ -10,8 +10,8 @@ import pytest
 
 from pumice.local.ports import free_port
 from tests.support.api import connect
-from tests.support.browser import Browsed, until
 from tests.support.world import job, queue, task
+from tests.web.browser import Browsed, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -25,7 +25,7 @@ from pumice.events.envelope import type_of
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlaneOptions
 from pumice.local.embedded import EmbeddedPlane
-from tests.support.events_of_a_run import play
+from tests.contract.events.events_of_a_run import play
 
 HERE: Final = Path(__file__).parent
 DOCUMENT: Final = HERE.parents[1] / "docs" / "events" / "asyncapi.yaml"

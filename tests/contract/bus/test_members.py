@@ -6,15 +6,14 @@ from typing import ClassVar
 
 import pytest
 import structlog
-from msgspec.structs import replace
 
 from shared.contracts.versions import ACCEPTED
 from shared.election import members
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
 from shared.runtime.clock import SystemClock
+from tests.support.env import context_of_a_test
 from tests.support.nats_servers import lease_of
-from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 PARTS = 5
@@ -27,7 +26,7 @@ class Process:
 
     def __init__(self, bus, declared, subjects, name):
         clock, log = SystemClock(), structlog.get_logger()
-        context = replace(context_of_a_test(), service="controller", instance=name)
+        context = context_of_a_test(service="controller", instance=name)
         self.members = Members(bus, context, subjects=subjects)
         leases = [
             lease_of(bus, f"{name}.life", name=f"controller-{number}", clock=clock)
@@ -155,7 +154,7 @@ async def test_a_process_is_not_ready_while_a_live_one_cannot_read_what_it_write
     bus, declared, subjects
 ):
     def member(service, accepts):
-        context = replace(context_of_a_test(), service=service, instance=f"{service}-1")
+        context = context_of_a_test(service=service, instance=f"{service}-1")
         return Members(bus, context, subjects=subjects, accepts=accepts)
 
     writer, reader = member("scheduler", ACCEPTED), member("binder", ACCEPTED)

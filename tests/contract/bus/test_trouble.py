@@ -28,7 +28,7 @@ from shared.runtime.tasks import TaskGroup
 from tests.contract.bus.conftest import only_nats
 from tests.contract.bus.readers import Reader
 from tests.contract.bus.test_following import fill
-from tests.support.visibility import context_of_a_test
+from tests.support.env import context_of_a_test
 from tests.support.wait import stopwatch, until, within
 
 

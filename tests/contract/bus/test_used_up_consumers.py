@@ -20,7 +20,7 @@ from shared.contracts.streams import CONSUMERS_MAX, events_of
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
 from tests.contract.bus.conftest import only_nats
-from tests.support.visibility import context_of_a_test
+from tests.support.env import context_of_a_test
 from tests.support.wait import until
 
 

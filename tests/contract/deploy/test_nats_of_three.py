@@ -13,8 +13,8 @@ from shared.contracts.streams import Storage
 from shared.runtime.common import CommonSettings
 from shared.runtime.settings import load
 from shared.runtime.values import Secret
+from tests.contract.deploy.nats_of_k8s import OneOfThree
 from tests.support.manifests import OVERLAYS, named, overlay
-from tests.support.nats_of_k8s import OneOfThree
 from tests.support.wait import until
 
 

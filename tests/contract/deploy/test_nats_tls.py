@@ -18,7 +18,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
 from tests.contract.bus.conftest import Status
-from tests.support.nats_of_k8s import Server
+from tests.contract.deploy.nats_of_k8s import Server
 from tests.support.wait import until
 
 

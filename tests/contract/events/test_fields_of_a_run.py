@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.events_of_a_run import complaints, play
+from tests.contract.events.events_of_a_run import complaints, play
 from tests.support.stack import embedded_plane
 
 

@@ -11,8 +11,8 @@ import pytest
 from pumice.events import GangUnschedulable
 from pumice.local.control_plane import ControlPlane
 from pumice.local.fleet import NodeShape
+from tests.contract.events.events_of_a_run import NAMESPACE, Seen
 from tests.support.api import Api, connect
-from tests.support.events_of_a_run import NAMESPACE, Seen
 from tests.support.pumice_run import pumice_run
 from tests.support.roles import run_flags
 from tests.support.stack import embedded_plane

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from pumice.local.nats import NatsServer
-from tests.support.scheduler_stage import Stage, scheduler_stage
+from tests.contract.scheduler.scheduler_stage import Stage, scheduler_stage
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from services.scheduler.dump import read
 from services.scheduler.replay import differences, replayed
-from tests.support.scheduler_stage import Stage
+from tests.contract.scheduler.scheduler_stage import Stage
 from tests.support.wait import until
 
 

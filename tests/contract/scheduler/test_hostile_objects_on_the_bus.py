@@ -1,7 +1,7 @@
 """Objects that no scheduler was made for, and bugs that they bring out, on a real nats-server."""
 
 from shared.contracts import messages as m
-from tests.support.scheduler_stage import Stage, nodes_of
+from tests.contract.scheduler.scheduler_stage import Stage, nodes_of
 from tests.support.wait import until
 
 HALF_WAY = """

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from shared.contracts import messages as m
-from tests.support.scheduler_stage import Stage, nodes_of
+from tests.contract.scheduler.scheduler_stage import Stage, nodes_of
 
 PREEMPTING = """
 actions: "enqueue, allocate, preempt, backfill"

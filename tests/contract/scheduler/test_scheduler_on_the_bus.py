@@ -7,8 +7,8 @@ import pytest
 
 from pumice.local.nats import NatsServer
 from shared.contracts import messages as m
+from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support.fleet import Service
-from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support.wait import until
 
 

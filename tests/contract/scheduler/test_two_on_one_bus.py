@@ -1,8 +1,8 @@
 """A scheduler of single pods beside the one for groups, on one real nats-server (Y01)."""
 
 from shared.contracts import messages as m
+from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support import world
-from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support.wait import until
 
 AGENT = "agent-scheduler"

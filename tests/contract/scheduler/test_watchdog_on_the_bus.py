@@ -8,8 +8,8 @@ import aiohttp
 from pumice.events import decode
 from services.scheduler.overruns import decode as entries_of
 from shared.contracts import messages as m
+from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.fleet import Service
-from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
 
 BUG = '''

@@ -17,9 +17,9 @@ from shared.api.whatifs import WhatIfSpec
 from shared.bus.service import BusComponents
 from shared.runtime.errors import Retryable
 from shared.runtime.tasks import TaskGroup
+from tests.contract.scheduler.scheduler_stage import STREAMS, Stage, scheduler_stage
+from tests.support.env import context_of_a_test
 from tests.support.nats_servers import admin_bus
-from tests.support.scheduler_stage import STREAMS, Stage, scheduler_stage
-from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 

@@ -17,11 +17,11 @@ from shared.contracts import messages as m
 from shared.contracts.messages import Result
 from shared.runtime.errors import Rejected, Retryable
 from shared.runtime.values import Seconds
+from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.contract.visibility.conftest import Instance, pending, question, until_pending
 from tests.support import world
-from tests.support.mirrors import job_of_tasks
-from tests.support.scheduler_stage import STREAMS, SUBJECTS, Stage
 from tests.support.wait import until
+from tests.unit.visibility.mirrors import job_of_tasks
 
 FOLLOWERS = 3
 """Those of STATE, OUTCOME and WAITING."""

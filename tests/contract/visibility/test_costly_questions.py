@@ -12,9 +12,9 @@ from shared.api.whatifs import WhatIfSpec
 from shared.runtime.errors import Rejected
 from shared.runtime.tasks import TaskGroup
 from shared.runtime.values import Seconds
+from tests.contract.scheduler.scheduler_stage import Stage
 from tests.contract.visibility.conftest import Instance, question, until_pending
-from tests.support.mirrors import job_of_tasks
-from tests.support.scheduler_stage import Stage
+from tests.unit.visibility.mirrors import job_of_tasks
 
 
 async def test_a_what_if_that_takes_too_much_is_killed_and_others_are_answered_meanwhile(

@@ -10,7 +10,7 @@ from nats.errors import NoRespondersError
 
 from pumice.events.tls import trusting
 from shared.contracts.permissions import inbox_prefix
-from tests.support.nats_of_k8s import Server
+from tests.contract.deploy.nats_of_k8s import Server
 from tests.support.wait import until
 
 

@@ -11,13 +11,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from tests.sim.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
+from tests.sim.valid_objects import TENANT, VALID_OBJECTS
 from tests.support import world
 from tests.support.api import Api, ApiError, connect
-from tests.support.hostile_objects import OpenApi, Planted, address, as_json, draw_objects
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
 from tests.support.stack import real_plane
-from tests.support.valid_objects import TENANT, VALID_OBJECTS
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

@@ -6,8 +6,8 @@ import pytest
 
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene
-from tests.support.devices import device, device_class, request, slice_of, spec_of
-from tests.support.hostile_expressions import doubled_by_binding, replaced
+from tests.unit.scheduler.devices import device, device_class, request, slice_of, spec_of
+from tests.unit.scheduler.hostile_expressions import doubled_by_binding, replaced
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

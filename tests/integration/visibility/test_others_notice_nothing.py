@@ -25,7 +25,8 @@ from tests.integration.visibility.conftest import API_SERVICE, available, manife
 from tests.support import roles
 from tests.support.answers import FixedAnswers
 from tests.support.api import ApiError, connect, credentials
-from tests.support.visibility import context_of_a_test, serving_api
+from tests.support.env import context_of_a_test
+from tests.support.visibility import serving_api
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

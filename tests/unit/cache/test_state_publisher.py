@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
-from msgspec.structs import replace
 
 from services.cache.adapters.published import PublishedFacts
 from services.cache.adapters.publisher import LeaderDuties, StatePublisher
@@ -26,7 +25,7 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.errors import Rejected
 from shared.runtime.metrics import Metrics
 from shared.runtime.tasks import TaskGroup
-from tests.support.visibility import context_of_a_test
+from tests.support.env import context_of_a_test
 from tests.support.wait import until
 
 SUBJECTS = Subjects(cluster="local")
@@ -95,7 +94,7 @@ async def publishing(
     state = StatePublisher(
         bus,
         queue,
-        replace(context_of_a_test(), instance="c"),
+        context_of_a_test(instance="c"),
         subjects=SUBJECTS,
         duties=LeaderDuties(
             published=published, revalidate=revalidate, leases=NoLeases(), audit=NoAudit()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from msgspec.structs import replace
 
 from services.cache.adapters import watcher
 from services.cache.adapters.watcher import Watcher
@@ -19,6 +18,7 @@ from shared.contracts.messages import Op
 from shared.kube.config import connect
 from shared.runtime.health import ReadinessGate
 from shared.runtime.metrics import Metrics
+from tests.support.env import context_of_a_test
 from tests.support.scripted_api import (
     Answer,
     ScriptedApi,
@@ -29,7 +29,6 @@ from tests.support.scripted_api import (
     page,
     status,
 )
-from tests.support.visibility import context_of_a_test
 from tests.support.wait import until
 
 
@@ -75,7 +74,7 @@ async def watching(api: ScriptedApi, directory: Path) -> AsyncIterator[Watched]:
     file.write_text(api.kubeconfig(token="t"))
     queue, metrics = PublishQueue(["pods"]), Metrics()
     queue.begin([])
-    context = replace(context_of_a_test(), metrics=metrics)
+    context = context_of_a_test(metrics=metrics)
     gate = context.readiness.gate("watch-pods")
     async with await connect(str(file), user_agent="t") as kube, asyncio.TaskGroup() as group:
         watched = Watched(queue, gate, metrics)

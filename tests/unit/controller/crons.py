@@ -20,7 +20,7 @@ from services.controller.cronjob.sync import sync
 from shared.api import kinds, time
 from shared.api.batch import Job, JobPhase, JobState, JobStatus
 from shared.api.cron import CronJob
-from tests.support.reconcilers import played
+from tests.unit.controller.reconcilers import played
 
 
 class _DeathError(Exception):

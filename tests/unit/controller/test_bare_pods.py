@@ -13,7 +13,7 @@ from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup
 from shared.api.workloads import Workload
 from tests.support import structs
-from tests.support.reconcilers import Died, Process, Stage
+from tests.unit.controller.reconcilers import Died, Process, Stage
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "o"}
 KEY = "ns/podgroup-o"

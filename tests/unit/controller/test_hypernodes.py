@@ -14,7 +14,7 @@ from services.controller.hypernode.discovery import changes, from_labels, from_p
 from services.controller.hypernode.reconciler import statuses
 from shared.api import kinds
 from shared.api.topology import HyperNode
-from tests.support.reconcilers import NAMESPACE, Process, Stage
+from tests.unit.controller.reconcilers import NAMESPACE, Process, Stage
 
 TYPES = {"roce": ("spine", "leaf")}
 NODES = {

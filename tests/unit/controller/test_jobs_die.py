@@ -1,7 +1,7 @@
 """A job's whole course on the embedded API server: its process dies, or its writes are refused.
 
 All that the controller does to a job is its own code here, down to the requests; scheduler and
-kubelet are two lines each (`tests.support.reconcilers` has the stage).
+kubelet are two lines each (`tests.unit.controller.reconcilers` has the stage).
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 from pumice.embedded.apiserver.replies import ApiReply
 from pumice.embedded.apiserver.replies import ApiRequest as CoreRequest
 from shared.api import kinds
-from tests.support.reconcilers import NAMESPACE, Died, Process, Stage
+from tests.unit.controller.reconcilers import NAMESPACE, Died, Process, Stage
 
 pytestmark = pytest.mark.laws
 

@@ -16,7 +16,7 @@ from services.controller.adapters.store import Touched
 from services.controller.job import reconciler
 from services.controller.job.plan import Pass, advance
 from shared.api import kinds
-from tests.support.reconcilers import NAMESPACE
+from tests.unit.controller.reconcilers import NAMESPACE
 from tests.unit.controller.test_jobs_die import JobStage, Successors
 
 POD = {"spec": {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 30}}

@@ -1,12 +1,13 @@
 """Jobs of flows and CronJobs are made once, whenever a process dies and however late news comes.
 
-The reconcilers are the controller's own, on the embedded API server (`tests.support.reconcilers`).
+The reconcilers are the controller's own, on the embedded API server
+(`tests.unit.controller.reconcilers`).
 """
 
 import pytest
 
 from shared.api import kinds, time
-from tests.support.reconcilers import Died, Process, Stage, job_spec
+from tests.unit.controller.reconcilers import Died, Process, Stage, job_spec
 
 pytestmark = pytest.mark.laws
 

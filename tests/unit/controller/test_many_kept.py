@@ -4,7 +4,7 @@ import pytest
 
 from shared.api import keys, kinds
 from shared.api.kinds import Kind
-from tests.support.reconcilers import NAMESPACE, Process, Stage, job_spec
+from tests.unit.controller.reconcilers import NAMESPACE, Process, Stage, job_spec
 
 FLOWS = 40
 CRONS = 60

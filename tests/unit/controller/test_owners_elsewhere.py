@@ -13,8 +13,8 @@ import pytest
 from services.controller.adapters.informers import Informers
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
-from tests.support.reconcilers import Process, Stage, job_spec
 from tests.support.structs import job
+from tests.unit.controller.reconcilers import Process, Stage, job_spec
 from tests.unit.controller.test_informers import asked, held, only_pod
 from tests.unit.controller.test_stores import informers, meta, names, owner, put
 from tests.unit.controller.world import UID, task

@@ -17,7 +17,7 @@ from shared.api import kinds, time
 from shared.api.batch import Command
 from shared.api.meta import ObjectMeta
 from tests.support.manifests import BASE, build, named
-from tests.support.reconcilers import Process, Stage
+from tests.unit.controller.reconcilers import Process, Stage
 from tests.unit.controller.test_queues_kept import keep, order, seconds, states, tree
 
 WRITTEN = "2025-03-11T10:00:00Z"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.api import kinds
-from tests.support.reconcilers import Died, Process, Stage
+from tests.unit.controller.reconcilers import Died, Process, Stage
 
 
 def order(stage: Stage, action: str, queue: str) -> None:

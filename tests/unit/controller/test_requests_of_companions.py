@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from shared.api import kinds
 from shared.kube.wire import Request
-from tests.support.reconcilers import NAMESPACE, Process, job_spec
+from tests.unit.controller.reconcilers import NAMESPACE, Process, job_spec
 from tests.unit.controller.test_jobs_die import JobStage
 
 BESIDE = ("services", "configmaps", "networkpolicies", "secrets", "persistentvolumeclaims")

@@ -18,7 +18,7 @@ from services.controller.sharding.plan import ShardSpec, assign, waves
 from services.controller.sharding.policies import NodeLoad, Weighted, policy_of
 from shared.api import kinds
 from shared.runtime.errors import Conflict
-from tests.support.reconcilers import NAMESPACE, Process, Stage
+from tests.unit.controller.reconcilers import NAMESPACE, Process, Stage
 
 BASE = Config(period_s=60.0, on_events=True)
 Policies = dict[str, dict[str, Any]]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.api import kinds
-from tests.support.reconcilers import Process, Stage, job_spec
+from tests.unit.controller.reconcilers import Process, Stage, job_spec
 from tests.unit.controller.test_jobs_die import JobStage
 
 OLD = "00000000-0000-4000-8000-000000009999"

@@ -12,7 +12,7 @@ from services.controller.adapters.reconciler import Reconciler
 from services.controller.controllers import CONTROLLERS, SHARED_RIGHTS, Controller, ControllerRight
 from shared.api import kinds
 from tests.support.manifests import BASE, ROOT
-from tests.support.reconcilers import Died, Process, Stage
+from tests.unit.controller.reconcilers import Died, Process, Stage
 
 FOLDER = ROOT / "services" / "controller"
 EXAMPLE = re.compile(r"^### A controller$.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -6,7 +6,7 @@ import pytest
 
 from services.controller.controllers import CONTROLLERS
 from tests.support.clock import settle
-from tests.support.reconcilers import Process, Stage
+from tests.unit.controller.reconcilers import Process, Stage
 
 MANY = 600
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared.api import keys, kinds
-from tests.support.reconcilers import NAMESPACE, Died, Process, Stage
+from tests.unit.controller.reconcilers import NAMESPACE, Died, Process, Stage
 
 ROWS = """
 rows:

@@ -12,8 +12,8 @@ from services.controller.adapters.writer import Writer
 from shared.api import kinds
 from shared.api.meta import ObjectMeta
 from shared.kube.wire import Request
-from tests.support.reconcilers import NAMESPACE, Process, Stage
 from tests.support.world import fact, gone
+from tests.unit.controller.reconcilers import NAMESPACE, Process, Stage
 
 NAME = "train-a-0"
 BODY: dict[str, Any] = {

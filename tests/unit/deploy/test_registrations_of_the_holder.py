@@ -14,7 +14,7 @@ from shared.api.kinds import APISERVICE, LEASE, MUTATING_WEBHOOKS, NAMESPACE, SE
 from shared.kube.client import Kube
 from shared.kube.installation import HoldersRegistration, InstallationLease
 from shared.runtime.errors import Rejected, Retryable
-from tests.support.reconcilers import Process, Stage
+from tests.unit.controller.reconcilers import Process, Stage
 
 LEASE_NAME = "default/volcano"
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 import structlog
-from msgspec.structs import replace
 
 from pumice.embedded.memory_nats.client import MemoryClient
 from pumice.embedded.memory_nats.link import PerfectNetwork
@@ -24,9 +23,9 @@ from shared.contracts.streams import streams
 from shared.election.leader_elector import FencedStream, LeaderElector
 from shared.election.members import Members
 from shared.election.partition_elector import PartitionElector
+from tests.sim.simloop import SimClock, SimLoop
+from tests.support.env import context_of_a_test
 from tests.support.nats_servers import PATIENT, SUBJECTS, lease_of
-from tests.support.simloop import SimClock, SimLoop
-from tests.support.visibility import context_of_a_test
 
 DECLARED: Final = streams("local")
 LOG: Final = structlog.get_logger()
@@ -97,7 +96,7 @@ def a_leader(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
 
 
 def an_owner_of_partitions(bus: NatsBus) -> list[Coroutine[Any, Any, None]]:
-    context = replace(context_of_a_test(), **process_of("controller"))
+    context = context_of_a_test(**process_of("controller"))
     members = Members(bus, context, subjects=SUBJECTS)
     partitions = PartitionElector(
         bus,

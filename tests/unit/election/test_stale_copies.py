@@ -2,15 +2,13 @@
 
 from types import SimpleNamespace
 
-from msgspec.structs import replace
-
 from shared.bus.values import Message
 from shared.contracts import codec
 from shared.contracts.leases import LeaseRecord, ServiceReplica
 from shared.election.members import SILENT_S, Members
 from tests.support.clock import VirtualClock
+from tests.support.env import context_of_a_test
 from tests.support.nats_servers import SUBJECTS, lease_of
-from tests.support.visibility import context_of_a_test
 
 BUS = SimpleNamespace(publisher=lambda _stream: None)
 
@@ -55,7 +53,7 @@ async def test_a_holder_in_a_stream_that_was_made_anew_is_alive_with_smaller_num
 
 async def test_a_dead_member_is_no_more_alive_for_copies_that_differ():
     clock = VirtualClock()
-    context = replace(context_of_a_test(), service="binder", instance="binder-b", clock=clock)
+    context = context_of_a_test(service="binder", instance="binder-b", clock=clock)
     members = Members(BUS, context, subjects=SUBJECTS)
     for sequence in (10, 7, 10, 7, 10, 7, 10):
         members._take([announced_at(sequence)], [])

@@ -26,9 +26,9 @@ from shared.api.visibility import (
 )
 from shared.kube.wire import Request
 from tests.support.answers import ROOT, AnswersTransport, refused
-from tests.support.page_world import World
 from tests.unit.queries.cluster import NODES, NOW, TREES, unreachable
 from tests.unit.queries.conftest import Run
+from tests.unit.web.page_world import World
 
 ASKED = Request(method="GET", path=f"{ROOT}/queuetrees")
 

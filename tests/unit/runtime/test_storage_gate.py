@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import pytest
 import structlog
-from msgspec.structs import replace
 
 from shared.bus.errors import NoReply, StreamFull
 from shared.bus.storage_gate import ROUNDS, StorageGate
@@ -15,7 +14,7 @@ from shared.election.members import Members
 from shared.runtime.errors import Retryable
 from shared.runtime.health import Readiness
 from shared.runtime.metrics import Metrics
-from tests.support.visibility import context_of_a_test
+from tests.support.env import context_of_a_test
 
 LOG = structlog.get_logger()
 
@@ -87,7 +86,7 @@ async def test_what_silence_means(rounds: list, is_open: bool) -> None:
     gauge = metrics.gauge("stores", "whether")
     members = Members(
         Bus(rounds),
-        replace(context_of_a_test(), clock=Now()),
+        context_of_a_test(clock=Now()),
         subjects=Subjects(cluster="local"),
         storage=StorageGate(gate=gate, gauge=gauge, log=LOG),
     )

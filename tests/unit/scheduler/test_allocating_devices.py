@@ -13,7 +13,7 @@ from services.scheduler.policy.devices.selectors import DeviceContent, Evaluator
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
-from tests.support.devices import (
+from tests.unit.scheduler.devices import (
     DRIVER,
     claim,
     device,
@@ -22,7 +22,7 @@ from tests.support.devices import (
     slice_of,
     using,
 )
-from tests.support.hostile_expressions import HOSTILE
+from tests.unit.scheduler.hostile_expressions import HOSTILE
 
 CONF = """
 actions: "allocate, backfill, preempt"

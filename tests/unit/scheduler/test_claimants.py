@@ -4,7 +4,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of, evictions_of
 from shared.api import kinds
-from tests.support.eviction_histories import JOB, Group, History
+from tests.property.eviction_histories import JOB, Group, History
 
 RECLAIMING = """
 actions: "enqueue, allocate, reclaim, backfill"

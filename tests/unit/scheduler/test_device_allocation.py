@@ -3,7 +3,7 @@
 import pytest
 
 from services.scheduler.policy.devices.requests import DeviceRefusal
-from tests.support.devices import (
+from tests.unit.scheduler.devices import (
     DRIVER,
     Offer,
     card,

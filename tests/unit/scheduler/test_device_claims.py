@@ -6,7 +6,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
-from tests.support.devices import device_class
+from tests.unit.scheduler.devices import device_class
 
 QUOTAS = """
 actions: "enqueue, allocate, backfill"

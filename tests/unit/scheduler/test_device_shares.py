@@ -13,7 +13,7 @@ from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.api.resource import AllocationResult, Device
 from shared.model.quantity import milli
-from tests.support.devices import (
+from tests.unit.scheduler.devices import (
     DRIVER,
     Document,
     Offer,
@@ -25,7 +25,7 @@ from tests.support.devices import (
     spec_of,
     using,
 )
-from tests.support.devices import card as whole_card
+from tests.unit.scheduler.devices import card as whole_card
 
 SHORT = "cannot allocate all claims"
 CONF = """

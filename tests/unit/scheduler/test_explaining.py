@@ -12,7 +12,7 @@ import pytest
 from pumice.testing import Cluster
 from services.scheduler.engine.plan import JobExplanation, Plan, Shortage
 from shared.api import kinds
-from tests.support.devices import device_class, request, spec_of
+from tests.unit.scheduler.devices import device_class, request, spec_of
 
 TIERS = """
 tiers:

@@ -31,7 +31,7 @@ from services.scheduler.policy.devices.selectors import (
 )
 from shared.api.meta import ObjectMeta
 from shared.api.resource import Device, DeviceAttribute, DeviceClass, ExactDeviceRequest
-from tests.support.hostile_expressions import HOSTILE, NESTED, replaced
+from tests.unit.scheduler.hostile_expressions import HOSTILE, NESTED, replaced
 
 LIMITS = ExpressionLimits()
 PATIENT = ExpressionLimits(cpu_s=20.0, wall_s=40.0)

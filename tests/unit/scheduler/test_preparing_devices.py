@@ -9,7 +9,7 @@ from pumice.testing import Cluster
 from services.scheduler.messages import commands
 from shared.api import kinds
 from shared.contracts.messages import BindGang
-from tests.support.devices import claim, device_class, slice_of, using
+from tests.unit.scheduler.devices import claim, device_class, slice_of, using
 
 CONF = """
 actions: "allocate, backfill"

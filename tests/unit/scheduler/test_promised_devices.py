@@ -6,7 +6,7 @@ from pumice.testing import Cluster, binds_of
 from services.scheduler.policy.states.claims import Devices
 from shared.api import kinds
 from shared.contracts.messages import Result
-from tests.support.devices import claim, request, slice_of, using
+from tests.unit.scheduler.devices import claim, request, slice_of, using
 from tests.unit.scheduler.test_allocating_devices import given, world_of
 
 

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.adapters.watchdog import (
     DecisionBudget,
@@ -24,7 +22,7 @@ from services.scheduler.overruns import decode
 from shared.bus.values import Message
 from tests.support import world
 from tests.support.clock import VirtualClock
-from tests.support.visibility import context_of_a_test
+from tests.support.env import context_of_a_test
 
 OPEN = Step("open gang")
 BUDGET_S = 5.0
@@ -81,7 +79,7 @@ class Decisions:
             marker=WatchdogFiles(str(directory)),
             shared=Shared(bus=cast("Any", bus), stream="LEASE", subject="quarantine"),
             event_publisher=cast("Any", Silent()),
-            context=msgspec.structs.replace(context_of_a_test(), clock=clock, log=self.log),
+            context=context_of_a_test(clock=clock, log=self.log),
             thread_clock=lambda: lambda: self.share * clock.monotonic(),
         )
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support.simloop import Deadlock, SimClock, SimLoop
+from tests.sim.simloop import Deadlock, SimClock, SimLoop
 
 SLACK_S = 0.001
 """Steps take a moment, too."""

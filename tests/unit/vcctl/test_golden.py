@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.support.vcctl import lines, ours, world
+from tests.unit.vcctl import lines, ours, world
 
 GOLDEN = lines.GOLDEN
 WORDS = json.loads((GOLDEN / "words.json").read_text("utf-8"))

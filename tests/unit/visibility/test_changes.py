@@ -14,8 +14,8 @@ from services.visibility.api import requests
 from services.visibility.api.statuses import ApiFailure
 from services.visibility.api.users import User
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
-from tests.support.page_world import World
 from tests.support.wait import until
+from tests.unit.web.page_world import World
 
 PATH = "/apis/visibility.pumice.dev/v1alpha1/namespaces/team-00/changes"
 ENTRY = TimelineEntry(

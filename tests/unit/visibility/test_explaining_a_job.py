@@ -17,8 +17,8 @@ from services.visibility.queries.rehearsal import Rehearsal
 from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api.kinds import Kind
 from shared.api.visibility import Explanation, NodesReason, ObjectRef
-from tests.support.devices import DRIVER, request, spec_of, using
-from tests.support.mirrors import World, running
+from tests.unit.scheduler.devices import DRIVER, request, spec_of, using
+from tests.unit.visibility.mirrors import World, running
 
 TIERS = """
 actions: "enqueue, allocate, backfill"

@@ -22,8 +22,9 @@ from shared.api import keys
 from shared.api import time as times
 from shared.api.visibility import Explanation
 from tests.support.laws import configured
-from tests.support.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
-from tests.support.situations import (
+from tests.support.world import Json
+from tests.unit.visibility.mirrors import NOW, Cluster, World, ask, job_of_tasks, running
+from tests.unit.visibility.situations import (
     all_cordoned,
     anti_affinity,
     behind_a_gang,
@@ -57,7 +58,6 @@ from tests.support.situations import (
     too_few_pods_and_no_room,
     two_gpus_on_nodes_of_one,
 )
-from tests.support.world import Json
 
 PLAIN = """
 actions: "enqueue, allocate, backfill"

@@ -15,8 +15,8 @@ from shared.api.kinds import NODE, POD, PODGROUP
 from shared.api.visibility import Explanation, ObjectRef, PendingJob, ResourceShortage
 from shared.contracts.messages import Short, WaitExplained
 from shared.contracts.streams import WAITING_TTL_S
-from tests.support.mirrors import World
 from tests.support.world import stored_pod
+from tests.unit.visibility.mirrors import World
 from tests.unit.visibility.test_explaining_a_job import policy
 
 CONF = """

@@ -9,7 +9,7 @@ from services.visibility.adapters.registration import VisibilityAddress, Visibil
 from shared.api.kinds import APISERVICE, SERVICE
 from shared.kube.client import Kube
 from shared.runtime.errors import Retryable
-from tests.support.reconcilers import Process, Stage
+from tests.unit.controller.reconcilers import Process, Stage
 
 PLACE = {"namespace": "kube-system", "name": "pumice-local-visibility"}
 AWAY = "failing or missing response"

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from pumice.queries.text import shortages
-from tests.support.mirrors import World, running
+from tests.unit.visibility.mirrors import World, running
 from tests.unit.visibility.test_explaining_a_job import answer, failed, two_full_nodes
 
 

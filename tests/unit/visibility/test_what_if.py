@@ -26,8 +26,8 @@ from shared.api.visibility import (
     WhatIfStatus,
 )
 from shared.api.whatifs import QueueChange, WhatIfSpec
-from tests.support.mirrors import World, job_of_tasks, running
 from tests.support.world import stored_node
+from tests.unit.visibility.mirrors import World, job_of_tasks, running
 
 CONF = """
 actions: "enqueue, allocate, backfill"

@@ -14,8 +14,8 @@ from pumice.web.server import KubeconfigFacts, PageServer, page_files
 from shared.api.visibility import Change, ObjectRef, TimelineEntry
 from shared.kube.errors import Busy, Status
 from tests.support.answers import AnswersTransport
-from tests.support.page_world import World, owned_by_a_deployment
 from tests.support.wait import until
+from tests.unit.web.page_world import World, owned_by_a_deployment
 
 API = "/apis/visibility.pumice.dev/v1alpha1"
 CONTEXT = KubeconfigFacts(server="https://10.0.0.1:6443", namespace="team-00")

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from shared.api import keys
-from tests.support.valid_objects import BATCH, FLOW, VALID_OBJECTS, ValidObject
+from tests.sim.valid_objects import BATCH, FLOW, VALID_OBJECTS, ValidObject
 
 Json = dict[str, Any]
 REFERENCE: Final = "#/components/schemas/"

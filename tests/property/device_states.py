@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.support.devices import (
+from tests.unit.scheduler.devices import (
     Document,
     card,
     device,

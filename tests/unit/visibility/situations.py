@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.support.mirrors import World, running
 from tests.support.world import Json
+from tests.unit.visibility.mirrors import World, running
 
 GPU = "nvidia.com/gpu"
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-GOLDEN: Final = Path(__file__).parents[2] / "unit" / "vcctl" / "golden"
+GOLDEN: Final = Path(__file__).parent / "golden"
 PROGRAMS = ("vcctl", "vsub", "vjobs", "vqueues", "vcancel", "vsuspend", "vresume")
 
 

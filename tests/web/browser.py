@@ -17,7 +17,7 @@ from pumice.web.gate import RequestGate
 from pumice.web.server import KubeconfigFacts, PageServer
 from shared.api.visibility import Change
 from tests.support.answers import AnswersTransport
-from tests.support.page_world import World
+from tests.unit.web.page_world import World
 
 KEY = "the-key"
 _DEADLINE_S = 20.0

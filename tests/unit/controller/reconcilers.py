@@ -54,7 +54,7 @@ from tests.support.env import env_of_a_test
 from tests.support.manifests import LOADER
 from tests.support.world import fact
 
-CRDS = Path(__file__).parents[2] / "k8s" / "crds"
+CRDS = Path(__file__).parents[3] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
     kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD, kinds.RESOURCEQUOTA,
