@@ -226,6 +226,12 @@ PROGRAMS ?=
 bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed; PROGRAMS=folder: by Volcano
 	$(PY) -m benchmarks.churn $(if $(PROGRAMS),--volcano $(PROGRAMS))
 
+# Further flags of the comparison: FLAGS="--cases gang pod --rounds 1".
+.PHONY: bench-volcano
+bench-volcano: go ## Volcano beside Pumice, its cases and ours, as a page: make bench-volcano VOLCANO=checkout
+	@test -d "$(VOLCANO)/benchmark" || { echo "name a checkout of Volcano's repository: make bench-volcano VOLCANO=folder" >&2; exit 2; }
+	$(PY) -m benchmarks.volcano $(VOLCANO) $(FLAGS)
+
 .PHONY: bench-jobs
 bench-jobs: go ## many jobs: how fast they are made, and how many writes their lives take
 	$(PY) -m benchmarks.jobs --jobs 500 --replicas 20

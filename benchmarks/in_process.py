@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from benchmarks.report.observe import Load, cpu_s, observe
+from benchmarks.report.observe import Load, cpu_s, gangs, observe
 from benchmarks.stack import clear, fake_cluster, many, services
 from pumice.local.control_plane import ControlPlane
 from pumice.local.ports import LOOPBACK, free_port
@@ -74,7 +74,7 @@ async def one_process(plane: ControlPlane, directory: Path) -> AsyncIterator[dic
 
 async def measure(api: Api, load: Load, pids: Mapping[str, int], server: int) -> Seen:
     """Submit a load and return what it cost."""
-    pods = load.jobs * load.replicas
+    pods = load.pods
     everything = {**pids, "API server": server}
     before = cpu_s(everything)
     record = await observe(api, load, everything, many=many)
@@ -94,7 +94,7 @@ async def measure(api: Api, load: Load, pids: Mapping[str, int], server: int) ->
 async def run(options: argparse.Namespace) -> None:
     """Run the comparison and print it."""
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    load = Load.of(options)
+    load = gangs(options)
     modes = {"processes": processes, "one process": one_process}
     seen: dict[str, list[Seen]] = {name: [] for name in modes}
     async with fake_cluster(options.nodes, directory) as (plane, api):

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.report.files import store
-from benchmarks.report.observe import Load, cpu_s, observe
+from benchmarks.report.observe import cpu_s, gangs, observe
 from pumice.local import parts
 from pumice.local.control_plane import ControlPlane, ControlPlaneOptions
 from pumice.local.fleet import NodeShape
@@ -118,8 +118,10 @@ async def run(options: argparse.Namespace) -> None:
             async with services(plane, directory) as (_, pids):
                 pids |= {n: p.pid for n, p in plane.processes.items()}
                 before = cpu_s(pids)
-                watched = await observe(api, Load.of(options), pids, many=many)
+                watched = await observe(api, gangs(options), pids, many=many)
                 after = cpu_s(pids)
+            if not watched.is_complete:
+                raise SystemExit(f"{watched.load}: not all pods ran before the deadline")
             record = msgspec.structs.replace(watched, floor_s=alone)
             whole = max(record.seen_s["bound"].values())
             await clear(api)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,6 @@ from tests.support.api import Api
 
 NAMESPACE: Final = "default"
 _EVERY_S: Final = 0.5
-_DEADLINE_S: Final = 900
 _TICKS: Final = 100
 _MIB: Final = 2**20
 _PAGE: Final = 4096
@@ -32,26 +31,35 @@ Many = Callable[[Callable[[int], Awaitable[object]], Iterable[int]], Awaitable[N
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Gangs of one size on a number of nodes."""
+    """Jobs or bare pods that are submitted, and how many pods of theirs are to run."""
 
-    nodes: int
-    jobs: int
-    replicas: int
-
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> "Load":
-        """Return the load that a command line asks for."""
-        return cls(nodes=options.nodes, jobs=options.jobs, replicas=options.replicas)
+    name: str
+    plural: str = "jobs"
+    objects: tuple[dict[str, Any], ...]
+    pods: int
+    interval_s: float = 0.0
+    """Seconds between two submissions; 0: as fast as the API server takes them."""
 
     def __str__(self) -> str:
-        return f"{self.nodes} nodes, {self.jobs} gangs of {self.replicas}"
+        return self.name
+
+
+def gangs(options: argparse.Namespace) -> Load:
+    """Return the load that a command line asks for: gangs of one size."""
+    jobs, replicas = options.jobs, options.replicas
+    return Load(
+        name=f"{options.nodes} nodes, {jobs} gangs of {replicas}",
+        objects=tuple(world.job(f"gang-{n}", world.task("w", replicas)) for n in range(jobs)),
+        pods=jobs * replicas,
+    )
 
 
 class _Pods:
     """The moments at which each pod of a load was first seen at each stage."""
 
     def __init__(self, load: Load) -> None:
-        self._wanted = load.jobs * load.replicas
+        self._wanted = load.pods
+        self._submitted = {body["metadata"]["name"] for body in load.objects}
         self.begun = time.monotonic()
         self.seen: dict[str, dict[str, float]] = {stage: {} for stage in STAGES}
         self.job_of: dict[str, str] = {}
@@ -60,7 +68,10 @@ class _Pods:
         """Take a state of a pod; tell whether all of them run."""
         name = pod["metadata"]["name"]
         now = time.monotonic() - self.begun
-        self.job_of[name] = pod["metadata"]["labels"]["volcano.sh/job-name"]
+        job = pod["metadata"].get("labels", {}).get("volcano.sh/job-name", name)
+        if job not in self._submitted:
+            return False
+        self.job_of[name] = job
         self.seen["created"].setdefault(name, now)
         if pod["spec"].get("nodeName"):
             self.seen["bound"].setdefault(name, now)
@@ -80,8 +91,19 @@ class _Pods:
                 return
 
 
-async def observe(api: Api, load: Load, pids: Mapping[str, int], *, many: Many) -> Record:
-    """Submit a load and watch it until every pod runs."""
+async def observe(
+    api: Api,
+    load: Load,
+    pids: Mapping[str, int],
+    *,
+    many: Many,
+    deadline_s: float = 900.0,
+    meanwhile: Awaitable[None] | None = None,
+) -> Record:
+    """Submit a load and watch it until every pod runs; `meanwhile` goes on at the same time.
+
+    At the deadline the record has what was seen until then (`Record.is_complete`).
+    """
     version = (await api.get("pods", NAMESPACE))["metadata"]["resourceVersion"]
     before = await requests(api)
     pods = _Pods(load)
@@ -89,20 +111,24 @@ async def observe(api: Api, load: Load, pids: Mapping[str, int], *, many: Many) 
     samples: dict[str, list[Sample]] = {name: [] for name in pids}
 
     async def submit(number: int) -> None:
-        name = f"gang-{number}"
-        posted[name] = time.monotonic() - pods.begun
-        await api.create("jobs", world.job(name, world.task("w", load.replicas)), NAMESPACE)
+        body = load.objects[number]
+        await asyncio.sleep(pods.begun + number * load.interval_s - time.monotonic())
+        posted[body["metadata"]["name"]] = time.monotonic() - pods.begun
+        await api.create(load.plural, body, NAMESPACE)
 
-    async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as tasks:
-        following = tasks.create_task(pods.follow(api, version), name="follow")
-        sampling = tasks.create_task(_sample(pids, samples, pods.begun), name="sample")
-        await many(submit, range(load.jobs))
-        await following
-        sampling.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(deadline_s), asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(pods.follow(api, version), name="follow")
+            sampling = tasks.create_task(_sample(pids, samples, pods.begun), name="sample")
+            if meanwhile is not None:
+                tasks.create_task(meanwhile, name="meanwhile")
+            await many(submit, range(len(load.objects)))
+            await following
+            sampling.cancel()
     take_samples(pids, samples, pods.begun)
     return Record(
         load=str(load),
-        pods=load.jobs * load.replicas,
+        pods=load.pods,
         submitted_s=posted,
         seen_s=pods.seen,
         job_of=pods.job_of,

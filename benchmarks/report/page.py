@@ -23,7 +23,7 @@ _NOTABLE: Final = 1.1
 """A ratio that far from 1, either way, is marked."""
 _KINDS: Final = 20
 _TIMES: Final = "-fold"
-_STYLE: Final = """
+STYLE: Final = """
 body { font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; } td, th { padding: 0.15em 0.8em; text-align: right; }
 td:first-child, th:first-child { text-align: left; } tr:nth-child(even) { background: #8881; }
@@ -38,7 +38,7 @@ def page(now: Record, before: Record | None = None, *, against: str = "") -> str
         parts += [f"<h2>Against {escape(against)}</h2>"]
         parts += ["" if before.load == now.load else f"<p>Another load: {escape(before.load)}</p>"]
         rows = map(_ratio_row, compare(now, before))
-        parts += [_table(("figure", "now", "before", "ratio"), rows)]
+        parts += [table(("figure", "now", "before", "ratio"), rows)]
     seen = {stage: throughput(now.seen_s.get(stage, {}).values()) for stage in STAGES}
     parts += ["<h2>Throughput over time</h2>", svg.lines(seen, across="s", up="pods")]
     parts += ["<h2>Latency per stage</h2>", _latency(now)]
@@ -48,7 +48,7 @@ def page(now: Record, before: Record | None = None, *, against: str = "") -> str
     parts += ["<h2>Memory per process</h2>", svg.lines(held, across="s", up="MiB")]
     kinds = dict(list(now.requests.items())[:_KINDS])
     parts += ["<h2>Requests by kind</h2>", svg.bars(kinds, unit="")]
-    head = f'<meta charset="utf-8"><title>{escape(now.load)}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(now.load)}</title><style>{STYLE}</style>'
     return (
         f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
     )
@@ -75,7 +75,7 @@ def _latency(record: Record) -> str:
         for name, values in steps.items()
     }
     head = ("step", "p50 s", "p90 s", "p99 s", "most s")
-    return _table(head, rows) + svg.lines(curves, across="% of pods", up="s")
+    return table(head, rows) + svg.lines(curves, across="% of pods", up="s")
 
 
 def _ratio_row(each: Ratio) -> tuple[str, ...]:
@@ -84,7 +84,8 @@ def _ratio_row(each: Ratio) -> tuple[str, ...]:
     return (each.figure, svg.shown(each.now), svg.shown(each.before), words)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; a last cell that is a ratio is marked."""
     top = "".join(f"<th>{escape(word)}</th>" for word in head)
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
     return f"<table><tr>{top}</tr>{body}</table>"

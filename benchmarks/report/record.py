@@ -39,6 +39,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     requests: dict[str, float]
     """Kind of request, as verb and resource → how many there were."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every pod ran before the deadline."""
+        return len(self.seen_s["running"]) == self.pods
+
 
 class Spread(msgspec.Struct, frozen=True):
     """Quantiles of latencies."""
@@ -94,6 +99,16 @@ def memory(samples: Sequence[Sample]) -> list[tuple[float, float]]:
     return [(sample.at_s, sample.memory_mib) for sample in samples]
 
 
+def cpu_s(samples: Sequence[Sample]) -> float:
+    """Return the CPU seconds that a process used from its first sample to its last."""
+    return samples[-1].cpu_s - samples[0].cpu_s if samples else 0.0
+
+
+def peak_mib(samples: Sequence[Sample]) -> float:
+    """Return the most memory that a process had."""
+    return max((sample.memory_mib for sample in samples), default=0.0)
+
+
 def figures(record: Record) -> dict[str, float]:
     """Return every figure of a run that can be compared with that of another, by its name."""
     found = {f"s until all {stage}": max(times.values()) for stage, times in _seen(record).items()}
@@ -105,8 +120,8 @@ def figures(record: Record) -> dict[str, float]:
             found[f"{step}, p99 s"] = spread(values).p99
     for name, samples in sorted(record.processes.items()):
         if samples:
-            found[f"{name}: CPU s"] = samples[-1].cpu_s - samples[0].cpu_s
-            found[f"{name}: most MiB"] = max(sample.memory_mib for sample in samples)
+            found[f"{name}: CPU s"] = cpu_s(samples)
+            found[f"{name}: most MiB"] = peak_mib(samples)
     for kind, count in record.requests.items():
         found[f"requests: {kind}"] = count
     found["requests: all"] = sum(record.requests.values())
