@@ -43,6 +43,8 @@ CLAIMS = 12
 FLOOD = 200
 DRAWN = "drawn"
 DRAWN_COUNT = 500
+STORED_BYTES = 64 * 2**20
+"""Drawn objects that are there at a time: the API server needs ten times their size in memory."""
 _CREATED = 201
 BATCH = 250
 """Objects that are drawn at once, while nothing is measured."""
@@ -224,8 +226,9 @@ async def schema_objects(arena: Arena) -> None:
     """Have 500 objects stored, drawn from the schemas of all kinds of tenants, up to the largest.
 
     They are sent one after the other, since the largest cost the API server alone seconds of
-    processor time. A gang runs after at most twice the time that it takes without them, and a
-    second: while they are being stored, and once they are there.
+    processor time, and deleted before they need too much of its memory. A gang runs after at most
+    twice the time that it takes without them, and a second: while they are being stored, and once
+    they are there.
     """
     with contextlib.suppress(ApiError):  # there since an earlier round
         await arena.api.create("namespaces", {"metadata": {"name": DRAWN}})
@@ -251,8 +254,7 @@ async def schema_objects(arena: Arena) -> None:
         assert answers[_CREATED] >= DRAWN_COUNT, f"the server refuses nearly all: {answers}"
         assert max(beside, after) <= 2 * usual + 1.0, f"{usual:.2f}, {beside:.2f}, {after:.2f} s"
     finally:
-        at_once = asyncio.Semaphore(8)
-        await asyncio.gather(*(_delete_drawn(arena, plural, at_once) for plural in TENANT))
+        await _delete_drawn(arena)
         left = [name for plural in TENANT for name in await arena.api.names(address(plural, DRAWN))]
         await _clear(arena)
     assert not left, f"{len(left)} objects cannot be deleted: {left[:5]}"
@@ -261,12 +263,18 @@ async def schema_objects(arena: Arena) -> None:
 async def _store(arena: Arena, drawn: Sequence[Planted], answers: Counter[int]) -> None:
     """Send objects one after the other; `answers` counts the status codes, 0 for none.
 
+    All of them are deleted whenever `STORED_BYTES` are stored.
+
     Half of them are stored in a larger form. It is tried in steps, and ends with the first that is
     refused: a list of 20,000 wrong items costs the API server gigabytes for its error message.
     """
+    stored_bytes = 0
     for one in drawn:
         if answers[_CREATED] == DRAWN_COUNT:
             return
+        if stored_bytes > STORED_BYTES:
+            await _delete_drawn(arena)
+            stored_bytes = 0
         # Without warnings about fields: an answer may have more of them than a client takes.
         url = f"{address(one.plural, DRAWN)}?fieldValidation=Ignore"
         body, part = one.body, arena.rng.randrange(1000)
@@ -277,11 +285,18 @@ async def _store(arena: Arena, drawn: Sequence[Planted], answers: Counter[int]) 
             if len(as_json(larger)) >= LARGEST:
                 break
             body = larger
-        answers[await _sent(arena, "POST", url, as_json(body))] += 1
+        status = await _sent(arena, "POST", url, as_json(body))
+        answers[status] += 1
+        stored_bytes += len(as_json(body)) if status == _CREATED else 0
 
 
-async def _delete_drawn(arena: Arena, plural: str, at_once: asyncio.Semaphore) -> None:
-    """Delete the drawn objects of a kind, whatever their finalizers say."""
+async def _delete_drawn(arena: Arena) -> None:
+    """Delete all drawn objects, whatever their finalizers say."""
+    at_once = asyncio.Semaphore(8)
+    await asyncio.gather(*(_delete_drawn_of(arena, plural, at_once) for plural in TENANT))
+
+
+async def _delete_drawn_of(arena: Arena, plural: str, at_once: asyncio.Semaphore) -> None:
     free = b'{"metadata":{"finalizers":null}}'
     for name in await arena.api.names(address(plural, DRAWN)):
         url = address(plural, DRAWN, name)
