@@ -45,6 +45,8 @@ DRAWN = "drawn"
 DRAWN_COUNT = 500
 STORED_BYTES = 64 * 2**20
 """Drawn objects that are there at a time: the API server needs ten times their size in memory."""
+DRY_RUN_S = 1.0
+"""An object whose dry run takes longer is not made larger."""
 _CREATED = 201
 BATCH = 250
 """Objects that are drawn at once, while nothing is measured."""
@@ -266,7 +268,8 @@ async def _store(arena: Arena, drawn: Sequence[Planted], answers: Counter[int]) 
     All of them are deleted whenever `STORED_BYTES` are stored.
 
     Half of them are stored in a larger form. It is tried in steps, and ends with the first that is
-    refused: a list of 20,000 wrong items costs the API server gigabytes for its error message.
+    refused or slow: a list of 20,000 wrong items costs the API server gigabytes for its error
+    message, and some lists that it accepts cost it minutes, whoever reads them.
     """
     stored_bytes = 0
     for one in drawn:
@@ -279,7 +282,9 @@ async def _store(arena: Arena, drawn: Sequence[Planted], answers: Counter[int]) 
         url = f"{address(one.plural, DRAWN)}?fieldValidation=Ignore"
         body, part = one.body, arena.rng.randrange(1000)
         for size in SIZES[: arena.rng.randrange(2 * len(SIZES))]:
-            if await _sent(arena, "POST", f"{url}&dryRun=All", as_json(body)) != _CREATED:
+            sent_s = time.monotonic()
+            status = await _sent(arena, "POST", f"{url}&dryRun=All", as_json(body))
+            if status != _CREATED or time.monotonic() - sent_s > DRY_RUN_S:
                 break
             larger = enlarged(one.body, part, size)
             if len(as_json(larger)) >= LARGEST:
