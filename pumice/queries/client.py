@@ -196,9 +196,8 @@ class QueryClient:
             return await self._owners.shown(await self._request("GET", path))
         except _Unknown as unknown:
             lives = f"`pumice timeline {namespace}/{name}` tells its life"
-            if plural == _PENDING and (phase := await self._phase(namespace, name)):
-                words = f"{namespace}/{name} does not wait, its phase is {phase}; {lives}"
-                raise QueryError(words) from unknown
+            if plural == _PENDING and (words := await self._of_unstopped(namespace, name)):
+                raise QueryError(f"{namespace}/{name} {words}; {lives}") from unknown
             if plural != _TIMELINES and (words := await self._last_phase(namespace, name)):
                 raise QueryError(f"{namespace}/{name} {words}; {lives}") from unknown
             if plural == _PENDING and (group := await self._group_of_pod(namespace, name)):
@@ -330,13 +329,17 @@ class QueryClient:
             return f"visibility cannot answer now: {message}; try again in a moment"
         return message
 
-    async def _phase(self, namespace: str, name: str) -> str:
-        """Return the phase of a job that no gate stops, "" where none of the name is known."""
+    async def _of_unstopped(self, namespace: str, name: str) -> str:
+        """Say of a job that no gate stops whether it waits, "" where none of the name is known."""
         found = await self._decoded("explanations", namespace, name, Explanation)
-        if found is None:
+        if found is None or found.about.kind == "Pod":
             return ""
-        is_stopped = found.about.kind == "Pod" or any(g.state == "Failed" for g in found.gates)
-        return "" if is_stopped else found.phase
+        states = {gate.state for gate in found.gates}
+        if "Failed" in states or not found.phase:
+            return ""
+        if "NotReached" in states:
+            return f"has no forecast yet: {found.next_event}"
+        return f"does not wait, its phase is {found.phase}"
 
     async def _group_of_pod(self, namespace: str, name: str) -> str:
         """Return the PodGroup of a pod of that name, "" where there is none."""

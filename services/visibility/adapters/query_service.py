@@ -199,19 +199,28 @@ class QueryService(Queries):
         subject = subject_of(mirror, namespace, name)
         if subject is None:
             return None
-        latest = self._make_survey(mirror)
+        latest, key = self._make_survey(mirror), subject.job.key if subject.job else ""
         policy, now = self._policy(), self._clock.now()
-        return lambda: explain(
-            mirror,
-            policy,
-            subject,
-            latest.explanations.get(subject.job.key if subject.job else ""),
-            now=now,
-            decided=self._decisions.of(subject.job) if subject.job else None,
-            found_at=latest.at,
-            ends=self._starts.end_of,
-            out_of_time=_time_limit(),
-        )
+        decided = self._decisions.of(subject.job) if subject.job else None
+        is_old = self._cached is not None and self._cached.version != mirror.version
+
+        def work() -> Explanation:
+            found = latest
+            if is_old and decided is None and key not in latest.explanations:  # made before the job
+                found = survey(mirror.state, policy, now=now)
+            return explain(
+                mirror,
+                policy,
+                subject,
+                found.explanations.get(key),
+                now=now,
+                decided=decided,
+                found_at=found.at,
+                ends=self._starts.end_of,
+                out_of_time=_time_limit(),
+            )
+
+        return work
 
     def _pending(self, mirror: ClusterMirror, namespace: str, queue: str) -> list[PendingJob]:
         """Return jobs that wait, with the leader's explanation where it has published one."""

@@ -29,12 +29,18 @@ from services.visibility.queries.cluster_mirror import ClusterMirror
 from services.visibility.queries.helps import BlockedJob, Helps, helps
 from services.visibility.queries.holders import holders
 from services.visibility.queries.live import EndOf
-from services.visibility.queries.pending import PublishedWait, at_place, has_old_amounts
+from services.visibility.queries.pending import (
+    PublishedWait,
+    at_place,
+    has_old_amounts,
+    waits,
+)
 from services.visibility.queries.survey import DecisionPolicy
 from services.visibility.queries.whatif import OutOfTime, no_time_limit
 from services.visibility.queries.wording import controller_of, meta_of, owner_of, shortages
 from shared.api.kinds import JOB, POD
 from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroupPhase
 from shared.api.time import format_seconds
 from shared.api.visibility import (
     Explanation,
@@ -53,6 +59,11 @@ _GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "pre
 """In the order in which a job meets them."""
 _REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
+_BEFORE_THE_QUEUE: Final = frozenset({"", PodGroupPhase.PENDING.value})
+_UNDECIDED: Final = (
+    "the scheduler has not handled it yet and does so in its next cycle; nothing is known that "
+    "stops it"
+)
 
 
 class ExplainedJob(Struct, frozen=True, kw_only=True):
@@ -106,11 +117,12 @@ def explain(
     session = open_session(mirror.state, policy.config, now=now, plugins=policy.plugins)
     try:
         named, more = holders(session, job, why, ends) if why else ((), 0)
-        gates = tuple(_gates(job, stated, _order(session, job, stated)))
+        undecided = stated is None and _is_unplaced(subject)
+        gates = tuple(_gates(job, stated, _order(session, job, stated), is_decided=not undecided))
         short = tuple(_short(session, job, stated)) if stated else ()
     finally:
         session.close()
-    found, event = Helps(), _PREPARED if awaits else ""
+    found, event = Helps(), _PREPARED if awaits else _UNDECIDED if undecided else ""
     if why is not None:
         stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in named])
         found = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
@@ -234,14 +246,33 @@ def _order(session: Session, job: Job, why: Why | None) -> tuple[str, ...]:
     return _GATES if why.gate in _GATES else (*_GATES, why.gate)
 
 
-def _gates(job: Job, why: Why | None, order: Sequence[str]) -> Iterator[Gate]:
+def _is_unplaced(subject: ExplainedJob) -> bool:
+    """Return whether the gang, or the pod, still has to be placed."""
+    if subject.task is not None:
+        return subject.task.status is TaskStatus.PENDING
+    return subject.job is not None and waits(subject.job)
+
+
+def _gates(
+    job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool
+) -> Iterator[Gate]:
+    """Yield the gates; a job that is not decided on has passed only what its object shows."""
     state = PASSED
     for name in order:
+        if not is_decided and not _shows(job, name):
+            state = NOT_REACHED
         if why is not None and name == why.gate:
             yield Gate(name=name, state=FAILED, message=why.message + why.details)
             state = NOT_REACHED
         else:
             yield Gate(name=name, state=state, message=_passed(job, name, state))
+
+
+def _shows(job: Job, gate: str) -> bool:
+    """Return whether a job's objects show that it has passed a gate."""
+    if gate == "enqueue":
+        return job.phase not in _BEFORE_THE_QUEUE
+    return gate == "gang" and bool(job.tasks) and job.task_count >= job.min_available
 
 
 def _passed(job: Job, gate: str, state: str) -> str:

@@ -123,6 +123,20 @@ async def test_a_what_if_says_where_the_scheduler_then_binds(stage: Stage, answe
     assert [placed.node for placed in answer.placements] == [b.node for b in command.binds]
 
 
+async def test_a_job_that_came_after_the_last_survey_is_explained_by_a_new_one(
+    stage: Stage, answers: Queries
+):
+    await stage.cluster(nodes=1, cpu="4")
+    await stage.gang("big", 1, cpu="9")
+    await until_pending(answers, "big")
+    await stage.gang("larger", 1, cpu="10")
+
+    found = await answers.explanation("ns", "larger")
+
+    assert found is not None
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["quota"]
+
+
 async def test_all_who_ask_at_a_time_share_one_survey(stage: Stage, answers: Queries):
     await stage.cluster(nodes=1, cpu="4")
     await stage.gang("big", 1, cpu="9")
@@ -162,7 +176,7 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Queries
     found = await answers.explanation("ns", "big")
 
     assert found is not None
-    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["quota"]
     assert "a node with 5 cpu and 1Gi memory" in found.would_help
     assert await answers.explanation("ns", "missing") is None
 
@@ -229,7 +243,7 @@ tiers:
 
     said = await waiting(stage, "big")
     assert said is not None
-    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["quota"]
     assert found.latest is not None
     assert found.latest.gate == "quota"
 

@@ -214,6 +214,18 @@ def test_a_job_that_has_started_is_not_one_that_nothing_is_known_of(run: Run) ->
     )
 
 
+def test_a_job_that_the_scheduler_has_not_handled_yet_waits(
+    run: Run, way: AnswersTransport
+) -> None:
+    gates = tuple(replace(gate, state="NotReached") for gate in EXPLANATION.gates)
+    way.answers.explanations["default", "new"] = replace(
+        EXPLANATION, gates=gates, next_event="the scheduler's next cycle"
+    )
+    code, out, err = run("when", "new")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: default/new has no forecast yet: the scheduler's next cycle;")
+
+
 def test_a_wait_that_goes_on_has_lasted_until_now() -> None:
     entry = replace(TIMELINE_OF_TRAIN.entries[1], seconds=None, goes_on=True)
     life = replace(TIMELINE_OF_TRAIN, entries=(entry,), hidden_pods=0)
