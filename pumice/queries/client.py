@@ -14,6 +14,7 @@ import msgspec
 
 from pumice.directory import default_directory
 from pumice.local import state
+from pumice.queries.groupless import JobsWithoutGroup
 from pumice.queries.workloads import OwnerChains
 from shared.api.base import View
 from shared.api.visibility import API_VERSION, GROUP, Explanation, ObjectRef, Timeline
@@ -99,6 +100,7 @@ class QueryClient:
     def __init__(self, transport: Transport, *, namespace: str) -> None:
         self._transport = transport
         self._owners = OwnerChains(transport)
+        self._without_group = JobsWithoutGroup(transport, namespace)
         self._keys: dict[str, tuple[str, str]] = {}
         """KIND/NAME of a workload → namespace and name of its job."""
         self.namespace = namespace
@@ -236,8 +238,8 @@ class QueryClient:
         return WatchTarget(collection("changes", namespace), about=name, is_hint=True)
 
     async def pending(self) -> bytes:
-        """Return the jobs that wait in the namespace, or in all. Raises QueryError."""
-        raw = await self.get(self.pending_target().path)
+        """Return the jobs that wait, those without a PodGroup among them. Raises QueryError."""
+        raw = await self._without_group.added_to(await self.get(self.pending_target().path))
         if self.namespace and not msgspec.json.decode(raw, type=Items[_Item]).items:
             await self._check_namespace()
         return raw

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from pumice.queries.groupless import WITHOUT_GROUP
 from pumice.queries.workloads import called, title
 from shared.api.time import read
 from shared.api.visibility import (
@@ -229,7 +230,15 @@ def pending(jobs: Sequence[PendingJob], now_s: float, *, everywhere: bool, wide:
         return "no job waits\n"
     heads = ["NAMESPACE"] * everywhere + ["NAME", "QUEUE", "PLACE", "GATE", "SHORT", "WAITING"]
     heads += ["START", *(["LATEST", "PRIORITY", "OWNER", "MESSAGE"] if wide else ())]
-    return columns(heads, (_pending(job, now_s, everywhere, wide) for job in jobs))
+    rows = (_pending(job, now_s, everywhere, wide) for job in jobs)
+    return columns(heads, rows) + "".join("" if wide else _of_controller(job) for job in jobs)
+
+
+def _of_controller(job: PendingJob) -> str:
+    """Return a line with the state of a job that no gate stops yet, "" for another job."""
+    if job.gate != WITHOUT_GROUP:
+        return ""
+    return f"{job.metadata.namespace}/{job.metadata.name}: {job.message}\n"
 
 
 def _pending(job: PendingJob, now_s: float, everywhere: bool, wide: bool) -> list[object]:

@@ -253,9 +253,7 @@ def _is_unplaced(subject: ExplainedJob) -> bool:
     return subject.job is not None and waits(subject.job)
 
 
-def _gates(
-    job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool
-) -> Iterator[Gate]:
+def _gates(job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool) -> Iterator[Gate]:
     """Yield the gates; a job that is not decided on has passed only what its object shows."""
     state = PASSED
     for name in order:

@@ -1,6 +1,7 @@
 """`pumice why | when | queue | timeline` on a cluster of fixed answers."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -268,6 +269,69 @@ def test_a_job_that_was_deleted_is_said_to_be_gone_and_where_its_life_is_told(
     assert run("timeline", "left")[1].splitlines()[0] == (
         "default/left: gone, deleted while Pending in queue research"
     )
+
+
+JOBS_OF_VOLCANO = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+
+
+def vcjob(name: str, phase: str, **state: str) -> dict[str, Any]:
+    created = "2026-01-02T02:59:00Z"
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": "u",
+            "creationTimestamp": created,
+        },
+        "spec": {"queue": "research", "tasks": [{"replicas": 1}]},
+        "status": {"state": {"phase": phase, **state}},
+    }
+
+
+@pytest.fixture
+def grouped(way: AnswersTransport) -> AnswersTransport:
+    """A cluster with Jobs, of which two have no PodGroup."""
+    way.objects[JOBS_OF_VOLCANO] = {
+        "items": [
+            vcjob("vol", "Pending", reason="PVCError", message="no claim 'data'"),
+            vcjob("new", ""),
+            vcjob("train", "Pending"),
+            vcjob("placed", "Pending"),
+            vcjob("ended", "Completed"),
+        ]
+    }
+    group = {"metadata": {"name": "placed-u", "namespace": "default"}}
+    way.objects[GROUPS] = {"items": [group]}
+    return way
+
+
+def test_jobs_without_a_group_are_among_those_that_wait(
+    run: Run, grouped: AnswersTransport
+) -> None:
+    code, out, err = run("why")
+    assert (code, err) == (0, "")
+    *_, new, vol, of_new, of_vol = out.splitlines()
+    assert new.split() == ["new", "research", "-", "podgroup", "-", "1m", "-"]
+    assert vol.split() == ["vol", "research", "-", "podgroup", "-", "1m", "-"]
+    assert of_new == "default/new: no PodGroup yet: the controller has not handled it"
+    assert of_vol == "default/vol: no PodGroup yet: PVCError: no claim 'data'"
+    assert len(out.splitlines()) == len(LIST.splitlines()) + 4
+
+
+def test_jobs_without_a_group_are_listed_by_when_and_as_json(
+    run: Run, grouped: AnswersTransport
+) -> None:
+    assert run("when")[1].endswith(" no PodGroup yet: PVCError: no claim 'data'\n")
+    listed = json.loads(run("why", "-o", "json")[1])["items"]
+    assert [job["metadata"]["name"] for job in listed] == ["train", "tune", "new", "vol"]
+
+
+def test_jobs_without_a_group_are_left_out_where_their_user_may_not_list_jobs(
+    run: Run, grouped: AnswersTransport
+) -> None:
+    del grouped.objects[JOBS_OF_VOLCANO]
+    assert run("why") == (0, LIST, "")
 
 
 @pytest.mark.parametrize("command", ["why", "when"])
