@@ -90,8 +90,8 @@ class Forecaster:
         self._limits: object = None
         """The nodes and queues of the last draw: with others a new round begins."""
         self._why: dict[str, str] = {}
-        self._missing: dict[str, str] = {}
-        """Admitted jobs whose owner has not created all pods → which are missing, as text."""
+        self._unforeseen: dict[str, str] = {}
+        """Jobs that wait for what others do, at an unknown time → what that is, as text."""
         self._basis = ""
 
     def draw(
@@ -118,11 +118,11 @@ class Forecaster:
             self._look_ahead(cluster_state, keys, now, allowed)
             skipped = hurried()
         pods = _pods(cluster_state, keys)
-        self._missing = dict(_missing_pods(cluster_state, keys))
+        self._unforeseen = dict(_unforeseen(cluster_state, keys))
         self._draws_of = {key: self._still_valid(key, now, pods[key]) for key in keys}
         if skipped:
             return
-        hoping = [key for key in keys if key not in self._never | self._missing.keys()]
+        hoping = [key for key in keys if key not in self._never | self._unforeseen.keys()]
         outcome = self._simulate(cluster_state, hoping, now, self._arrivals, allowed)
         self._never |= outcome.never
         bases = sorted(outcome.bases.items(), key=lambda found: (-found[1], found[0]))
@@ -194,8 +194,8 @@ class Forecaster:
 
     def expected(self, key: str) -> ExpectedStart | None:
         """Return the expected start of a job, None before its first simulation."""
-        if key in self._missing:
-            return ExpectedStart(unknown=self._missing[key])
+        if key in self._unforeseen:
+            return ExpectedStart(unknown=self._unforeseen[key])
         why = self._why.get(key, "")
         if key in self._never:
             return ExpectedStart(
@@ -264,15 +264,21 @@ def _pods(cluster_state: ClusterState, keys: Iterable[str]) -> Mapping[str, int]
     return {key: job.task_count if job else 0 for key, job in jobs.items()}
 
 
-def _missing_pods(cluster_state: ClusterState, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield admitted jobs that lack pods. When their owners create them is not known here."""
+def _unforeseen(cluster_state: ClusterState, keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Yield admitted jobs that lack pods, and jobs of which a bind was refused last time.
+
+    When their owners create the pods, and when a bind succeeds, is not known here.
+    """
     for key in keys:
         job = cluster_state.jobs.get(key)
-        if job is None or job.is_pending or job.task_count >= job.min_available:
+        if job is None or job.is_pending:
             continue
-        missing, needed = job.min_available - job.task_count, job.min_available
-        pods = f"{missing} of {needed} pods are" if needed > 1 else "its pod is"
-        yield key, f"{pods} not there yet"
+        if job.task_count < job.min_available:
+            missing, needed = job.min_available - job.task_count, job.min_available
+            pods = f"{missing} of {needed} pods are" if needed > 1 else "its pod is"
+            yield key, f"{pods} not there yet"
+        elif refused := cluster_state.refusals.binds_of(job):
+            yield key, f"pod {job.tasks[refused[0].uid].name}: {refused[0].refusal}"
 
 
 def _starts(draws: Iterable[_Draw]) -> list[float]:

@@ -59,6 +59,7 @@ _GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "pre
 """In the order in which a job meets them."""
 _REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
+_BOUND_AGAIN: Final = "the pod is bound once more"
 _BEFORE_THE_QUEUE: Final = frozenset({"", PodGroupPhase.PENDING.value})
 _UNDECIDED: Final = (
     "the scheduler has not handled it yet and does so in its next cycle; nothing is known that "
@@ -123,10 +124,12 @@ def explain(
     finally:
         session.close()
     found, event = Helps(), _PREPARED if awaits else _UNDECIDED if undecided else ""
+    if decided is not None and decided.why.gate == "binder":
+        event = _BOUND_AGAIN
     if why is not None:
         stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in named])
         found = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
-        event = _next_event(job, why, found)
+        event = _next_event(job, why, found) or _refused_bind(mirror, job)
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,
@@ -306,7 +309,7 @@ def _next_event(job: Job, why: Why, found: Helps) -> str:
         pods = "1 pod" if job.gated == 1 else f"{job.gated} pods"
         return f"the scheduling gates of {pods} are lifted"
     if why.gate == "binder":
-        return "the pod is bound once more"
+        return _BOUND_AGAIN
     if found.starts:
         evicts = f", {_pods(found.evicted)} evicted for it" if found.evicted else ""
         return f"the scheduler places it{evicts}"
@@ -319,6 +322,14 @@ def _next_event(job: Job, why: Why, found: Helps) -> str:
     if NEVER in why.details:
         return f"nothing that ends helps: {NEVER}"
     return ""
+
+
+def _refused_bind(mirror: ClusterMirror, job: Job) -> str:
+    """Return the bind of a gang that has to succeed and was refused last time."""
+    refused = mirror.state.refusals.binds_of(job)
+    if not refused:
+        return ""
+    return f"a bind of pod {job.tasks[refused[0].uid].name} succeeds; {refused[0].refusal}"
 
 
 def _describe(job: Job) -> str:

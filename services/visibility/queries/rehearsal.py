@@ -54,6 +54,7 @@ class Rehearsal(Imagined):
         self._has_pods: set[str] = set()
         self.evicted: dict[str, Eviction] = {}
         """Evicted pods, by uid."""
+        self._hold_refused()
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -87,6 +88,14 @@ class Rehearsal(Imagined):
         task.gated = gated
         job.take(task)
         self._cluster_state.jobs.changed(job)
+
+    def _hold_refused(self) -> None:
+        """Hold back pods whose last bind was refused: no change here makes the next succeed."""
+        for refusal in self._cluster_state.refusals.items():
+            task = self._cluster_state.task(refusal.uid)
+            if refusal.is_bind and task is not None and not task.held:
+                task.held = refusal.text
+                self.on_undo(partial(setattr, task, "held", ""))
 
     def displace(self, tasks: Iterable[Task]) -> None:
         """Make running pods pending, as if their controllers had created them again."""

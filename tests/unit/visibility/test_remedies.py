@@ -5,8 +5,12 @@ import copy
 import pytest
 
 from pumice.queries.text import shortages
-from tests.unit.visibility.mirrors import World, running
-from tests.unit.visibility.test_explaining_a_job import answer, failed, two_full_nodes
+from services.visibility.forecast.durations import History
+from services.visibility.forecast.forecaster import forecast
+from services.visibility.forecast.simulation import SchedulerRules
+from shared.contracts.messages import ItemOutcome, Outcome, Result
+from tests.unit.visibility.mirrors import NOW, World, running
+from tests.unit.visibility.test_explaining_a_job import answer, failed, policy, two_full_nodes
 
 
 def cordoned() -> World:
@@ -19,6 +23,16 @@ def cordon(world: World, name: str, *, is_cordoned: bool = True) -> World:
     node = copy.deepcopy(world.objects["nodes", name])
     node["spec"] = {"unschedulable": is_cordoned}
     return world.put("nodes", node)
+
+
+def refuse_bind(world: World, pod: str, why: str) -> None:
+    """Let the API server refuse a bind; its back-off is over when a test asks."""
+    uid = world.objects["pods", f"ns/{pod}"]["metadata"]["uid"]
+    item = ItemOutcome(pod=f"ns/{pod}", uid=uid, result=Result.FAILED, message=why)
+    outcome = Outcome(intent="i", job="ns/job", items=(item,), instance="b", time=NOW)
+    world.mirror.outcomes([outcome])
+    world.mirror.state.review_refusals(NOW - 600)
+    world.mirror.state.review_refusals(NOW)
 
 
 def label(world: World, name: str, **labels: str) -> World:
@@ -129,7 +143,8 @@ def test_the_smallest_change_with_which_a_job_starts_is_named(case: str) -> None
 
     change(world)
 
-    assert answer(world, "job").next_event in ("", "the scheduler places it")
+    after = answer(world, "job")
+    assert not failed(after) or after.next_event == "the scheduler places it"
 
 
 def test_a_queue_is_raised_by_what_a_later_gate_finds_short() -> None:
@@ -155,3 +170,28 @@ def test_the_end_of_a_job_is_next_only_where_it_helps() -> None:
 
     assert not any("the end" in text for text in found.would_help)
     assert "ends" not in found.next_event.replace("nothing that ends helps", "")
+
+
+def test_no_room_is_said_to_help_a_pod_whose_bind_the_api_server_refused() -> None:
+    world = two_full_nodes().gang("job", pods=1, cpu="4")
+    assert answer(world, "job").would_help
+    refuse_bind(world, "job-0", "denied by policy no-gpus")
+
+    found = answer(world, "job")
+
+    assert (failed(found), found.would_help) == ("quota", ())
+    assert found.next_event == (
+        "a bind of pod job-0 succeeds; the API server refused to bind it: denied by policy no-gpus"
+    )
+    [expected] = forecast(
+        world.mirror.state, SchedulerRules(policy().config), History(), now=NOW, draws=1
+    ).values()
+    assert expected.unknown.startswith("pod job-0: the API server refused to bind it")
+
+
+def test_a_gang_that_starts_without_the_pod_that_was_refused_is_told_what_helps() -> None:
+    world = two_full_nodes().group("job", phase="Inqueue", minMember=1)
+    world.pod("job-0", "job", cpu="4").pod("job-1", "job", cpu="4")
+    refuse_bind(world, "job-0", "denied by policy no-gpus")
+
+    assert "a node with 4 cpu" in answer(world, "job").would_help

@@ -46,11 +46,15 @@ class PodBackoff(Struct, frozen=True, kw_only=True):
         return delay_s(self.times - 1, first_s=FIRST_S, cap_s=LONGEST_S)
 
     @property
+    def refusal(self) -> str:
+        """Return what was refused and why, for users."""
+        what = "bind" if self.is_bind else "evict"
+        return f"{self.by} refused to {what} it: {self.why or 'no reason was given'}"
+
+    @property
     def text(self) -> str:
         """Return the message to users; it stays the same for the whole interval."""
-        what = "bind" if self.is_bind else "evict"
-        why = self.why or "no reason was given"
-        return f"{self.by} refused to {what} it: {why}: tried again in {self.interval_s:.0f} s"
+        return f"{self.refusal}: tried again in {self.interval_s:.0f} s"
 
 
 class Refusals:
@@ -67,6 +71,10 @@ class Refusals:
     def items(self) -> tuple[PodBackoff, ...]:
         """Return all, oldest first."""
         return tuple(self._by_uid.values())
+
+    def binds_of(self, job: Job) -> tuple[PodBackoff, ...]:
+        """Return the binds of a gang's pods that failed last, also after their back-off."""
+        return tuple(r for r in self._by_uid.values() if r.is_bind and r.uid in job.tasks)
 
     def restore(self, refusals: Iterable[PodBackoff]) -> None:
         """Restore the refusals of another cluster state."""
