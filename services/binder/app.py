@@ -36,7 +36,7 @@ from shared.contracts.subjects import SINGLE_PODS, Subjects
 from shared.election.installation import InstallationLeadership
 from shared.kube.client import Kube
 from shared.kube.config import kube_of
-from shared.model.delayed_status import DelayedStatuses
+from shared.model.delayed_status import ExpiringStatuses
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -237,7 +237,7 @@ class _BinderBuilder:
         context = self._context
         statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
         slots = asyncio.Semaphore(self._settings.statuses_active)
-        delayed = DelayedStatuses()
+        delayed = ExpiringStatuses()
         return [
             DesiredStatuses(
                 source,

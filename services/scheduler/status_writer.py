@@ -64,21 +64,21 @@ class DueStatuses:
         `at_once` those of unschedulable PodGroups that this cycle visits to bring their status up
         to date.
         """
-        held_back: set[str] = set()
+        delayed, settle_s = self._delayed, self._settle_s
+        delayed.begin_pass()
 
-        def stands(uid: str, status: object, *, times: int = 1, patience: int = PATIENCE) -> bool:
-            delay_s = self._settle_s * times
-            left_s = self._delayed.hold(
-                uid, status, now=now, delay_s=delay_s, longest_s=patience * delay_s
-            )
-            if left_s:
-                held_back.add(uid)
-            return not left_s
+        def stands(uid: str, status: object, times: int = 1, patience: int = PATIENCE) -> bool:
+            delay_s = settle_s * times
+            longest_s = patience * delay_s
+            if delayed.hold(uid, status, now=now, delay_s=delay_s, longest_s=longest_s):
+                return False
+            delayed.forget(uid)
+            return True
 
         def moves_on(group: DesiredPodGroupStatus) -> bool:
             return group.phase not in {shown(group.key), "Pending"}
 
-        due = replace(
+        return replace(
             plan,
             podgroups=tuple(
                 group
@@ -98,8 +98,6 @@ class DueStatuses:
             ),
             queues=tuple(q for q in plan.queues if stands(q.uid, q)),
         )
-        self._delayed.keep_only(held_back)
-        return due
 
 
 def awaits_owner(job: Job) -> bool:
@@ -130,7 +128,8 @@ class IncompleteGangs:
 
     def review(self, keys: Iterable[str], jobs: Jobs, *, now: float) -> frozenset[str]:
         """Return those of `keys` whose pods are being created or bound; forget all others."""
-        reviewed, in_progress = set(), set()
+        self._delayed.begin_pass()
+        in_progress = set()
         for key in keys:
             job = jobs.get(key)
             if job is None or _is_kept_out(job):
@@ -139,10 +138,8 @@ class IncompleteGangs:
             if not binding and not awaits_owner(job):
                 continue
             progress = (job.uid, _present(job), binding)
-            reviewed.add(key)
             if self._delayed.hold(key, progress, now=now, delay_s=self._patience_s):
                 in_progress.add(key)
-        self._delayed.keep_only(reviewed)
         return frozenset(in_progress)
 
 

@@ -22,10 +22,10 @@ Times `now` are seconds of the caller's clock.
 """
 
 import heapq
-from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 PATIENCE: Final = 10
 """A status that keeps changing is written after this many times its delay."""
@@ -47,7 +47,7 @@ class DelayedStatus(NamedTuple):
     def due_at(self, delay_s: float, longest_s: float) -> float:
         """Return when it will have been unchanged for `delay_s`, or held back for `longest_s`."""
         settled_at, longest_at = self.unchanged_since + delay_s, self.first_at + longest_s
-        return min(longest_at, settled_at)
+        return settled_at if settled_at < longest_at else longest_at  # noqa: FURB136 - min is slow
 
     def left_s(self, *, now: float, delay_s: float, longest_s: float = float("inf")) -> float:
         """Return in how many seconds to write it; 0.0 is now."""
@@ -126,13 +126,14 @@ class DueTimes:
 class DelayedStatuses:
     """The statuses that are held back, by the key of their object. `len` is how many wait.
 
-    A status is held back until the caller forgets it: because it is written, because it is no
-    longer desired, or because its time has come (`forget_due`).
+    A status is held back until the caller forgets it: because it is written, or because it is no
+    longer desired.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, DelayedStatus] = {}
-        self._due = DueTimes()
+        self._before: dict[str, DelayedStatus] = {}
+        """Those of the last pass, which count if they are held again."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -150,20 +151,51 @@ class DelayedStatuses:
 
         It replaces the status that is held back for the same object. An equal one changes nothing.
         """
-        held = self._held[key] = hold(self._held.get(key), status, now=now)
+        held = self._before.pop(key, None) or self._held.get(key)
+        if held is None or held.status != status:
+            held = hold(held, status, now=now)
+        self._held[key] = held
         due_at = held.due_at(delay_s, longest_s)
-        self._due.set(key, due_at)
         return due_at - now if due_at > now else 0.0
 
     def forget(self, key: str) -> None:
         """Forget the status of an object: it is written, or no longer desired."""
         self._held.pop(key, None)
-        self._due.discard(key)
+        self._before.pop(key, None)
 
-    def keep_only(self, keys: AbstractSet[str]) -> None:
-        """Forget the statuses of all other objects."""
-        for key in self._held.keys() - keys:
-            self.forget(key)
+    def begin_pass(self) -> None:
+        """Forget the statuses that were not held since the last pass began.
+
+        For an owner that desires all its statuses again on each pass.
+        """
+        self._before, self._held = self._held, {}
+
+
+class ExpiringStatuses(DelayedStatuses):
+    """Statuses that are also forgotten when their time has come (`forget_due`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due = DueTimes()
+
+    @override
+    def hold(
+        self,
+        key: str,
+        status: object,
+        *,
+        now: float,
+        delay_s: float,
+        longest_s: float = float("inf"),
+    ) -> float:
+        left_s = super().hold(key, status, now=now, delay_s=delay_s, longest_s=longest_s)
+        self._due.set(key, now + left_s)
+        return left_s
+
+    @override
+    def forget(self, key: str) -> None:
+        super().forget(key)
+        self._due.discard(key)
 
     def forget_due(self, *, now: float) -> None:
         """Forget the statuses that are due: others write them."""

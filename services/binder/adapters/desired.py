@@ -30,7 +30,7 @@ from shared.contracts.codec import decode_desired, deferral_s
 from shared.contracts.messages import Desired, DesiredPod
 from shared.contracts.versions import CURRENT, ContractError, UnknownVersion
 from shared.election.installation import InstallationLeadership, term_of
-from shared.model.delayed_status import BacklogDelay, DelayedStatuses
+from shared.model.delayed_status import BacklogDelay, ExpiringStatuses
 from shared.runtime.backoff import Backoff
 from shared.runtime.env import Env
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
@@ -54,7 +54,7 @@ class DesiredStatuses:
         ended: Finished,
         installation: InstallationLeadership,
         slots: asyncio.Semaphore,
-        delayed: DelayedStatuses,
+        delayed: ExpiringStatuses,
         env: Env,
         metrics: BinderMetrics,
     ) -> None:
@@ -210,7 +210,7 @@ class DesiredStatuses:
 
 
 def deferral_left_s(
-    delayed: DelayedStatuses, message: Message, *, asked_s: int, now: float
+    delayed: ExpiringStatuses, message: Message, *, asked_s: int, now: float
 ) -> float:
     """Return for how many seconds the first write of a message is deferred; 0.0 if it is due.
 

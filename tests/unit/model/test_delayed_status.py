@@ -9,6 +9,7 @@ from shared.model.delayed_status import (
     DelayedStatus,
     DelayedStatuses,
     DueTimes,
+    ExpiringStatuses,
     hold,
 )
 
@@ -57,7 +58,7 @@ def test_a_key_is_due_once_at_the_last_time_that_was_set_for_it(settings):
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 3))))
 def test_statuses_of_many_objects_wait_like_one_alone_and_those_that_are_due_go(history):
-    delayed, alone, now = DelayedStatuses(), {}, 0.0
+    delayed, alone, now = ExpiringStatuses(), {}, 0.0
     for key, status, step_s in history:
         now += step_s
         delayed.forget_due(now=now)
@@ -74,7 +75,9 @@ def test_a_status_that_is_forgotten_starts_a_new_delay():
     delayed = DelayedStatuses()
     delayed.hold("a", "status", now=0.0, delay_s=DELAY_S)
     delayed.hold("b", "status", now=0.0, delay_s=DELAY_S)
-    delayed.keep_only({"a"})
+    delayed.begin_pass()
+    assert delayed.hold("a", "status", now=1.0, delay_s=DELAY_S) == 1.0
+    delayed.begin_pass()
     assert delayed.hold("a", "status", now=2.0, delay_s=DELAY_S) == 0.0
     assert delayed.hold("b", "status", now=2.0, delay_s=DELAY_S) == DELAY_S
     delayed.forget("a")
