@@ -97,6 +97,7 @@ _BASES: Final = {
     "annotation": "by what the jobs state",
     "deadline": "by the deadlines of the jobs",
     "history": "by how long similar jobs ran",
+    "others": "a guess: by how long other jobs ran here",
     "default": "a guess: no similar job has ended here",
 }
 

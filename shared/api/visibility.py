@@ -91,7 +91,7 @@ class ExpectedStart(View, frozen=True, kw_only=True):
     basis: Annotated[
         str,
         doc(
-            "Where durations come from: annotation, deadline, history, default; "
+            "Where durations come from: annotation, deadline, history, others, default; "
             "and after how long jobs to come are left out, if they are."
         ),
     ] = ""
@@ -102,7 +102,7 @@ class ExpectedStart(View, frozen=True, kw_only=True):
     @property
     def is_guess(self) -> bool:
         """Whether the duration of a job is known neither from itself nor from similar ones."""
-        return "default" in self.basis.partition("; ")[0].split(", ")
+        return not {"others", "default"}.isdisjoint(self.basis.partition("; ")[0].split(", "))
 
 
 class PendingJob(View, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ class Basis(enum.StrEnum):
     ANNOTATION = "annotation"
     DEADLINE = "deadline"
     HISTORY = "history"
+    OTHERS = "others"
     DEFAULT = "default"
 
 

@@ -94,6 +94,7 @@ const BASES = {
   annotation: "by what the jobs state",
   deadline: "by the deadlines of the jobs",
   history: "by how long similar jobs ran",
+  others: "a guess: by how long other jobs ran here",
   default: "a guess: no similar job has ended here",
 };
 
@@ -108,7 +109,7 @@ export function basis(text) {
 
 /** Return how far a time of a forecast lies ahead, with "~" where durations are guessed. */
 export function forecast(start, time, now = Date.now()) {
-  const guessed = start?.basis?.split("; ")[0].split(", ").includes("default");
+  const guessed = start?.basis?.split("; ")[0].split(", ").some((basis) => basis === "others" || basis === "default");
   return guessed ? until(time, now).replace("in ", "in ~") : until(time, now);
 }
 

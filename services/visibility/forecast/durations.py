@@ -61,8 +61,8 @@ _CUT_OFF: Final = frozenset(
     {"Pending", "Restarting", "Aborting", "Aborted", "Terminating", "Terminated"}
 )
 """Phases of a job that was stopped: its run time does not show how long it takes."""
-_SIMILAR: Final = 3
-"""With fewer ends of its kinds, the duration of a job is a guess."""
+_ENDS: Final = 3
+"""A kind of which fewer jobs have ended is not known."""
 _STATED: Final = {basis.value: basis for basis in (Basis.ANNOTATION, Basis.DEADLINE)}
 _NORMAL: Final = NormalDist()
 _LEAST: Final = 1e-12
@@ -196,9 +196,12 @@ class History:
         """Return whether any job of one of its kinds has ended."""
         return any(kind in self._durations for kind in subject.kinds())
 
-    def knows_similar(self, subject: HistoricJob) -> bool:
-        """Return whether so many jobs of one of its kinds have ended that it is no guess."""
-        return any(sketch.count >= _SIMILAR for sketch in self._durations.of(subject.kinds()))
+    def basis(self, subject: HistoricJob) -> Basis:
+        """Return whether enough jobs like it have ended, or others, or none (DEFAULT)."""
+        known = [sketch.count >= _ENDS for sketch in self._durations.of(subject.kinds())]
+        if any(known[:_LEADS]):
+            return Basis.HISTORY
+        return Basis.OTHERS if any(known) else Basis.DEFAULT
 
 
 def _stated_in(event: JobPhaseChanged) -> Expected | None:
@@ -306,7 +309,7 @@ class Durations:
         """Return where the duration of a job comes from."""
         if stated is not None:
             return stated.basis
-        return Basis.HISTORY if self._history.knows_similar(subject) else Basis.DEFAULT
+        return self._history.basis(subject)
 
     def _stated_remaining(
         self, subject: HistoricJob, stated: Expected, elapsed: float, uniform: Uniform

@@ -36,6 +36,9 @@ LATEST: Final = 0.9
 """The part of the draws that start a job by `ExpectedStart.latest`."""
 _DAY_S: Final = 86_400.0
 _HOUR_MIN: Final = 60
+_NO_DURATIONS: Final = (
+    "no similar job has ended here, and the jobs before it do not state how long they run"
+)
 _MINUTES_ALONE: Final = 10
 """From this number of minutes on, seconds are left out."""
 _BOUNDS: Final = SimulationBounds()
@@ -59,6 +62,8 @@ class _Draw(NamedTuple):
     """Seconds after which no more arrivals were simulated; infinity if it had started by then."""
     pods: int
     """Pods that it had."""
+    uninformed: bool = False
+    """Whether most ends before its start were of jobs of which no duration is known."""
 
 
 class Forecaster:
@@ -135,7 +140,8 @@ class Forecaster:
             least_s = min(start - now, outcome.simulated_s)
             whole = least_s <= outcome.arrivals_end_s
             ends_s = math.inf if whole else outcome.arrivals_end_s
-            found.append(_Draw(start, least_s, ends_s, pods[key]))
+            uninformed = key in outcome.uninformed
+            found.append(_Draw(start, least_s, ends_s, pods[key], uninformed))
             if len(found) == self._draws:
                 self.calibration.promised(key, now, _quantile(_starts(found), LATEST))
         self._drawn_at = now
@@ -204,7 +210,10 @@ class Forecaster:
         found = self.estimate(key)
         if found is None:
             return None
-        least_s = sorted(draw.least_s for draw in self._draws_of[key])
+        draws = self._draws_of[key]
+        if 2 * sum(draw.uninformed for draw in draws) > len(draws):
+            return ExpectedStart(unknown=_joined(_NO_DURATIONS, why), basis=self._basis)
+        least_s = sorted(draw.least_s for draw in draws)
         unknown = ""
         if found.median == math.inf:
             unknown = _joined(f"not within {_span(_quantile(least_s, 0.5))}", why)

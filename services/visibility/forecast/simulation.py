@@ -106,6 +106,8 @@ class SimulationResult(NamedTuple):
     """Where the durations of jobs that ended came from."""
     arrivals_end_s: float = math.inf
     """Seconds after which no more arrivals were simulated; infinity where none was."""
+    uninformed: frozenset[str] = frozenset()
+    """Jobs of these before whose start most ends were of jobs of which no duration is known."""
 
 
 def waits(job: Job) -> bool:
@@ -161,6 +163,10 @@ class Simulation:
         self._starts: dict[str, float] = {}
         self._arrivals: dict[str, ArrivalShape] = {}
         self._bases: dict[Basis, int] = {}
+        self._unknown_runs: set[int] = set()
+        """Ordinals of ends of which the duration is not known."""
+        self._ended = self._ended_unknown = 0
+        self._uninformed: set[str] = set()
         self._unschedulable_policy = unschedulable_policy(rules.config, rules.plugins)._asdict()
         self._imagined = Imagined(cluster_state)
         self._is_over: Callable[[], bool] = ALL_THE_TIME.over
@@ -187,6 +193,8 @@ class Simulation:
                     break
                 quiet = self._decide()
             open_ -= self._starts.keys()
+            if self._is_uninformed():
+                self._uninformed |= open_
             stopped_by, never = self._explain(sorted(open_)) if open_ else ({}, frozenset())
         settled = quiet and not self._ends and self._future_arrivals.at == math.inf
         return SimulationResult(
@@ -197,6 +205,7 @@ class Simulation:
             simulated_s=simulated_s,
             bases=self._bases,
             arrivals_end_s=self._arrivals_end_s,
+            uninformed=frozenset(self._uninformed),
         )
 
     # --- time --------------------------------------------------------------------------------
@@ -224,6 +233,8 @@ class Simulation:
         self._bases[basis] = self._bases.get(basis, 0) + 1
         self._schedule(self._moment + left, job, self._end)
         self._run_of[job.key] = self._ordinal
+        if basis is Basis.DEFAULT:
+            self._unknown_runs.add(self._ordinal)
 
     def _schedule(self, when: float, job: Job, what: Callable[[Job], None]) -> None:
         self._ordinal += 1
@@ -267,6 +278,8 @@ class Simulation:
 
     def _end(self, job: Job) -> None:
         """End a job as a whole, pods that wait still included."""
+        self._ended += 1
+        self._ended_unknown += self._run_of[job.key] in self._unknown_runs
         over = [task for task in job.tasks.values() if not TERMINAL[task.status]]
         self._imagined.settle(job, over, TaskStatus.SUCCEEDED)
         self._imagined.phase(job, _COMPLETED)
@@ -356,10 +369,16 @@ class Simulation:
             return
         if job.phase in _WAITING:
             self._imagined.phase(job, _RUNNING)
-            self._starts.setdefault(job.key, self._moment)
+            if job.key not in self._starts:
+                self._starts[job.key] = self._moment
+                if self._is_uninformed():
+                    self._uninformed.add(job.key)
         # The phase of a job that has lost all its pods is still Running.
         if job.key not in self._run_of and self._ends_ever(job):
             self._schedule_end(job)
+
+    def _is_uninformed(self) -> bool:
+        return 2 * self._ended_unknown > self._ended
 
     def _evict(self, uids: Iterable[str]) -> None:
         """Let evicted pods wait again, and their whole gang where too few are left."""

@@ -323,6 +323,8 @@ def test_a_duration_is_a_guess_until_a_few_similar_jobs_have_ended():
     for basis in (Basis.DEFAULT, Basis.DEFAULT, Basis.DEFAULT, Basis.HISTORY):
         assert Durations(history).basis(NIGHTLY, None) is basis
         history.ended(NIGHTLY, 50.0)
+    elsewhere = HistoricJob("elsewhere", "other", "elsewhere/x")
+    assert Durations(history).basis(elsewhere, None) is Basis.OTHERS
 
 
 @pytest.mark.parametrize(
