@@ -113,7 +113,7 @@ class JobsWithoutGroup:
         return [_pending(job) for job in jobs if _group_of(job.metadata) not in known]
 
     async def _list(self, root: str, plural: str, kind: type[_T], *, accept: str = JSON) -> _T:
-        """Return a list from the API server's cache. Raises PumiceError and MsgspecError."""
+        """Return a list from the API server's cache. Raises PumiceError and ValueError."""
         within = f"/namespaces/{self._namespace}" if self._namespace else ""
         request = Request(
             method="GET",
