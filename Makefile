@@ -285,7 +285,7 @@ compose-check: go ## bring up docker-compose.yml for real and run the demo job o
 lock: $(READY) ## resolve requirements/*.txt anew (maintainers)
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
 	$(UV_COMPILE) $(OWN) --upgrade --all-extras pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services --extra telemetry pyproject.toml requirements/build.in \
+	$(UV_COMPILE) $(OWN) -c requirements/dev.txt --extra services --extra telemetry --extra accounting pyproject.toml requirements/build.in \
 		-o requirements/base.txt
 	$(UV_COMPILE) --upgrade requirements/go.in -o requirements/go.txt
 	$(UV_COMPILE) --upgrade requirements/sbom.in -o requirements/sbom.txt

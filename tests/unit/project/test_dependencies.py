@@ -77,18 +77,17 @@ EXTRAS = {
     "pumice": ("services",),
 }
 """File or folder of `pumice` → the extras that it may need; the first line that fits holds."""
-SENDS_SPANS = ROOT / "shared" / "runtime" / "otlp.py"
-"""The one file that needs the extra `telemetry` of the services."""
+EXTRAS_OF_SERVICES = {"shared/runtime/otlp.py": "telemetry", "services/accounting": "accounting"}
+"""File or folder → the extra of the services that it needs."""
 
 
 def needed_by(file: Path) -> set[str]:
     """Return the distributions that a file may import from."""
     path = file.relative_to(ROOT)
-    if file == SENDS_SPANS:
-        extra = SERVICES["optional-dependencies"]["telemetry"]
-        return names(SERVICES["dependencies"]) | names(extra)
     if path.parts[0] != "pumice":
-        return names(SERVICES["dependencies"])
+        extras = [extra for at, extra in EXTRAS_OF_SERVICES.items() if path.is_relative_to(at)]
+        asked = (SERVICES["optional-dependencies"][extra] for extra in extras)
+        return names(SERVICES["dependencies"]).union(*map(names, asked))
     place = next(place for place in EXTRAS if path.is_relative_to(place))
     return brought(*EXTRAS[place])
 

@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import typing
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -23,9 +24,14 @@ CHANGING = (MutableSequence, MutableSet, MutableMapping, Mapping)
 """Containers that may get their elements after the struct that they are in."""
 
 
+SCRIPTS = ("__main__", "migrations.env")
+OPTIONAL = () if find_spec("sqlalchemy") else ("services.accounting.",)
+"""Modules whose extra is not installed here; the environment of `make setup` has them all."""
+
+
 def modules(package: ModuleType) -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith(SCRIPTS) and not found.name.startswith(OPTIONAL):
             yield importlib.import_module(found.name)
 
 

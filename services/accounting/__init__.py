@@ -1,0 +1,1 @@
+"""Accounting: records in a database who used what, for how long, and how long jobs waited."""

@@ -1,0 +1,1 @@
+"""Accounting's I/O: the database, the bus and HTTP."""

@@ -1,0 +1,1 @@
+"""The pure core: from events and facts to rows."""

@@ -1,0 +1,1 @@
+"""Migrations of accounting's database, applied by Alembic when the service starts."""
