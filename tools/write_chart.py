@@ -120,6 +120,7 @@ OF_FIRST: Final = frozenset(
         "services/admission.yaml",
         "services/controller.yaml",
         "services/visibility.yaml",
+        "user-annotations.yaml",
     }
 )
 """Files, and `file:object`, of which a cluster has one for all installations."""

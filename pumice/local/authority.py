@@ -26,6 +26,8 @@ from pumice.local.files import write_private
 from pumice.local.ports import LOOPBACK
 from shared.serving.certificates import host_name
 
+ADMIN_NAME: Final = "pumice-admin"
+"""Name of the user that the local stack, its services and its owner are."""
 _LIFE: Final = dt.timedelta(days=3650)
 _BEGIN: Final = dt.timedelta(hours=1)
 _SIGNS_CERTIFICATES: Final = x509.KeyUsage(
@@ -197,5 +199,5 @@ def _make(pki: Pki) -> None:
     authority = Authority("pumice-local")
     write_private(pki.ca, authority.certificate)
     authority.issue(pki.server, "kube-apiserver", hosts=_SERVER_HOSTS)
-    authority.issue(pki.admin, "pumice-admin", groups=("system:masters",))
+    authority.issue(pki.admin, ADMIN_NAME, groups=("system:masters",))
     write_signing_key(pki.service_account_key)

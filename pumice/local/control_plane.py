@@ -22,7 +22,7 @@ import yaml
 
 from pumice.embedded.fakekubelet import FakeKubelet
 from pumice.local import admin
-from pumice.local.authority import REQUEST_HEADERS, Pki, ensure_pki
+from pumice.local.authority import ADMIN_NAME, REQUEST_HEADERS, Pki, ensure_pki
 from pumice.local.errors import unwrapped
 from pumice.local.files import write_private
 from pumice.local.fleet import FleetHyperNode, NodeShape
@@ -365,5 +365,5 @@ def _token(path: Path) -> str:
     if path.exists():
         return path.read_text(encoding="utf-8").split(",", 1)[0]
     token = secrets.token_urlsafe(32)
-    write_private(path, f'{token},pumice-admin,pumice-admin,"system:masters"\n')
+    write_private(path, f'{token},{ADMIN_NAME},{ADMIN_NAME},"system:masters"\n')
     return token

@@ -7,12 +7,11 @@ from typing import Final
 import msgspec
 import yaml
 
-from pumice.local.authority import Pair
+from pumice.local.authority import ADMIN_NAME, Pair
 from pumice.local.errors import WrongSettingError
 from pumice.local.files import write_private
 
 _CONTEXT: Final = "pumice"
-_USER: Final = "pumice-admin"
 _KINDS: Final = ("clusters", "contexts", "users")
 
 
@@ -23,7 +22,7 @@ class KubeconfigEntry(msgspec.Struct, frozen=True, kw_only=True):
     ca: Path
     token: str = ""
     client: Pair | None = None
-    user: str = _USER
+    user: str = ADMIN_NAME
     context: str = _CONTEXT
 
 
@@ -75,7 +74,7 @@ def _is_ours(path: Path) -> bool:
         names = [{entry["name"] for entry in document[kind]} for kind in _KINDS]
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         return False
-    return names == [{_CONTEXT}, {_CONTEXT}, {_USER}]
+    return names == [{_CONTEXT}, {_CONTEXT}, {ADMIN_NAME}]
 
 
 def _inline(path: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Final, cast
 import msgspec
 
 from pumice.local import readiness
+from pumice.local.authority import ADMIN_NAME
 from pumice.local.errors import LocalError
 from pumice.local.names import IN_PROCESS
 from pumice.local.nats import NatsServer
@@ -211,6 +212,7 @@ def _callback_address(service: str, name: str, flags: Iterable[str]) -> tuple[st
             *listens,
             f"--webhook-url=https://{LOOPBACK}:{port}",
             f"--configuration-name=pumice-local-{name}",
+            f"--trusted-requesters={ADMIN_NAME}",
             "--unregister=true",
         )
     return (

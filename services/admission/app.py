@@ -92,7 +92,7 @@ async def build(settings: AdmissionSettings, context: Context) -> Sequence[Part]
     WebhookServer(
         https,
         hooks,
-        lookup=Lookup(kube, clock=context.clock),
+        lookup=Lookup(kube, clock=context.clock, log=context.log),
         terms=lambda: configuration.terms,
         schemas=lambda: openapi.schemas,
         env=context.forgetting(_SHOWN_S),
@@ -145,6 +145,7 @@ def _terms(settings: AdmissionSettings) -> Terms:
         refuse_unknown_fields=settings.refuse_unknown_fields,
         queue_gates=is_feature_on(settings.feature_gates, QUEUE_ADMISSION),
         protect_root=settings.enable_root_queue_protection,
+        trusted_requesters=settings.trusted_requesters,
     )
 
 

@@ -27,6 +27,7 @@ PATHS: Final = (
     "/jobflows/validate",
     "/cronjobs/validate",
     "/hypernodes/validate",
+    "/users/mutate",
 )
 """Paths of the webhooks (W01). Not read from `rules.catalogue`, which settings need not load."""
 
@@ -50,8 +51,13 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
         Meta(description="schedulers whose pods are reviewed; jobs without one get the first"),
     ] = ("volcano",)
     admission_conf: Annotated[
-        str, Meta(description="file with resource groups, reread when it changes")
+        str,
+        Meta(description="file with resource groups and sources of users, reread when it changes"),
     ] = ""
+    trusted_requesters: Annotated[
+        tuple[str, ...],
+        Meta(description="users and service accounts that may state the user of what they create"),
+    ] = ()
     max_queue_depth: Annotated[
         int, Meta(description="maximum depth of the queue hierarchy", ge=1)
     ] = 5

@@ -51,6 +51,9 @@ INHERITED_PREFIX: Final = "volcano.sh/"
 """Annotations of an owner that a PodGroup inherits begin so (P03)."""
 
 # --- what Volcano does not know ---
+USER: Final = "pumice.dev/user"
+"""Annotation of a Job, CronJob, JobFlow, PodGroup or pod: who created it; written by admission."""
+
 EXPECTED_DURATION: Final = "pumice.dev/expected-duration"
 """Annotation of a Job, PodGroup or pod: how long it will run, in seconds or as Go writes it."""
 

@@ -17,6 +17,7 @@ from services.admission.adapters.server import answer, read_review
 from services.admission.rules.catalogue import HOOKS
 from services.admission.rules.groups import read_configuration
 from services.admission.rules.review import ReviewFacts, Terms
+from shared.api import keys
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
 from shared.runtime.errors import Rejected
@@ -30,7 +31,7 @@ resourceGroups:
   labels: {kind: cpu}
   tolerations: [{key: taint, operator: Exists}]
   affinity: '{"nodeAffinity": {}}'
-""")
+""").resource_groups
 TERMS = Terms(resource_groups=GROUPS, check_allocated_pods=True)
 QUEUES = [
     queue_named("default"),
@@ -211,10 +212,10 @@ def judged(path: str, asked: object) -> Json | None:
 
 
 def patched(obj: Json, patch: list[Json]) -> Json:
-    """Return an object with a JSON patch of additions and replacements in objects applied."""
+    """Return an object with a JSON patch of changes in objects applied."""
     whole = copy.deepcopy(obj)
     for change in patch:
-        assert change["op"] in {"add", "replace"}
+        assert change["op"] in {"add", "replace", "remove"}
         *way, last = (
             part.replace("~1", "/").replace("~0", "~") for part in change["path"][1:].split("/")
         )
@@ -222,7 +223,10 @@ def patched(obj: Json, patch: list[Json]) -> Json:
         for key in way:
             holder = holder[key]
         assert change["op"] == "add" or last in holder, "only what is there can be replaced"
-        holder[last] = change["value"]
+        if change["op"] == "remove":
+            del holder[last]
+        else:
+            holder[last] = change["value"]
     return whole
 
 
@@ -267,6 +271,36 @@ def test_a_patch_can_be_applied_and_once_is_enough(path: str, data: st.DataObjec
     once = change(obj)
     if path != "/pods/mutate":  # tolerations are added each time, as in Volcano
         assert change(once) == once
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_no_requester_can_choose_the_user_of_an_object(data: st.DataObject) -> None:
+    resource = data.draw(st.sampled_from(["jobs", "cronjobs", "jobflows", "podgroups", "pods"]))
+    users = st.sampled_from(["", "ann", "bob"])
+
+    def stated(user: str) -> Json:
+        obj = copy.deepcopy(VALID_OBJECTS[resource])
+        if user:
+            obj["metadata"].setdefault("annotations", {})[keys.USER] = user
+        return obj
+
+    obj, old = stated(data.draw(users)), data.draw(st.none() | users)
+    asked = {
+        "uid": "u",
+        "operation": "CREATE" if old is None else "UPDATE",
+        "resource": {"resource": resource},
+        "namespace": "ns",
+        "userInfo": {"username": "ann"},
+        "object": obj,
+        "oldObject": None if old is None else stated(old),
+    }
+    response = judged("/users/mutate", asked)
+    assert response is not None
+    assert response["allowed"]
+    stored = patched(obj, json.loads(base64.b64decode(response.get("patch", "W10="))))
+    found = (stored["metadata"].get("annotations") or {}).get(keys.USER, "")
+    assert found == ("ann" if old is None else old)
 
 
 @settings(max_examples=100)

@@ -1,7 +1,7 @@
 """Files named by flags, read at the start and again when they change.
 
-`--admission-conf` holds resource groups (W02, W30). `--client-ca-file` holds the CA of the
-certificate that a caller must show: kube-apiserver shows one to webhooks when its
+`--admission-conf` holds resource groups (W02, W30) and sources of users. `--client-ca-file` holds
+the CA of the certificate that a caller must show: kube-apiserver shows one to webhooks when its
 `--admission-control-config-file` names a kubeconfig with it. If a file becomes unreadable, its last
 good content stays in force, and this is logged.
 """
@@ -24,7 +24,7 @@ _POLL_S: Final = 1.0
 
 
 class Configuration:
-    """The settings of the rules, including the file's groups; a part that rereads the file."""
+    """The settings of the rules, including those of the file; a part that rereads the file."""
 
     name: Final = "admission-conf"
 
@@ -79,8 +79,12 @@ class Configuration:
 
     def _apply(self, text: str) -> None:
         self._text = text
-        groups = read_configuration(text)
-        self._terms = msgspec.structs.replace(self._terms, resource_groups=groups)
+        found = read_configuration(text)
+        self._terms = msgspec.structs.replace(
+            self._terms,
+            resource_groups=found.resource_groups,
+            user_sources={source.requester: source.annotation for source in found.users},
+        )
 
 
 _FLAG: Final = "client-ca-file"

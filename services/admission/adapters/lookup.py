@@ -1,4 +1,4 @@
-"""Queues and namespaces for rules, read from the API server.
+"""Queues, namespaces and owners for rules, read from the API server.
 
 They are not read from the bus, because admission must work without NATS. One list of queues serves
 all requests of a second. A refusal, and any review of a queue, uses a fresh list (`fresh=True`), so
@@ -17,9 +17,12 @@ import msgspec
 
 from services.admission.rules.fields import CLAIM, TEMPLATE, Schema, Schemas
 from shared.api import kinds
-from shared.api.meta import ObjectMeta
+from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.scheduling import Queue
 from shared.kube.client import Kube
+from shared.kube.errors import Denied
+from shared.kube.owners import OwnerReader
+from shared.kube.wire import METADATA_ONLY
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Gone, PumiceError, Retryable
 from shared.runtime.logs import Logger
@@ -71,11 +74,15 @@ class _Recent(Generic[T]):
 
 
 class Lookup:
-    """Reads queues and namespaces."""
+    """Reads queues, namespaces and owners."""
 
-    def __init__(self, kube: Kube, *, clock: Clock) -> None:
+    def __init__(self, kube: Kube, *, clock: Clock, log: Logger) -> None:
         self._kube = kube
         self._clock = clock
+        self._log = log
+        self._owners = OwnerReader(
+            lambda path, accept: kube.request("GET", path, accept=accept), clock
+        )
         self._queues = _Recent(self._list, clock=clock)
         self._annotations: dict[str, _Recent[Mapping[str, str]]] = {}
         """By namespace, in the order in which they were first asked for."""
@@ -106,6 +113,25 @@ class Lookup:
             return await recent.get()
         except Gone:
             return {}
+
+    async def owner_annotations(self, owner: OwnerReference, namespace: str) -> Mapping[str, str]:
+        """Return the annotations of an owner; none if it is gone or may not be read.
+
+        Raises Retryable when the API server does not answer.
+        """
+        try:
+            raw = await self._owners.read(
+                owner.api_version, owner.kind, namespace, owner.name, accept=METADATA_ONLY
+            )
+        except Gone:
+            return {}
+        except Denied as error:
+            self._log.warning("owner_not_readable", kind=owner.kind, reason=str(error))
+            return {}
+        if raw is None:
+            return {}
+        found = msgspec.json.decode(raw, type=_Named).metadata
+        return found.annotations if found.uid == owner.uid else {}
 
     async def _annotations_of(self, namespace: str) -> Mapping[str, str]:
         raw = await self._kube.get(kinds.NAMESPACE, "", namespace)

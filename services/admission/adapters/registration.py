@@ -160,17 +160,20 @@ class WebhookRegistration:
             match_conditions = conditions(hook, terms)
             if match_conditions is None:
                 continue
-            rule = {
-                "apiGroups": [hook.group],
-                "apiVersions": [hook.version],
-                "operations": list(hook.operations),
-                "resources": [hook.resource],
-                "scope": "*",
-            }
+            rules = [
+                {
+                    "apiGroups": [group],
+                    "apiVersions": [version],
+                    "operations": list(hook.operations),
+                    "resources": [plural],
+                    "scope": "*",
+                }
+                for group, version, plural in hook.resources
+            ]
             webhook: Json = {
                 "name": f"{hook.name}.volcano.sh",
                 "clientConfig": self._address.client(hook.path, bundle),
-                "rules": [rule],
+                "rules": rules,
                 "failurePolicy": self._failure_policy,
                 "matchPolicy": "Equivalent",
                 "namespaceSelector": {"matchExpressions": [self._excluded_namespaces()]},

@@ -6,7 +6,7 @@ the failure policy decides: admit or reject.
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
 from services.admission.rules.review import AdmissionRequest, ReviewFacts, Terms, Verdict
+from services.admission.rules.users import controller_of
 from shared.api.base import describe_decode_error
 from shared.api.kinds import JOB
 from shared.api.nesting import cut, is_cut, is_too_deep
@@ -86,15 +87,13 @@ class WebhookServer:
             uid, admission = read_review(body)
         except Rejected as error:
             return web.Response(status=_BAD_REQUEST, text=str(error)), "malformed"
-        answered = b""
+        answered, resource = b"", admission.resource or hook.resource
         try:
-            with self._quarantine.isolate(
-                hook.resource, _key(admission), stage="review"
-            ) as isolated:
+            with self._quarantine.isolate(resource, _key(admission), stage="review") as isolated:
                 begun = self._clock.now()
                 verdict = await self.review(hook, admission)
                 answered = answer(uid, verdict)
-                if self._spans.is_on and (cause := _cause(hook, admission)):
+                if self._spans.is_on and (cause := _cause(resource, admission)):
                     path, allowed = hook.path, verdict.allowed
                     self._spans.add(cause, "review", begun=begun, hook=path, allowed=allowed)
         except PumiceError as error:
@@ -127,10 +126,21 @@ class WebhookServer:
             return ReviewFacts(
                 namespace_annotations=await self._lookup.annotations(admission.namespace)
             )
+        if hook.owner:
+            return ReviewFacts(owner_annotations=await self._owner_annotations(admission))
         if hook.queues:
             queues = await self._lookup.queues(fresh=fresh)
             return ReviewFacts(queues=queues, schemas=self._schemas())
         return ReviewFacts(schemas=self._schemas())
+
+    async def _owner_annotations(self, admission: AdmissionRequest) -> Mapping[str, str]:
+        """Return the annotations of an object's owner if the requester's rule reads one."""
+        if admission.operation != "CREATE" or admission.requester not in self._terms().user_sources:
+            return {}
+        owner = controller_of(admission.object)
+        if owner is None:
+            return {}
+        return await self._lookup.owner_annotations(owner, admission.namespace)
 
 
 def _key(admission: AdmissionRequest) -> str:
@@ -140,11 +150,11 @@ def _key(admission: AdmissionRequest) -> str:
     return key_of(admission.namespace, admission.name or f"{begins or ''}*")
 
 
-def _cause(hook: Hook, admission: AdmissionRequest) -> str:
+def _cause(resource: str, admission: AdmissionRequest) -> str:
     """Return the cause (PodGroup key) of a new Job, once the API server has given it a uid."""
     meta = admission.object.get("metadata")
     uid = meta.get("uid") if isinstance(meta, dict) else ""
-    if hook.resource != JOB.token or admission.operation != "CREATE" or not isinstance(uid, str):
+    if resource != JOB.token or admission.operation != "CREATE" or not isinstance(uid, str):
         return ""
     return podgroup_of(key_of(admission.namespace, admission.name), uid) if uid else ""
 
@@ -168,12 +178,17 @@ class _Resource(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
     uid: str
     operation: str
     resource: _Resource = _Resource()
     name: str = ""
     namespace: str = ""
+    user_info: _UserInfo = _UserInfo()
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
 
@@ -207,6 +222,7 @@ def read_review(body: bytes) -> tuple[str, AdmissionRequest]:
         resource=admission.resource.resource,
         name=admission.name,
         namespace=admission.namespace,
+        requester=admission.user_info.username,
         object=admission.object or {},
         old=admission.old_object or {},
         too_deep=too_deep and is_cut(msgspec.json.encode(admission.object)),

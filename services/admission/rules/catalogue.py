@@ -16,6 +16,7 @@ from services.admission.rules import (
     podgroups,
     pods,
     queues,
+    users,
 )
 from services.admission.rules.review import (
     AdmissionRequest,
@@ -59,10 +60,19 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an admission also needs fresh queues, not ones of a second ago."""
     namespace: bool = False
     """Whether the rule needs the annotations of the object's namespace."""
+    owner: bool = False
+    """Whether the rule may need the annotations of the object's owner."""
+    others: tuple[tuple[str, str, str], ...] = ()
+    """Group, version and plural of other kinds that the rule is for."""
+
+    @property
+    def resources(self) -> tuple[tuple[str, str, str], ...]:
+        """Return group, version and plural of every kind."""
+        return ((self.group, self.version, self.resource), *self.others)
 
     def review(self, request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
         """Return the verdict of the rule, or a refusal of an object of another kind."""
-        if request.resource not in {"", self.resource}:
+        if request.resource not in {"", *(plural for _, _, plural in self.resources)}:
             expected = f"{self.group} {self.version} {self.resource}"
             return denied(f"expect resource to be {{{expected}}}")
         if request.too_deep:
@@ -129,6 +139,17 @@ _ALL: Final = (
         group="topology.volcano.sh", version="v1alpha1", resource="hypernodes",
         operations=("CREATE", "UPDATE"),
     ),
+    Hook(
+        path="/users/mutate", rule=users.mutate, name="mutateuser",
+        group=_BATCH, version="v1alpha1", resource="jobs",
+        others=(
+            (_BATCH, "v1alpha1", "cronjobs"),
+            ("flow.volcano.sh", "v1alpha1", "jobflows"),
+            (_SCHEDULING, "v1beta1", "podgroups"),
+            ("", "v1", "pods"),
+        ),
+        operations=("CREATE", "UPDATE"), owner=True,
+    ),
 )  # fmt: skip
 
 HOOKS: Final[Mapping[str, Hook]] = {hook.path: hook for hook in _ALL}
@@ -150,12 +171,36 @@ def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
             return [("in-the-default-queue", queue)]
         case "/jobs/validate":
             return [("spec-is-new", _SPEC_IS_NEW)]
+        case "/users/mutate":
+            return _user_may_be_wrong(terms)
         case _:
             return []
 
 
 _SPEC_IS_NEW: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec"
 """Only changes of a job's spec are reviewed: no call for labels and finalizers."""
+
+
+_USER: Final = (
+    "has({0}.metadata.annotations) && "
+    f'"{keys.USER}" in {{0}}.metadata.annotations ? '
+    f'{{0}}.metadata.annotations["{keys.USER}"] : ""'
+)
+
+
+def _user_may_be_wrong(terms: Terms) -> Sequence[tuple[str, str]]:
+    """Return conditions without which the user of an object is as it should be.
+
+    Pods and PodGroups that the controller makes have their user already, and cost no call.
+    """
+    now, before = _USER.format("object"), _USER.format("oldObject")
+    ours, scheduler = _ours(terms)
+    trusted = ", ".join(_text(name) for name in terms.trusted_requesters)
+    return [
+        ("user-is-new", f"request.operation == 'CREATE' || ({now}) != ({before})"),
+        (ours, f"request.resource.resource != 'pods' || ({scheduler})"),
+        ("user-is-not-stated", f'!(request.userInfo.username in [{trusted}]) || ({now}) == ""'),
+    ]
 
 
 def _any_annotation(names: Sequence[str]) -> str:

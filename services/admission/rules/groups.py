@@ -1,9 +1,10 @@
-"""Resource groups: where the pods of some namespaces or annotations have to run (W30).
+"""The file of `--admission-conf`: resource groups, and sources of users.
 
-The file of `--admission-conf` has Volcano's form; it is read here, and reread when it changes.
+A resource group says where the pods of some namespaces or annotations have to run (W30). The groups
+have Volcano's form.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -80,14 +81,23 @@ def _annotations(lines: tuple[str, ...]) -> Mapping[str, str]:
     return found
 
 
+class UserSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Says whose objects a service account creates: the annotation of their owner."""
+
+    requester: str
+    """Name of the requester, such as `system:serviceaccount:argo:argo`."""
+    annotation: str
+
+
 class AdmissionConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The file of `--admission-conf`."""
 
     resource_groups: tuple[ResourceGroup, ...] = ()
+    users: tuple[UserSource, ...] = ()
 
 
-def read_configuration(text: str) -> Sequence[ResourceGroup]:
-    """Return the groups of a file in YAML. Raises `BadConfiguration`, which names the field."""
+def read_configuration(text: str) -> AdmissionConfiguration:
+    """Return what a file in YAML says. Raises `BadConfiguration`, which names the field."""
     try:
         plain = yaml.safe_load(text) or {}
         found = msgspec.convert(plain, AdmissionConfiguration, strict=False)
@@ -107,4 +117,8 @@ def read_configuration(text: str) -> Sequence[ResourceGroup]:
             sound = False
         if not sound:
             raise BadConfiguration(f"{at}.affinity: is no JSON object")
-    return found.resource_groups
+    for index, source in enumerate(found.users):
+        for field in ("requester", "annotation"):
+            if not getattr(source, field):
+                raise BadConfiguration(f"users[{index}].{field}: is empty")
+    return found

@@ -32,6 +32,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Plural of the object's kind; empty when the request does not say."""
     name: str = ""
     namespace: str = ""
+    requester: str = ""
+    """Name of the user or service account that sent the request."""
     object: Json = msgspec.field(default_factory=dict)
     """Empty for a deletion."""
     old: Json = msgspec.field(default_factory=dict)
@@ -47,6 +49,8 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     schemas: Schemas = msgspec.field(default_factory=dict)
     """Schemas of pods and claims from the API server; empty if unknown."""
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    owner_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Annotations of the object's controlling owner."""
 
     def children(self, name: str) -> list[Queue]:
         """Return the queues whose parent is `name`, in order of their names."""
@@ -70,6 +74,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     protect_root: bool = True
     """Whether the resources of the root queue may not be changed."""
     resource_groups: Sequence[ResourceGroup] = ()
+    trusted_requesters: Sequence[str] = ()
+    """Requesters that may state another user than themselves."""
+    user_sources: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Requester → annotation of the owner that names the user of what the requester creates."""
     queue_gates: bool = False
     """Whether pods that ask for the gate of their queue get it (W31)."""
     refuse_unknown_fields: bool = False

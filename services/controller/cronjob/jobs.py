@@ -6,6 +6,7 @@ from shared.api import keys, kinds, time
 from shared.api.batch import FINISHED, Job
 from shared.api.cron import CronJob, ObjectReference
 from shared.api.meta import ObjectMeta, OwnerReference
+from shared.jobs.users import with_user_of
 from shared.model import schedules
 
 
@@ -31,7 +32,10 @@ def job_at(cron: CronJob, due: int) -> Job:
             name=name_at(cron, due),
             namespace=meta.namespace,
             labels=template.metadata.labels,
-            annotations={**template.metadata.annotations, keys.CRON_SCHEDULED: stamp},
+            annotations={
+                **with_user_of(meta.annotations, template.metadata.annotations),
+                keys.CRON_SCHEDULED: stamp,
+            },
             owner_references=(owner,),
         ),
         spec=template.spec,

@@ -17,11 +17,13 @@ from shared.api.batch import Job, TaskSpec
 from shared.api.scheduling import podgroup_of
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion, JobPlugin, add
+from shared.jobs.users import without_user
 
 INHERITED: Final = (
     keys.PREEMPTABLE,
     keys.COOLDOWN_TIME,
     keys.REVOCABLE_ZONE,
+    keys.USER,
 )
 """Annotations of the job that its pods carry too; of the two disruption budgets only one (J31)."""
 
@@ -148,7 +150,7 @@ def _common(job: Job, task: TaskSpec, *, forwarding: bool, group: str) -> dict[s
                 **_forwarding(enabled=forwarding),
             },
             "annotations": {
-                **(metadata.get("annotations") or {}),
+                **without_user(metadata.get("annotations") or {}),
                 **_annotations(job, task),
                 keys.GROUP_NAME: group,
                 **_forwarding(enabled=forwarding),

@@ -23,6 +23,7 @@ from shared.api.flow import (
     RunningHistory,
 )
 from shared.api.meta import ObjectMeta, OwnerReference
+from shared.jobs.users import with_user_of
 
 
 class FlowProgress(enum.StrEnum):
@@ -199,7 +200,7 @@ def job_of(flow: JobFlow, template: JobTemplate) -> Job:
             name=name_of(flow, template.metadata.name),
             namespace=flow.metadata.namespace,
             labels=marks,
-            annotations=marks,
+            annotations=with_user_of(flow.metadata.annotations, marks),
             owner_references=(owner,),
         ),
         spec=template.spec,

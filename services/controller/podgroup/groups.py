@@ -17,10 +17,11 @@ from shared.api.core import Pod, PodSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup, PodGroupPhase, PodGroupSpec
 from shared.api.workloads import Workload
+from shared.jobs.users import without_user
 from shared.model.numbers import whole
 from shared.model.quantity import BadQuantity
 
-_COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE)
+_COPIED: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME, keys.REVOCABLE_ZONE, keys.USER)
 _BUDGETS: Final = (keys.JDB_MIN_AVAILABLE, keys.JDB_MAX_UNAVAILABLE)
 """Annotations of a pod's disruption budget; the first one present counts."""
 _COPIED_LABELS: Final = (keys.PREEMPTABLE, keys.COOLDOWN_TIME)
@@ -159,10 +160,11 @@ def group_for(pod: Pod, of_owners: Mapping[str, str]) -> Json:
 def patch_of(group: PodGroup, body: Json) -> Json:
     """Return the merge patch by which a group follows its newest pod and its owner (P05).
 
-    Fields that neither sets stay, such as a queue set by a webhook or a user.
+    Fields that neither sets stay, such as a queue set by a webhook or a user. The user of the group
+    is that of the pod that it was made for.
     """
     patch: Json = {}
-    annotations = body["metadata"]["annotations"]
+    annotations = without_user(body["metadata"]["annotations"])
     if changed := {k: v for k, v in annotations.items() if group.metadata.annotations.get(k) != v}:
         patch["metadata"] = {"annotations": changed}
     stated = {k: v for k, v in body["spec"].items() if (k, v) != ("queue", DEFAULT_QUEUE)}

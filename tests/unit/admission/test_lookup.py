@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 from aiohttp import web
 
 from services.admission.adapters.lookup import Lookup
@@ -29,7 +30,7 @@ async def looking(
         api.then(*answers)
         file.write_text(api.kubeconfig(token="t"))
         async with await connect(str(file), user_agent="test", request_timeout_s=20) as kube:
-            yield api, Lookup(kube, clock=clock or SystemClock())
+            yield api, Lookup(kube, clock=clock or SystemClock(), log=structlog.get_logger())
 
 
 def after(gate: asyncio.Event, answer: Answer) -> Answer:

@@ -30,7 +30,7 @@ resourceGroups:
 - resourceGroup: gpu
   labels: {kind: gpu}
 """
-GROUPS = read_configuration(CONF)
+GROUPS = read_configuration(CONF).resource_groups
 
 
 def mutated(stated: Json) -> dict[str, object]:

@@ -94,7 +94,7 @@ async def webhooks(tmp_path) -> AsyncIterator[Webhooks]:
             WebhookServer(
                 https,
                 list(HOOKS.values()),
-                lookup=Lookup(kube, clock=clock),
+                lookup=Lookup(kube, clock=clock, log=structlog.get_logger()),
                 terms=Terms,
                 schemas=dict,
                 env=env_of_a_test(clock=clock),
