@@ -245,7 +245,7 @@ class Job(Protocol):
 
     @property
     def expected_s(self) -> float | None:
-        """Seconds that its pods will run, as the job or all of its pods say; else None."""
+        """Seconds that its pods may run (`max-runtime`), else those that they say; or None."""
 
     def roles_short_of(self, *statuses: int, best_effort: bool) -> Mapping[str, int]:
         """Return role → tasks missing to its minimum, counting tasks in these statuses."""

@@ -186,7 +186,9 @@ def _admission(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> Gan
         priority=job.priority,
         owner_kind=job.controller.kind if job.controller else "",
         template=template_of(job.owner_job or job.key, job.annotations),
-        seconds_stated=stated.seconds if (stated := of_gang(job.annotations)) else 0.0,
+        seconds_stated=stated.seconds
+        if (stated := of_gang(job.annotations, limit_s=job.limit_s))
+        else 0.0,
     )
 
 

@@ -57,6 +57,13 @@ USER: Final = "pumice.dev/user"
 EXPECTED_DURATION: Final = "pumice.dev/expected-duration"
 """Annotation of a Job, PodGroup or pod: how long it will run, in seconds or as Go writes it."""
 
+MAX_RUNTIME: Final = "pumice.dev/max-runtime"
+"""Annotation of a Job: how long it may run; of a queue: the largest such value of its jobs."""
+DEFAULT_MAX_RUNTIME: Final = "pumice.dev/default-max-runtime"
+"""Annotation of a queue: how long a job may run that does not say so."""
+DEADLINE_ACTION: Final = "pumice.dev/deadline-action"
+"""Annotation of a Job: the action on the event JobDeadlineExceeded."""
+
 WORKLOAD_GROUP: Final = "pumice.dev/workload-group"
 """Annotation of a pod whose PodGroup is that of a workload above its controller."""
 

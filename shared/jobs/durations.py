@@ -69,13 +69,24 @@ def of_pod(pod: Pod) -> Expected | None:
 
 
 def of_gang(
-    annotations: Mapping[str, str], pods: Iterable[Expected | None] = ()
+    annotations: Mapping[str, str],
+    pods: Iterable[Expected | None] = (),
+    *,
+    limit_s: float | None = None,
 ) -> Expected | None:
     """Return what a gang says: the annotation of its PodGroup or Job, else the longest of its pods.
 
     An annotation of any pod comes before all deadlines. A deadline of some of the pods only bounds
-    nothing: the gang lasts as long as the others.
+    nothing: the gang lasts as long as the others. `limit_s` is the wall time of the job
+    (`wall_time`), in seconds: a deadline of all pods.
     """
+    found = _of_gang(annotations, pods)
+    if limit_s is None or (found is not None and found.seconds <= limit_s):
+        return found
+    return Expected(limit_s, Basis.DEADLINE)
+
+
+def _of_gang(annotations: Mapping[str, str], pods: Iterable[Expected | None]) -> Expected | None:
     found_s = parse(annotations.get(keys.EXPECTED_DURATION, ""))
     if found_s is not None:
         return Expected(found_s, Basis.ANNOTATION)
@@ -103,9 +114,13 @@ _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 
 
 def of_job(job: Job) -> Expected | None:
-    """Return what a Job says: its annotation, else what the templates of its pods say."""
+    """Return what a Job says: its annotations, else what the templates of its pods say."""
     tasks = (task for task in job.spec.tasks if task.replicas)
-    return of_gang(job.metadata.annotations, (_of_template(task) for task in tasks))
+    stated, limit_s = (
+        job.metadata.annotations,
+        parse(job.metadata.annotations.get(keys.MAX_RUNTIME, "")),
+    )
+    return of_gang(stated, (_of_template(task) for task in tasks), limit_s=limit_s)
 
 
 def _of_template(task: TaskSpec) -> Expected | None:

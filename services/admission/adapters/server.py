@@ -24,7 +24,7 @@ from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
 from shared.runtime.env import Env
-from shared.runtime.errors import PumiceError, Rejected
+from shared.runtime.errors import PumiceError, Rejected, Retryable
 from shared.runtime.quarantine import describe
 from shared.serving.server import BODY_MAX, HttpsServer
 
@@ -129,7 +129,12 @@ class WebhookServer:
         if hook.owner:
             return ReviewFacts(owner_annotations=await self._owner_annotations(admission))
         if hook.queues:
-            queues = await self._lookup.queues(fresh=fresh)
+            try:
+                queues = await self._lookup.queues(fresh=fresh)
+            except Retryable:
+                if not hook.mutates:  # the controller fills in what is missing
+                    raise
+                queues = {}
             return ReviewFacts(queues=queues, schemas=self._schemas())
         return ReviewFacts(schemas=self._schemas())
 

@@ -91,7 +91,7 @@ _SCHEDULING: Final = "scheduling.volcano.sh"
 _ALL: Final = (
     Hook(
         path="/jobs/mutate", rule=jobs.mutate, name="mutatejob",
-        group=_BATCH, version="v1alpha1", resource="jobs", operations=("CREATE",),
+        group=_BATCH, version="v1alpha1", resource="jobs", operations=("CREATE",), queues=True,
     ),
     Hook(
         path="/jobs/validate", rule=jobs.validate, name="validatejob",
@@ -170,7 +170,8 @@ def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
             queue = f"has(object.spec.queue) && object.spec.queue == '{DEFAULT_QUEUE}'"
             return [("in-the-default-queue", queue)]
         case "/jobs/validate":
-            return [("spec-is-new", _SPEC_IS_NEW)]
+            changed = _changed(keys.MAX_RUNTIME)
+            return [("spec-is-new", f"{_SPEC_IS_NEW} || {changed}")]
         case "/users/mutate":
             return _user_may_be_wrong(terms)
         case _:
@@ -178,14 +179,18 @@ def conditions(hook: Hook, terms: Terms) -> Sequence[tuple[str, str]] | None:
 
 
 _SPEC_IS_NEW: Final = "request.operation == 'CREATE' || object.spec != oldObject.spec"
-"""Only changes of a job's spec are reviewed: no call for labels and finalizers."""
+"""Of a job's changes those of its spec and its limit are reviewed: no call for finalizers."""
 
 
-_USER: Final = (
-    "has({0}.metadata.annotations) && "
-    f'"{keys.USER}" in {{0}}.metadata.annotations ? '
-    f'{{0}}.metadata.annotations["{keys.USER}"] : ""'
-)
+def _annotation(key: str, of: str) -> str:
+    """Return an expression: the value of an annotation, "" without it."""
+    notes = f"{of}.metadata.annotations"
+    return f'(has({notes}) && "{key}" in {notes} ? {notes}["{key}"] : "")'
+
+
+def _changed(key: str) -> str:
+    """Return an expression: whether an update changes an annotation."""
+    return f"{_annotation(key, 'object')} != {_annotation(key, 'oldObject')}"
 
 
 def _user_may_be_wrong(terms: Terms) -> Sequence[tuple[str, str]]:
@@ -193,13 +198,13 @@ def _user_may_be_wrong(terms: Terms) -> Sequence[tuple[str, str]]:
 
     Pods and PodGroups that the controller makes have their user already, and cost no call.
     """
-    now, before = _USER.format("object"), _USER.format("oldObject")
+    stated = _annotation(keys.USER, "object")
     ours, scheduler = _ours(terms)
     trusted = ", ".join(_text(name) for name in terms.trusted_requesters)
     return [
-        ("user-is-new", f"request.operation == 'CREATE' || ({now}) != ({before})"),
+        ("user-is-new", f"request.operation == 'CREATE' || {_changed(keys.USER)}"),
         (ours, f"request.resource.resource != 'pods' || ({scheduler})"),
-        ("user-is-not-stated", f'!(request.userInfo.username in [{trusted}]) || ({now}) == ""'),
+        ("user-is-not-stated", f'!(request.userInfo.username in [{trusted}]) || {stated} == ""'),
     ]
 
 

@@ -17,15 +17,18 @@ from services.admission.rules.review import (
     ReviewFacts,
     Terms,
     Verdict,
+    annotated_with,
     mutated,
     read,
     refused,
     unexpected,
 )
+from shared.api import keys
 from shared.api.batch import DEFAULT_MAX_RETRY, Job
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE
 from shared.jobplugins.catalogue import plugins_of
+from shared.jobs import wall_time
 from shared.jobs.defaults import defaulted
 from shared.jobs.problems import Problem
 from shared.jobs.rules import (
@@ -37,6 +40,7 @@ from shared.jobs.rules import (
     update_problems,
 )
 from shared.jobs.templates import term_problems
+from shared.jobs.wall_time import text_of_queue
 
 _UNKNOWN_FIELDS_MAX: Final = 20
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
@@ -49,7 +53,6 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
     A job that cannot be read is left to the schema, which refuses it after the mutating hooks and
     names the field.
     """
-    del facts
     if wrong := unexpected(request, _CREATE):
         return wrong
     try:
@@ -59,7 +62,16 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
     except msgspec.ValidationError:
         return ALLOWED
     full = defaulted(job, scheduler_name=terms.scheduler_names[0])
-    return mutated(_patch(request.object["spec"], job, full))
+    limit = text_of_queue(_annotations_of(full.spec.queue, facts))
+    if keys.MAX_RUNTIME in job.metadata.annotations:
+        limit = ""
+    annotated = [annotated_with(request.object, keys.MAX_RUNTIME, limit)] if limit else []
+    return mutated([*_patch(request.object["spec"], job, full), *annotated])
+
+
+def _annotations_of(queue: str, facts: ReviewFacts) -> Mapping[str, str]:
+    found = facts.queues.get(queue)
+    return found.metadata.annotations if found is not None else {}
 
 
 def _patch(spec: Json, job: Job, full: Job) -> Iterator[Json]:
@@ -112,7 +124,9 @@ def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Ver
     faults = _unknown_field_problems(unknown) if terms.refuse_unknown_fields else ()
     ours = job.spec.scheduler_name in terms.scheduler_names
     warnings = term_problems(job) if ours else ()
-    if found := [*job_problems(job), *_queue(job, facts), *warnings, *faults]:
+    queue = job.spec.queue or DEFAULT_QUEUE
+    limits = wall_time.job_problems(job.metadata.annotations, _annotations_of(queue, facts), queue)
+    if found := [*job_problems(job), *_queue(job, facts), *warnings, *faults, *limits]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
     return Verdict(hints=[*hints, *_warnings(unknown)])
@@ -126,6 +140,8 @@ def _update(request: AdmissionRequest, job: Job, facts: ReviewFacts, terms: Term
     never rejected because of a spec that was stored before a rule existed. More replicas make
     longer names, which is rejected here because the pods could not be created.
     """
+    if limits := [] if request.requester in terms.trusted_requesters else _new_limit(request, job):
+        return refused(limits)
     if _spec(request.old) == _spec(request.object) or job.metadata.deletion_timestamp is not None:
         return ALLOWED
     try:
@@ -144,6 +160,15 @@ def _update(request: AdmissionRequest, job: Job, facts: ReviewFacts, terms: Term
         *scale_problems(job), *sorted(longer, key=str), *update_problems(before, after), *faults,
     ]  # fmt: skip
     return refused(found) if found else Verdict(hints=_warnings(new))
+
+
+def _new_limit(request: AdmissionRequest, job: Job) -> list[Problem]:
+    """Return what is wrong with a changed limit: reservations rely on the one that was stated."""
+    try:
+        before = lenient(request.old, Job).metadata.annotations
+    except msgspec.ValidationError:
+        return []
+    return list(wall_time.change_problems(before, job.metadata.annotations))
 
 
 def _unknown(stated: Json, facts: ReviewFacts) -> list[str]:

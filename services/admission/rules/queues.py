@@ -19,6 +19,7 @@ from services.admission.rules.review import (
     ReviewFacts,
     Terms,
     Verdict,
+    annotated_with,
     denied,
     mutated,
     refused,
@@ -27,6 +28,7 @@ from shared.api import keys
 from shared.api.base import CrQuantity
 from shared.api.lenient import lenient
 from shared.api.scheduling import DEFAULT_QUEUE, ROOT_QUEUE, Queue, QueueOrder, QueueState
+from shared.jobs import wall_time
 from shared.jobs.problems import Problem, unreadable
 from shared.model import quantity
 from shared.model.quantity import BadQuantity, is_quantity, milli
@@ -66,8 +68,8 @@ def _patch(stated: Json) -> Iterator[Json]:
     annotations = metadata.get("annotations") or {}
     path, weights = annotations.get(keys.HIERARCHY), annotations.get(keys.HIERARCHY_WEIGHTS)
     if path and weights and not path.startswith(ROOT_QUEUE):
-        yield _annotated(keys.HIERARCHY, f"{ROOT_QUEUE}/{path}")
-        yield _annotated(keys.HIERARCHY_WEIGHTS, f"1/{weights}")
+        yield annotated_with(stated, keys.HIERARCHY, f"{ROOT_QUEUE}/{path}")
+        yield annotated_with(stated, keys.HIERARCHY_WEIGHTS, f"1/{weights}")
     if spec is None:
         yield {"op": "add", "path": "/spec", "value": {"reclaimable": True, "weight": 1}}
         return
@@ -75,14 +77,6 @@ def _patch(stated: Json) -> Iterator[Json]:
         yield {"op": "add", "path": "/spec/reclaimable", "value": True}
     if not spec.get("weight"):
         yield {"op": "add", "path": "/spec/weight", "value": 1}
-
-
-def _annotated(key: str, value: str) -> Json:
-    return {
-        "op": "add",
-        "path": f"/metadata/annotations/{key.replace('~', '~0').replace('/', '~1')}",
-        "value": value,
-    }
 
 
 def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
@@ -158,6 +152,7 @@ def _of_itself(queue: Queue, old: Queue | None, facts: ReviewFacts) -> Iterator[
     if order is not None and order not in set(QueueOrder):
         known = ", ".join(QueueOrder)
         yield _invalid(f"metadata.annotations[{keys.QUEUE_ORDER}]", order, f"it is none of {known}")
+    yield from wall_time.queue_problems(queue.metadata.annotations)
     yield from _hierarchy(queue, facts)
 
 

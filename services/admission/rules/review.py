@@ -122,6 +122,21 @@ def mutated(patch: Iterable[Json]) -> Verdict:
     return Verdict(patch=tuple(patch))
 
 
+def annotated_with(stated: Json, key: str, value: str) -> Json:
+    """Return the operation that gives an object an annotation."""
+    metadata = stated.get("metadata")
+    if not isinstance(metadata, dict):
+        return {"op": "add", "path": "/metadata", "value": {"annotations": {key: value}}}
+    if not isinstance(metadata.get("annotations"), dict):
+        return {"op": "add", "path": "/metadata/annotations", "value": {key: value}}
+    return {"op": "add", "path": annotation_path(key), "value": value}
+
+
+def annotation_path(key: str) -> str:
+    """Return the path of an annotation in a JSON patch."""
+    return f"/metadata/annotations/{key.replace('~', '~0').replace('/', '~1')}"
+
+
 def unexpected(request: AdmissionRequest, *known: str) -> Verdict | None:
     """Return a refusal of an operation that a hook does not handle."""
     if request.operation in known:

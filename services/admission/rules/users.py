@@ -5,8 +5,6 @@ with a source (`users` in `--admission-conf`), such as an operator, the user is 
 object's owner.
 """
 
-from typing import Final
-
 import msgspec
 
 from services.admission.rules.review import (
@@ -16,6 +14,8 @@ from services.admission.rules.review import (
     ReviewFacts,
     Terms,
     Verdict,
+    annotated_with,
+    annotation_path,
     mutated,
     unexpected,
 )
@@ -23,16 +23,12 @@ from shared.api import keys
 from shared.api.lenient import lenient
 from shared.api.meta import OwnerReference
 
-_PATH: Final = "/metadata/annotations"
-_KEY: Final = keys.USER.replace("/", "~1")
-
 
 def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdict:
     """Write the user of a new object, and keep that of an existing one."""
     if wrong := unexpected(request, "CREATE", "UPDATE"):
         return wrong
-    metadata = request.object.get("metadata")
-    if not isinstance(metadata, dict) or not _is_for_us(request, terms):
+    if not _is_for_us(request, terms):
         return ALLOWED
     stated = _user(request.object)
     if stated and request.requester in terms.trusted_requesters:
@@ -44,7 +40,9 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
         user = facts.owner_annotations.get(source) or request.requester
     if user == stated:
         return ALLOWED
-    return mutated([_operation(metadata, user)])
+    if not user:
+        return mutated([{"op": "remove", "path": annotation_path(keys.USER)}])
+    return mutated([annotated_with(request.object, keys.USER, user)])
 
 
 def controller_of(obj: Json) -> OwnerReference | None:
@@ -76,11 +74,3 @@ def _user(obj: Json) -> str:
 def _annotations(metadata: object) -> Json:
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _operation(metadata: Json, user: str) -> Json:
-    if not user:
-        return {"op": "remove", "path": f"{_PATH}/{_KEY}"}
-    if not isinstance(metadata.get("annotations"), dict):
-        return {"op": "add", "path": _PATH, "value": {keys.USER: user}}
-    return {"op": "add", "path": f"{_PATH}/{_KEY}", "value": user}

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from services.controller.job.group import DesiredGroupSpec
-from shared.api import keys
+from shared.api import keys, time
 from shared.api.batch import Command, Job
 from shared.api.core import Pod, PodPhase
 from shared.api.scheduling import PodGroup, Queue
@@ -50,6 +50,8 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """creationTimestamp, for timeouts that are counted from it (J12)."""
     ended: str = ""
     """When the first container ended, for the same timeouts."""
+    started: float = 0.0
+    """When the kubelet took it, in Unix seconds; 0.0 before. Wall time counts from it."""
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +121,7 @@ def pod_view(pod: Pod) -> tuple[str, PodView] | None:
         ready=ready,
         created=pod.metadata.creation_timestamp or "",
         ended=(ended.finished_at or "") if ended else "",
+        started=time.read(pod.status.start_time) or 0.0,
     )
 
 

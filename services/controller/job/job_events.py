@@ -13,12 +13,13 @@ Pure; called by `plan`, the reconciler writes the events.
 from typing import Final
 
 from services.controller.job import status
+from services.controller.job.deadline import deadline_of
 from services.controller.job.effects import RecordEvent
 from services.controller.job.facts import JobFacts
 from services.controller.job.group import why_pending
 from services.controller.job.phases import COMMAND_ISSUED
 from services.controller.job.policies import Delayed
-from services.controller.job.requests import JobRequest
+from services.controller.job.requests import DeadlineEvent, JobRequest
 from shared.api import time
 from shared.api.batch import Action, Command, Job, JobPhase, JobStatus
 from shared.api.core import PodPhase
@@ -79,6 +80,8 @@ def cause(request: JobRequest | None) -> tuple[str, str]:
     """Return reason and message of a phase that follows from a request."""
     if request is None:
         return "", ""
+    if request.event == DeadlineEvent.JOB_DEADLINE_EXCEEDED:
+        return request.event.value, request.why
     if request.why:
         return status.REFUSED, request.why
     if request.command_uid:
@@ -136,11 +139,11 @@ def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
 
 
 def reconcile_at(facts: JobFacts, *, now: float) -> float | None:
-    """Return when a waiting job reports its reason; None if it does not wait or has reported it."""
-    if facts.job.status.state.phase != JobPhase.PENDING or why_pending(facts.group) is None:
-        return None
-    due = _due(facts.job.status)
-    return due if now < due else None
+    """Return when a waiting job reports its reason, or when a running one has to end; or None."""
+    due = [deadline_of(facts)]
+    if facts.job.status.state.phase == JobPhase.PENDING and why_pending(facts.group) is not None:
+        due.append(_due(facts.job.status))
+    return min((at for at in due if at is not None and now < at), default=None)
 
 
 def only_explains(before: JobStatus, after: JobStatus) -> bool:

@@ -12,8 +12,7 @@ phase requires: a sync, or the rest of a kill. The order of effects makes a cras
 - A phase is left *after* its effects: Restarting ends only when no pod is left to delete.
 - No phase is skipped when several facts arrive together: each phase is a write of its own.
 - A Command is deleted after the status contains its uid (in `state.message`). A Command whose uid
-  is
-  in the status is only deleted.
+  is in the status is only deleted.
 
 The reconciler drops requests after all stages were carried out; otherwise it repeats the pass.
 """
@@ -23,6 +22,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from services.controller.job import completed_indexes, effects, job_events, kills, status, sync
+from services.controller.job.deadline import events_of, exceeded
 from services.controller.job.facts import (
     NONE_COMPLETED,
     CompletedIndexes,
@@ -113,7 +113,7 @@ def execute(
 def _entered_by_rule(job: Job, after: JobStatus, phase: JobPhase, *, now: float) -> JobStatus:
     """Return a status in the phase that follows from the counts, with the reason of a failure."""
     reason, message = job_events.why_failed(job, after) if phase == JobPhase.FAILED else ("", "")
-    if job.status.state.reason == status.REFUSED and phase in FINISHED:
+    if job.status.state.reason in status.KEPT and phase in FINISHED:
         reason, message = job.status.state.reason, job.status.state.message
     return status.entered(job, after, phase, now=now, reason=reason, message=message)
 
@@ -134,7 +134,8 @@ def advance(
         return Pass(stages=(tuple(_delete(c) for c in recorded),), delayed=delayed, requeue=True)
     orders = tuple(_order(job, command) for command in facts.commands)
     known = {d.request.key for d in delayed}
-    ready, later = due_actions(job, (*orders, *waiting), delayed, now=now)
+    requests = (*orders, *waiting, *exceeded(facts, now=now))
+    ready, later = due_actions(job, requests, delayed, now=now)
     if (begun := _unwritten_start(facts, ready, now=now)) is not None:
         return Pass(stages=((begun,),), delayed=delayed, requeue=True)
     records = [job_events.postponed(d, job.status) for d in later if d.request.key not in known]
@@ -158,6 +159,7 @@ def _handle_requests(
     done: list[tuple[JobRequest, Action]] = []
     for request, action in ready:
         done.append((request, action))
+        records += events_of(request)
         if request.command_uid:
             records.append(job_events.ordered(commands[request.command_uid]))
         transition = transition_for(job.status.state.phase or JobPhase.PENDING, action)

@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from services.controller.job.phases import KillScope
-from services.controller.job.requests import JobRequest
-from shared.api import time
+from services.controller.job.requests import DeadlineEvent, JobRequest
+from shared.api import keys, time
 from shared.api.batch import Action, Job, JobEvent, LifecyclePolicy
+from shared.jobs.wall_time import ACTIONS
 from shared.model.durations import seconds
 
 INTERNAL_EVENTS: Final = frozenset(
@@ -74,9 +75,23 @@ class PolicyTables:
         job = self._job
         if request.job_uid != job.metadata.uid or request.version < job.status.version:
             return SYNC
+        if request.event == DeadlineEvent.JOB_DEADLINE_EXCEEDED:
+            return self._at_deadline(request)
         of_task = self._of_task.get(request.task)
         found = of_task.first(request) if of_task is not None else None
         return found or self._of_job.first(request) or SYNC
+
+    def _at_deadline(self, request: JobRequest) -> PolicyAction:
+        """Return the action of the annotation, else of a policy about any event, else the end.
+
+        It ends the run as a whole and at once, so that the deadline is a certain end.
+        """
+        stated = self._job.metadata.annotations.get(keys.DEADLINE_ACTION, "")
+        policy = self._of_job.first(request)
+        for action in (stated, policy.action if policy is not None else ""):
+            if action in ACTIONS:
+                return PolicyAction(action=Action(action))
+        return PolicyAction(action=Action.TERMINATE_JOB)
 
 
 class _Table:
@@ -84,7 +99,7 @@ class _Table:
 
     def __init__(self, policies: Sequence[LifecyclePolicy]) -> None:
         self._policies = policies
-        self._by_event: dict[JobEvent, int] = {}
+        self._by_event: dict[str, int] = {}
         """Event → place of the first policy; PodPending counts only with a timeout."""
         self._any: dict[bool, int] = {}
         """The same for policies about any event: with a timeout, and all of them."""

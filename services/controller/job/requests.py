@@ -7,6 +7,7 @@ version): adding it again changes nothing, and different exit codes or evictions
 calls this at each change of a pod (`records`); `plan` handles requests.
 """
 
+import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -26,10 +27,16 @@ _ALIVE: Final = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 _SYNC_ONLY = frozenset({JobEvent.OUT_OF_SYNC, JobEvent.POD_RUNNING})
 
 
+class DeadlineEvent(enum.StrEnum):
+    """An event that Volcano does not have, so that its CRD lets no policy name it."""
+
+    JOB_DEADLINE_EXCEEDED = "JobDeadlineExceeded"
+
+
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a job, for which a policy may have an action (J03)."""
 
-    event: JobEvent
+    event: JobEvent | DeadlineEvent
     job_uid: str
     version: int = 0
     """Job version of the pod that it is about."""

@@ -8,6 +8,7 @@ import msgspec
 
 from services.controller.job.facts import Counts
 from services.controller.job.phases import ALIVE
+from services.controller.job.requests import DeadlineEvent
 from shared.api import time
 from shared.api.batch import (
     Job,
@@ -28,6 +29,8 @@ HELD = frozenset({INVALID_SPEC, QUEUE_NOT_OPEN, CLAIM_MISSING})
 NAMES_IN_USE = "NamesInUse"
 QUOTA_EXCEEDED = "QuotaExceeded"
 REFUSED = "Refused"
+KEPT = frozenset({REFUSED, DeadlineEvent.JOB_DEADLINE_EXCEEDED.value})
+"""Reasons of a kill that the final phase has, too."""
 WAITS_FOR_ROOM = frozenset({NAMES_IN_USE, QUOTA_EXCEEDED, REFUSED})
 """Reasons why some objects of a job are not created yet; removed when all are."""
 

@@ -72,11 +72,14 @@ class Hand:
                 "podgroups", self.namespace, name, {"status": {"phase": "Inqueue"}}
             )
 
-    async def report(self, pod: str, phase: str, exit_code: int | None = None) -> None:
-        """Report the phase of a pod."""
+    async def report(
+        self, pod: str, phase: str, exit_code: int | None = None, started: str | None = None
+    ) -> None:
+        """Report the phase of a pod, and when it started."""
         state = {"terminated": {"exitCode": exit_code}} if exit_code is not None else {}
         status = {
             "phase": phase,
+            **({"startTime": started} if started else {}),
             "containerStatuses": [
                 {
                     "name": "main",

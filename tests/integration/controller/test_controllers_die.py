@@ -2,13 +2,15 @@
 
 import base64
 import random
+import time
 from itertools import count
 
 import pytest
 
 from pumice.local.control_plane import ControlPlane
+from shared.api import keys
 from shared.api.kinds import JOB
-from shared.api.time import format_seconds
+from shared.api.time import format_seconds, parse
 from shared.kube.config import connect
 from tests.integration.controller.conftest import Hand, services_of_a_test
 from tests.integration.controller.crons import jobs_of, make, wait_status
@@ -271,3 +273,28 @@ async def test_killed_between_a_job_and_the_status_no_time_is_run_twice(
     assert status["lastScheduleTime"] == format_seconds(slot)
     await hand.wait_pods(1)
     assert len(await jobs_of(hand, "torn")) == 1
+
+
+async def test_a_job_ends_at_its_deadline_after_its_controller_was_killed(
+    services: Fleet, hand: Hand
+) -> None:
+    limit_s = 12
+    dying = await services.start("controller")
+    limited = job("limited", task("a", 2))
+    limited["metadata"]["annotations"] = {keys.MAX_RUNTIME: f"{limit_s}s"}
+    await hand.submit(limited)
+    pods = await hand.wait_pods(2)
+    begun = int(time.time())
+    for pod in pods:
+        await hand.report(pod, "Running", started=format_seconds(begun))
+    await hand.wait_job("limited", "Running")
+    dying.kill()
+    await services.start("controller", instance="b")
+    state = (await hand.wait_job("limited", "Terminated"))["status"]["state"]
+    assert state["reason"] == "JobDeadlineExceeded"
+    assert "the job has run for 12s" in state["message"]
+    ended = parse(state["lastTransitionTime"]) - begun
+    assert limit_s <= ended <= limit_s + 15
+    await hand.wait_pods(0)
+    reasons = {event["reason"] for event in await hand.api.items("events", hand.namespace)}
+    assert "JobDeadlineExceeded" in reasons

@@ -67,6 +67,35 @@ def job_of(*templates: object, annotation: str = "", replicas: int = 1) -> Job:
 
 
 LIMITED = {"spec": {"activeDeadlineSeconds": 900}}
+
+
+def test_a_limit_of_the_job_bounds_what_is_stated() -> None:
+    stated = {keys.EXPECTED_DURATION: "1m"}
+    assert of_gang(stated, limit_s=90.0) == ANNOTATED
+    assert of_gang(stated, limit_s=30.0) == Expected(30.0, Basis.DEADLINE)
+    assert of_gang({}, [None], limit_s=30.0) == Expected(30.0, Basis.DEADLINE)
+    assert of_gang({}, [Expected(9.0, Basis.DEADLINE)], limit_s=30.0) == Expected(
+        9.0, Basis.DEADLINE
+    )
+
+
+def test_the_certain_end_of_a_job_is_its_limit() -> None:
+    stated = {keys.EXPECTED_DURATION: "1m", keys.MAX_RUNTIME: "1h"}
+    owner = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "g",
+        "uid": "u",
+        "controller": True,
+    }
+    meta = {"name": "g", "namespace": "ns", "uid": "uid-ns/g", "annotations": stated}
+    body = {"metadata": meta, "spec": {"minMember": 1, "queue": "default"}}
+    world = Cluster().put(kinds.PODGROUP, body)
+    assert world.job("g").expected_s == 60.0
+    owned = {**body, "metadata": {**meta, "ownerReferences": [owner]}}
+    assert Cluster().put(kinds.PODGROUP, owned).job("g").expected_s == 3600.0
+
+
 SAYING = {"metadata": {"annotations": {keys.EXPECTED_DURATION: "1m"}}, "spec": {}}
 
 

@@ -15,6 +15,7 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
 from shared.api.scheduling import PodGroupSpec
 from shared.jobs.durations import Expected, of_gang
+from shared.jobs.wall_time import max_runtime_s
 from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus
 
 _STATUSES: Final = len(TaskStatus)
@@ -221,11 +222,19 @@ class Job:
     @property
     def expected(self) -> Expected | None:
         """Expected duration from the start of its pods, if the job or all of its pods state one."""
-        return of_gang(self.annotations, (task.expected for task in self.tasks.values()))
+        pods = (task.expected for task in self.tasks.values())
+        return of_gang(self.annotations, pods, limit_s=self.limit_s)
+
+    @property
+    def limit_s(self) -> float | None:
+        """Seconds after which the controller ends it; None if it has no limit, or is no Job's."""
+        return max_runtime_s(self.annotations, {}) if self.owner_job else None
 
     @property
     def expected_s(self) -> float | None:
-        """Expected duration in seconds, None if unknown."""
+        """Seconds until its certain end, else its expected duration; None if unknown."""
+        if self.limit_s is not None:
+            return self.limit_s
         expected = self.expected
         return None if expected is None else expected.seconds
 

@@ -1,0 +1,62 @@
+"""The deadline of a job: it has run for as long as it may (`shared.jobs.wall_time`).
+
+The deadline follows from the objects alone, so that a process that starts anew finds the same one.
+Once the phase has changed, the event does not occur again for this run. Used by `plan` and
+`policies`.
+"""
+
+from services.controller.job.effects import RecordEvent
+from services.controller.job.facts import JobFacts
+from services.controller.job.phases import ALIVE
+from services.controller.job.requests import DeadlineEvent, JobRequest
+from shared.api import keys
+from shared.jobs.wall_time import max_runtime_s
+from shared.model import durations
+
+
+def deadline_of(facts: JobFacts) -> float | None:
+    """Return until when a job may run, in Unix seconds; None if it does not run or has no limit."""
+    limit_s = _limit_s(facts)
+    if limit_s is None or facts.job.status.state.phase not in ALIVE:
+        return None
+    version = facts.job.status.version
+    started = (p.started for p in facts.pods.values() if p.version >= version and p.started)
+    begun = min(started, default=None)
+    return None if begun is None else begun + limit_s
+
+
+def exceeded(facts: JobFacts, *, now: float) -> tuple[JobRequest, ...]:
+    """Return the request of a job whose deadline has passed."""
+    due, limit_s = deadline_of(facts), _limit_s(facts)
+    if due is None or limit_s is None or now < due:
+        return ()
+    job, limit = facts.job, durations.text(round(limit_s))
+    source = f"metadata.annotations[{keys.MAX_RUNTIME}]"
+    if keys.MAX_RUNTIME not in job.metadata.annotations:
+        source = f"the limit of queue {job.spec.queue}"
+    return (
+        JobRequest(
+            event=DeadlineEvent.JOB_DEADLINE_EXCEEDED,
+            job_uid=job.metadata.uid,
+            version=job.status.version,
+            why=f"the job has run for {limit}, which is its maximum by {source}",
+        ),
+    )
+
+
+def events_of(request: JobRequest) -> tuple[RecordEvent, ...]:
+    """Return the Event of a deadline that has passed; nothing for another request."""
+    if request.event != DeadlineEvent.JOB_DEADLINE_EXCEEDED:
+        return ()
+    occasion = f"{request.event}/{request.version}"
+    return (
+        RecordEvent(
+            reason=request.event.value, message=request.why, warning=True, occasion=occasion
+        ),
+    )
+
+
+def _limit_s(facts: JobFacts) -> float | None:
+    queue = facts.queue
+    of_queue = queue.metadata.annotations if queue is not None else {}
+    return max_runtime_s(facts.job.metadata.annotations, of_queue)

@@ -1,0 +1,98 @@
+"""Wall time: how long a job may run, by its own annotation or those of its queue.
+
+Admission writes the limit into new jobs and refuses too large ones. The controller ends a job that
+exceeds its limit. The scheduler takes the limit for the latest end. All of them ask
+`max_runtime_s`. Time counts from the start of the first pod of a run; a restart of the whole job
+begins a new run.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from shared.api import keys
+from shared.api.batch import Action
+from shared.jobs.durations import parse
+from shared.jobs.problems import Problem, Problems, listed
+from shared.model import durations
+
+ACTIONS: Final = frozenset(
+    {Action.ABORT_JOB, Action.COMPLETE_JOB, Action.RESTART_JOB, Action.TERMINATE_JOB}
+)
+"""Actions that end a run as a whole, so that a job can have them at its deadline."""
+
+Annotations = Mapping[str, str]
+
+
+def max_runtime_s(job: Annotations, queue: Annotations) -> float | None:
+    """Return how many seconds a job may run; None if nothing limits it.
+
+    Its annotation counts, else the default of its queue, else the maximum of its queue. A value
+    that is no duration does not count.
+    """
+    stated = (
+        job.get(keys.MAX_RUNTIME, ""),
+        queue.get(keys.DEFAULT_MAX_RUNTIME, ""),
+        queue.get(keys.MAX_RUNTIME, ""),
+    )
+    return next((found for text in stated if (found := parse(text)) is not None), None)
+
+
+def text_of_queue(queue: Annotations) -> str:
+    """Return the limit of a job that states none, as the queue's annotation has it; or ""."""
+    for key in (keys.DEFAULT_MAX_RUNTIME, keys.MAX_RUNTIME):
+        if parse(queue.get(key, "")) is not None:
+            return queue[key]
+    return ""
+
+
+def job_problems(job: Annotations, queue: Annotations, queue_name: str) -> Problems:
+    """Return what is wrong with the annotations of a new job."""
+    yield from _no_duration(job, keys.MAX_RUNTIME)
+    limit_s, most_s = parse(job.get(keys.MAX_RUNTIME, "")), parse(queue.get(keys.MAX_RUNTIME, ""))
+    if limit_s is not None and most_s is not None and limit_s > most_s:
+        yield Problem(
+            _at(keys.MAX_RUNTIME),
+            f"{_text(limit_s)} is more than {_text(most_s)}, which queue {queue_name!r} allows",
+        )
+    action = job.get(keys.DEADLINE_ACTION)
+    if action is not None and action not in ACTIONS:
+        yield Problem(
+            _at(keys.DEADLINE_ACTION), f"invalid action {action!r}: {listed(ACTIONS)} are"
+        )
+
+
+def change_problems(before: Annotations, after: Annotations) -> Problems:
+    """Return what is wrong with a change of the limit of a job: it may only become shorter."""
+    yield from _no_duration(after, keys.MAX_RUNTIME)
+    old_s, new_s = parse(before.get(keys.MAX_RUNTIME, "")), parse(after.get(keys.MAX_RUNTIME, ""))
+    if old_s is not None and (new_s is None or new_s > old_s):
+        yield Problem(
+            _at(keys.MAX_RUNTIME), f"it may only become shorter than {_text(old_s)} after creation"
+        )
+
+
+def queue_problems(queue: Annotations) -> Problems:
+    """Return what is wrong with the annotations of a queue."""
+    for key in (keys.MAX_RUNTIME, keys.DEFAULT_MAX_RUNTIME):
+        yield from _no_duration(queue, key)
+    default_s = parse(queue.get(keys.DEFAULT_MAX_RUNTIME, ""))
+    most_s = parse(queue.get(keys.MAX_RUNTIME, ""))
+    if default_s is not None and most_s is not None and default_s > most_s:
+        yield Problem(
+            _at(keys.DEFAULT_MAX_RUNTIME),
+            f"{_text(default_s)} is more than {_text(most_s)}, the queue's {keys.MAX_RUNTIME}",
+        )
+
+
+def _no_duration(annotations: Annotations, key: str) -> Problems:
+    stated = annotations.get(key)
+    if stated is not None and parse(stated) is None:
+        yield Problem(_at(key), f"{stated[:40]!r} is no duration such as 90, 30m or 1h30m")
+
+
+def _at(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
+def _text(seconds: float) -> str:
+    return durations.text(round(seconds))
