@@ -75,6 +75,7 @@ __all__ = [
     "EvictionKind",
     "FloatArray",
     "Fold",
+    "GroupOf",
     "Hooks",
     "IntArray",
     "Invalid",

@@ -51,8 +51,7 @@ class TaskClass(Protocol):
 class NodeRows(Protocol):
     """Some nodes, each with a number of further tasks of one class imagined on it.
 
-    All arrays have one entry per row. A row is a node, or one of several futures of a node; a
-    function that computes from the row alone serves both.
+    All arrays have one entry per row, which is a node or one of several futures of a node.
     """
 
     @property
@@ -350,17 +349,18 @@ class EvictionContext(NamedTuple):
 
 
 Measure = Callable[[Job], IntArray]
-"""A job → what it contributes to a roll-up: an array of one fixed leading shape over amounts."""
+GroupOf = Callable[[Job], str]
+"""A job → what it adds to a roll-up, an array of a fixed leading shape over amounts; its group."""
 
 
 class Rollup(Protocol):
-    """Sums of one measure over the jobs of each queue, kept up between cycles."""
+    """Sums of one measure over the jobs of each queue or group, kept up between cycles."""
 
     def sums(self) -> Mapping[str, IntArray]:
-        """Return queue → sum for the queues that own jobs; a copy that a plugin may change."""
+        """Return group → sum for the groups that have jobs; a copy that a plugin may change."""
 
     def total(self, empty: IntArray) -> IntArray:
-        """Return the sum over all queues; `empty` gives shape and the zero to start from."""
+        """Return the sum over all groups; `empty` gives shape and the zero to start from."""
 
 
 class Cluster(Protocol):
@@ -440,8 +440,8 @@ class Cluster(Protocol):
     def fit_error(self, job: Job) -> str:
         """Return why tasks of a job are not placed, as a text for people."""
 
-    def rollup(self, measure: Measure) -> Rollup:
-        """Return the sums per queue of a measure over the jobs in any state."""
+    def rollup(self, measure: Measure, group_of: GroupOf | None = None) -> Rollup:
+        """Return the sums per queue, or group, of a measure over the jobs in any state."""
 
     def in_victim_order(self, victims: Iterable[_T], preemptor: Task) -> Iterator[_T]:
         """Yield tasks in the order in which they should make room for a preemptor."""

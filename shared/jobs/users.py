@@ -9,6 +9,11 @@ from collections.abc import Mapping
 from shared.api import keys
 
 
+def user_of(annotations: Mapping[str, str]) -> str:
+    """Return the user that annotations name, on one line; "" without one."""
+    return " ".join(annotations.get(keys.USER, "").split())
+
+
 def without_user(template: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations of a template without a user."""
     return {name: value for name, value in template.items() if name != keys.USER}

@@ -28,6 +28,7 @@ from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.policy.plugins.gang import Gang
+from services.scheduler.policy.plugins.limits import LimitsPlugin
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodegroup import NodeGroup
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
@@ -148,4 +149,5 @@ PLUGINS: Final[Plugins] = {
     "cdp": Cdp,
     "network-topology-aware": NetworkTopologyAware,
     "reservation": ReservationPlugin,
+    "limits": LimitsPlugin,
 }

@@ -7,7 +7,7 @@ jobs.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pumice.plugins import Condition, Measure, NodeGroups
+from pumice.plugins import Condition, GroupOf, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.holders import Holders
 from services.scheduler.engine.jobs.records import GroupStatus, Job, LastSeen, Queue, Stamp
@@ -278,12 +278,11 @@ class Jobs:
                 self._stray.pop(key, None)
         self._stale = {}
 
-    def rollup(self, measure: Measure) -> Rollup:
-        """Return the sums of a measure, brought up to date."""
+    def rollup(self, measure: Measure, group_of: GroupOf | None = None) -> Rollup:
+        """Return the sums of a measure by queue or group, brought up to date."""
         self.refresh()
-        return self._rollups.get(
-            measure, ((job, self.takes_part(job)) for job in self._by_key.values())
-        )
+        jobs = ((job, self.takes_part(job)) for job in self._by_key.values())
+        return self._rollups.get(measure, jobs, group_of)
 
     def active(self) -> list[Job]:
         """Return the jobs that sessions visit, in order of their keys."""

@@ -1,7 +1,7 @@
-"""Rollups: sums over the jobs of each queue, kept between cycles and updated from changed jobs.
+"""Rollups: sums over jobs by queue or another group, kept and updated from changed jobs.
 
 A plugin states how much a job contributes; the rollup remembers each job's last contribution and,
-when the job changes, replaces it in the sum of its queue. Integers make this exact: a law test
+when the job changes, replaces it in the sum of its group. Integers make this exact: a law test
 shows that the sums equal those computed from scratch.
 """
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pumice.plugins import IntArray, Job, Measure
+from pumice.plugins import GroupOf, IntArray, Job, Measure
 from services.scheduler.engine.resources.amounts import Sums, stretched, total_of
 
 
@@ -19,17 +19,22 @@ def held(job: Job) -> IntArray:
     return job.allocated
 
 
+def _queue_of(job: Job) -> str:
+    return job.queue
+
+
 class _Share(NamedTuple):
-    queue: str
+    group: str
     amounts: IntArray
     weight: int
 
 
 class Rollup:
-    """Sums of one measure per queue."""
+    """Sums of one measure per queue, or per group of jobs that a function names."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Measure, group_of: GroupOf) -> None:
         self._measure = measure
+        self._group_of = group_of
         self._shares: dict[str, _Share] = {}
         self._sums: dict[str, Sums] = {}
         self._jobs: dict[str, int] = {}
@@ -38,29 +43,30 @@ class Rollup:
         """Replace a job's contribution; `member` is whether it takes part in sessions."""
         before = self._shares.pop(job.key, None)
         if before is not None:
-            sums = self._sums[before.queue]
+            sums = self._sums[before.group]
             sums.add_rows(-1, before.amounts)
             sums.weigh(-before.weight)
-            self._leave(before.queue)
+            self._leave(before.group)
         if member:
             amounts = np.array(self._measure(job))  # a copy: a job changes its sums in place
             weight = int(amounts.max())
-            self._shares[job.key] = _Share(job.queue, amounts, weight)
-            if job.queue not in self._sums:
-                self._sums[job.queue] = Sums(amounts.shape)
-            sums = self._sums[job.queue]
+            group = self._group_of(job)
+            self._shares[job.key] = _Share(group, amounts, weight)
+            if group not in self._sums:
+                self._sums[group] = Sums(amounts.shape)
+            sums = self._sums[group]
             sums.weigh(weight)
             sums.add_rows(1, amounts)
-            self._jobs[job.queue] = self._jobs.get(job.queue, 0) + 1
+            self._jobs[group] = self._jobs.get(group, 0) + 1
 
-    def _leave(self, queue: str) -> None:
-        self._jobs[queue] -= 1
-        if not self._jobs[queue]:
-            del self._jobs[queue], self._sums[queue]
+    def _leave(self, group: str) -> None:
+        self._jobs[group] -= 1
+        if not self._jobs[group]:
+            del self._jobs[group], self._sums[group]
 
     def sums(self) -> dict[str, IntArray]:
-        """Return queue → sum for the queues that own jobs; a copy that a session may change."""
-        return {queue: sums.value.copy() for queue, sums in sorted(self._sums.items())}
+        """Return group → sum for the groups that have jobs; a copy that a session may change."""
+        return {group: sums.value.copy() for group, sums in sorted(self._sums.items())}
 
     def total(self, empty: IntArray) -> IntArray:
         """Return the sum over all queues; `empty` gives shape and the zero to start from."""
@@ -80,13 +86,22 @@ class Rollups:
     """All rollups, and the jobs that changed since they were brought up to date."""
 
     def __init__(self) -> None:
-        self._by_measure: dict[Measure, Rollup] = {}
+        self._by_measure: dict[tuple[Measure, GroupOf], Rollup] = {}
 
-    def get(self, measure: Measure, jobs: Iterable[tuple[Job, bool]]) -> Rollup:
-        """Return the rollup of a measure; the first call sums over all `jobs` (job, member)."""
-        rollup = self._by_measure.get(measure)
+    def get(
+        self,
+        measure: Measure,
+        jobs: Iterable[tuple[Job, bool]],
+        group_of: GroupOf | None = None,
+    ) -> Rollup:
+        """Return the rollup of a measure; the first call sums over all `jobs` (job, member).
+
+        `group_of` names the group of a job; None: its queue.
+        """
+        key = (measure, group_of or _queue_of)
+        rollup = self._by_measure.get(key)
         if rollup is None:
-            rollup = self._by_measure[measure] = Rollup(measure)
+            rollup = self._by_measure[key] = Rollup(*key)
             for job, member in jobs:
                 rollup.update(job, member=member)
         return rollup

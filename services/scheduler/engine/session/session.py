@@ -134,9 +134,9 @@ class Session(ClusterView):
         record = engine_record(job, Job)
         return fit_error(record, self.failures(record))
 
-    def rollup(self, measure: plugins.Measure) -> Rollup:
-        """Return the sums per queue of a measure over jobs, kept between cycles."""
-        return self.cluster_state.jobs.rollup(measure)
+    def rollup(self, measure: plugins.Measure, group_of: plugins.GroupOf | None = None) -> Rollup:
+        """Return the sums per queue or group of a measure over jobs, kept between cycles."""
+        return self.cluster_state.jobs.rollup(measure, group_of)
 
     def in_victim_order(self, victims: Iterable[_T], preemptor: plugins.Task) -> Iterator[_T]:
         """Yield tasks in the order in which they should make room for a preemptor."""
