@@ -82,7 +82,8 @@ def least_need(job: Job) -> IntArray | None:
         return None
     missing = max(1, job.min_available - job.ready_count - job.pending_best_effort)
     requests = np.stack([task_class.request for task_class in classes])
-    counts, need = np.array(list(classes.values())), np.zeros_like(requests[0])
+    counts = np.array(list(classes.values()))
+    need: IntArray = np.zeros_like(requests[0])
     for dim, column in enumerate(requests.T):
         order = np.argsort(column, kind="stable")
         before = np.cumsum(counts[order]) - counts[order]
