@@ -1,12 +1,11 @@
-"""Buckets of task-topology: as if each task were looked at by itself, in time that grows with them.
+"""Buckets of task-topology equal those of a plain loop, and take time in proportion to the tasks.
 
-They are compared with plain ones: a list of tasks, and each of them a look at each bucket. Roles
-attract each other, or themselves, or keep apart; a bucket collects tasks so that attraction is
-largest. Tasks that have a node already make up the bucket of that node.
+The plain loop compares each task with each bucket. Both read the rules with `rules_of`, which
+`tests/unit/scheduler/test_moving_plugins.py` tests.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,12 +16,10 @@ from hypothesis import strategies as st
 from pumice.plugins import IntArray
 from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
-from services.scheduler.policy.task_buckets import ROLES_MAX, Buckets, rules_of
+from services.scheduler.policy.task_buckets import ROLES_MAX, Buckets, RoleRules, rules_of
 from shared.api import keys
 from tests.support.laws import lines_run
 
-_SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
-"""The kind of rule that puts a role first."""
 _MIB: Final = 1024 * 1024
 
 
@@ -36,59 +33,6 @@ class Task(NamedTuple):
     role: str
     node: str
     task_class: TaskClass
-
-
-class Rules(NamedTuple):
-    """The rules of one job about its roles."""
-
-    near: frozenset[tuple[str, str]]
-    """Pairs of roles that attract each other, both ways; a role with itself too."""
-    apart: frozenset[tuple[str, str]]
-    order: Mapping[str, tuple[int, int]]
-    """Role → what comes first: place in the stated order, then kind of rule; larger is earlier."""
-
-    def pull(self, role: str, others: Mapping[str, int], *, only_apart: bool = False) -> int:
-        """Return how many tasks of other roles attract a role, less those that repel it."""
-        total = 0
-        for other, count in others.items():
-            total += count * ((role, other) in self.near and not only_apart)
-            total -= count * ((role, other) in self.apart)
-        return total
-
-
-def listed_rules(annotations: Mapping[str, str], roles: frozenset[str]) -> Rules | None:
-    """Return what a PodGroup's annotations say; None when nothing, or when it makes no sense.
-
-    It makes none when it names a role that no task has, or one twice in a set.
-    """
-    near = _sets_of(annotations.get(keys.TASK_TOPOLOGY_AFFINITY), ";")
-    apart = _sets_of(annotations.get(keys.TASK_TOPOLOGY_ANTI_AFFINITY), ";")
-    order = _sets_of(annotations.get(keys.TASK_TOPOLOGY_TASK_ORDER), None)
-    named = [[role for role in one if role] for one in (*near, *apart, *order)]
-    if not named or any(len(one) != len(set(one)) or set(one) - roles for one in named):
-        return None
-    priority: Counter[str] = Counter()
-    for sets, alone, together in ((near, _SELF, _INTER), (apart, _SELF_ANTI, _INTER_ANTI)):
-        for one in sets:
-            for role in one:
-                priority[role] = max(priority[role], alone if len(one) == 1 else together)
-    places = {role: len(one) - at for one in order for at, role in enumerate(one)}
-    return Rules(
-        near=_pairs(near),
-        apart=_pairs(apart),
-        order={role: (places.get(role, 0), kind) for role, kind in priority.items()},
-    )
-
-
-def _sets_of(text: str | None, separator: str | None) -> list[list[str]]:
-    if text is None:
-        return []
-    return [one.split(",") for one in (text.split(separator) if separator else [text])]
-
-
-def _pairs(sets: Sequence[Sequence[str]]) -> frozenset[tuple[str, str]]:
-    alone = {(one[0], one[0]) for one in sets if len(one) == 1}
-    return frozenset(alone | {(a, b) for one in sets for a in one for b in one if a != b})
 
 
 class ListedBucket:
@@ -138,7 +82,7 @@ def _weight(request: IntArray) -> float:
 class ListedBuckets:
     """The buckets of one job."""
 
-    def __init__(self, tasks: Sequence[Task], rules: Rules) -> None:
+    def __init__(self, tasks: Sequence[Task], rules: RoleRules) -> None:
         self.rules = rules
         self.all: list[ListedBucket] = []
         self.of: dict[str, ListedBucket] = {}
@@ -224,12 +168,10 @@ def stated(near: list[list[str]], apart: list[list[str]]) -> dict[str, str]:
 @given(TASKS, SETS, SETS)
 def test_buckets_are_those_of_looking_at_each_bucket_for_each_task(drawn, near, apart) -> None:
     tasks = [a_task(n, role, cpu, node) for n, (role, cpu, node) in enumerate(drawn)]
-    said = stated(near, apart)
-    rules, plain = (read(said, frozenset(ROLES)) for read in (rules_of, listed_rules))
-    assert rules == plain or tuple(rules) == tuple(plain)
+    rules = rules_of(stated(near, apart), frozenset(ROLES))
     if rules is None:
         return
-    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, plain)
+    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, rules)
     assert {u: b.index for u, b in ours.of.items()} == {u: b.index for u, b in theirs.of.items()}
     assert [b.size for b in ours.all] == [b.size for b in theirs.all]
 
@@ -237,9 +179,8 @@ def test_buckets_are_those_of_looking_at_each_bucket_for_each_task(drawn, near, 
 @given(TASKS, SETS, st.lists(st.integers(0, 6), min_size=4, max_size=4), st.data())
 def test_scores_are_those_of_taking_tasks_away_one_by_one(drawn, apart, rooms, data) -> None:
     tasks = [a_task(n, role, 1000, node) for n, (role, _, node) in enumerate(drawn)]
-    said = stated([list(ROLES)], apart)
-    rules, plain = (read(said, frozenset(ROLES)) for read in (rules_of, listed_rules))
-    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, plain)
+    rules = rules_of(stated([list(ROLES)], apart), frozenset(ROLES))
+    ours, theirs = Buckets(tasks, rules), ListedBuckets(tasks, rules)
     waiting = [task for task in tasks if not task.node]
     if not waiting:
         return
