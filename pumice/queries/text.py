@@ -82,7 +82,7 @@ def start(found: ExpectedStart | None, now_s: float) -> str:
     if found is None:
         return "not known"
     if not is_known(found):
-        if found.unknown.startswith("never "):
+        if found.never:
             return found.unknown
         return f"not known: {found.unknown}" if found.unknown else "not known"
     text = f"{until(found.median, now_s)} (half of the forecasts)"

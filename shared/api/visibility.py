@@ -98,6 +98,9 @@ class ExpectedStart(View, frozen=True, kw_only=True):
     unknown: Annotated[
         str, doc("Why there is no time: not within 7 days, and because of what.")
     ] = ""
+    never: Annotated[
+        bool, doc("Whether the job cannot start with the nodes and queues that there are.")
+    ] = False
 
     @property
     def is_guess(self) -> bool:

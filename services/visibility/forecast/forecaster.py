@@ -204,9 +204,8 @@ class Forecaster:
             return ExpectedStart(unknown=self._unforeseen[key])
         why = self._why.get(key, "")
         if key in self._never:
-            return ExpectedStart(
-                unknown=_joined("never with the nodes and queues that there are", why)
-            )
+            reason = _joined("never with the nodes and queues that there are", why)
+            return ExpectedStart(unknown=reason, never=True)
         found = self.estimate(key)
         if found is None:
             return None

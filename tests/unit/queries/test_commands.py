@@ -244,7 +244,7 @@ def test_a_start_of_which_only_the_median_is_known_says_why() -> None:
 
 def test_a_job_that_never_fits_is_said_to_start_never() -> None:
     never = "never with the nodes and queues that there are: no node has nvidia.com/gpu"
-    assert text.start(ExpectedStart(unknown=never), 0.0) == never
+    assert text.start(ExpectedStart(unknown=never, never=True), 0.0) == never
 
 
 def test_a_start_by_guessed_durations_is_marked_in_lists() -> None:

@@ -139,7 +139,7 @@ def test_a_job_with_a_pod_that_no_node_takes_never_starts() -> None:
     assert answer.starts_now is False
     assert answer.expected_start is not None
     assert answer.expected_start.median is None
-    assert answer.expected_start.unknown.startswith("never with the nodes and queues")
+    assert answer.expected_start.never
 
 
 def test_a_job_that_evicts_names_the_pods() -> None:
