@@ -12,19 +12,11 @@ from pumice.testing import Cluster
 from services.scheduler.engine.state.cluster_state import BadFact
 from shared.api import kinds
 from shared.jobs.pod_terms import EXPRESSIONS_MAX, PARTITIONED_TASKS_MAX, SUBGROUP_TERMS_MAX
-from tests.support.laws import lines_run
+from tests.support.laws import lines_run, many_expressions
 from tests.unit.admission.asking import ask, paths, sparse_job, task
 
 MORE: Final = 50_000
 NODES: Final = 20
-
-
-def _selecting(size: int) -> dict[str, Any]:
-    return {
-        "matchExpressions": [
-            {"key": f"key-{n}", "operator": "NotIn", "values": ["x"]} for n in range(size)
-        ]
-    }
 
 
 def _policy(number: int, **more: Any) -> dict[str, Any]:
@@ -85,7 +77,7 @@ def test_policies_of_subgroups_are_looked_at_once_for_each_pod() -> None:
     assert lines_run(made.decide) < first / 5
     with pytest.raises(BadFact, match=r"spec\.subGroupPolicy: \d+ terms, at most 1024"):
         made.group("too-many", subGroupPolicy=[_policy(n) for n in range(many + 1)])
-    policy = _policy(0, labelSelector=_selecting(SUBGROUP_TERMS_MAX))
+    policy = _policy(0, labelSelector=many_expressions(SUBGROUP_TERMS_MAX))
     with pytest.raises(BadFact, match=r"spec\.subGroupPolicy"):
         made.group("too-long", subGroupPolicy=[policy])
 
@@ -103,7 +95,7 @@ def test_a_job_with_too_many_tasks_that_have_partitions_is_refused() -> None:
 def test_a_disruption_budget_with_more_expressions_than_are_read_is_left_out() -> None:
     def budget(size: int) -> dict[str, Any]:
         meta = {"name": "b", "namespace": "ns", "uid": "b"}
-        return {"metadata": meta, "spec": {"selector": _selecting(size)}}
+        return {"metadata": meta, "spec": {"selector": many_expressions(size)}}
 
     made = Cluster().put(kinds.PDB, budget(EXPRESSIONS_MAX))
     with pytest.raises(BadFact, match=r"spec\.selector: 257 expressions"):

@@ -22,7 +22,7 @@ from shared.jobs.pod_terms import (
     POD_TERMS_MAX,
 )
 from shared.model.schedules import parse
-from tests.support.laws import lines_run
+from tests.support.laws import lines_run, many_expressions
 from tests.unit.admission.asking import Json, ask, paths, sparse_job, task, template
 from tests.unit.scheduler.devices import DRIVER, device, device_class, slice_of
 
@@ -64,15 +64,6 @@ def _values(size: int) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
-def _selecting(size: int) -> dict[str, Any]:
-    """Return a selector that matches every pod, which shows only after all of its expressions."""
-    return {
-        "matchExpressions": [
-            {"key": f"key-{n}", "operator": "NotIn", "values": ["x"]} for n in range(size)
-        ]
-    }
-
-
 def _one_term(**term: Any) -> dict[str, Any]:
     return {"affinity": {"podAntiAffinity": {_REQUIRED: [{"topologyKey": "zone", **term}]}}}
 
@@ -104,16 +95,16 @@ SHAPES: Final[dict[str, Callable[[int], dict[str, Any]]]] = {
     "values of node affinity": _values,
     "hard spread": lambda size: _spread("DoNotSchedule", size),
     "soft spread": lambda size: _spread("ScheduleAnyway", size),
-    "expressions of a term": lambda size: _one_term(labelSelector=_selecting(size)),
+    "expressions of a term": lambda size: _one_term(labelSelector=many_expressions(size)),
     "values of a term": lambda size: _one_term(labelSelector=_one_expression(size)),
     "namespaces of a term": lambda size: _one_term(
-        labelSelector=_selecting(1), namespaces=[f"ns-{n}" for n in range(size)]
+        labelSelector=many_expressions(1), namespaces=[f"ns-{n}" for n in range(size)]
     ),
     "expressions about namespaces": lambda size: _one_term(
-        labelSelector=_selecting(1), namespaceSelector=_selecting(size)
+        labelSelector=many_expressions(1), namespaceSelector=many_expressions(size)
     ),
     "keys of a term": lambda size: _one_term(
-        labelSelector=_selecting(1), matchLabelKeys=[f"key-{n}" for n in range(size)]
+        labelSelector=many_expressions(1), matchLabelKeys=[f"key-{n}" for n in range(size)]
     ),
     "expressions of a constraint": lambda size: {
         "topologySpreadConstraints": [
@@ -121,7 +112,7 @@ SHAPES: Final[dict[str, Callable[[int], dict[str, Any]]]] = {
                 "maxSkew": 1,
                 "topologyKey": "zone",
                 "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": _selecting(size),
+                "labelSelector": many_expressions(size),
             }
         ]
     },

@@ -73,6 +73,15 @@ def lines_run(work: Callable[[], object]) -> int:
     return count
 
 
+def many_expressions(size: int) -> dict[str, Any]:
+    """Return a selector that matches every pod, after a look at each of its expressions."""
+    return {
+        "matchExpressions": [
+            {"key": f"key-{n}", "operator": "NotIn", "values": ["x"]} for n in range(size)
+        ]
+    }
+
+
 ROOT = Path(__file__).parents[2]
 
 

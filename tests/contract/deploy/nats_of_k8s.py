@@ -101,6 +101,17 @@ class Server:
         await self.process.ready(probe, deadline_s=30)
 
 
+@asynccontextmanager
+async def running_server(directory: Path) -> AsyncIterator[Server]:
+    """Run one server until the block ends."""
+    server = Server(directory)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.process.stop()
+
+
 class OneOfThree(Server):
     """A server with the configuration of the overlay, which finds the others at `ports`."""
 

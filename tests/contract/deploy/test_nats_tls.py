@@ -18,18 +18,14 @@ from shared.runtime.clock import SystemClock
 from shared.runtime.common import CommonSettings
 from shared.runtime.values import Secret
 from tests.contract.bus.conftest import Status
-from tests.contract.deploy.nats_of_k8s import Server
+from tests.contract.deploy.nats_of_k8s import Server, running_server
 from tests.support.wait import until
 
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    running_server = Server(tmp_path)
-    await running_server.start()
-    try:
-        yield running_server
-    finally:
-        await running_server.process.stop()
+    async with running_server(tmp_path) as running:
+        yield running
 
 
 def settings(server: Server, *, url: str = "", ca: str | None = None) -> CommonSettings:

@@ -10,18 +10,14 @@ from nats.errors import NoRespondersError
 
 from pumice.events.tls import trusting
 from shared.contracts.permissions import inbox_prefix
-from tests.contract.deploy.nats_of_k8s import Server
+from tests.contract.deploy.nats_of_k8s import Server, running_server
 from tests.support.wait import until
 
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    running = Server(tmp_path)
-    await running.start()
-    try:
+    async with running_server(tmp_path) as running:
         yield running
-    finally:
-        await running.process.stop()
 
 
 @pytest.mark.parametrize(

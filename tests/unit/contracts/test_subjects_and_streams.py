@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pumice.embedded.memory_nats.subjects import matches
 from shared.contracts.permissions import permissions
 from shared.contracts.streams import (
     JOB_PARTITIONS,
@@ -29,16 +30,6 @@ WRITTEN = {
 }
 SHARED = [SUBJECTS.lease("cache"), SUBJECTS.member("cache", "c-1")]
 EVENT = SUBJECTS.event("gang.placed", "ns/j")
-
-
-def matches(pattern, subject):
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for i, token in enumerate(wanted):
-        if token == ">":
-            return len(tokens) > i
-        if i >= len(tokens) or token not in ("*", tokens[i]):
-            return False
-    return len(wanted) == len(tokens)
 
 
 @pytest.mark.parametrize("subject", [*itertools.chain(*WRITTEN.values()), *SHARED, EVENT])
