@@ -16,7 +16,7 @@ import msgspec
 from pumice.queries.client import QueryClient, QueryError, WatchTarget
 from shared.api.visibility import Change
 from shared.kube.errors import Unreachable
-from shared.kube.listwatch import Lines
+from shared.kube.listwatch import LineBuffer
 from shared.kube.wire import Stream
 
 _EVERY_S: Final = 2.0
@@ -37,7 +37,7 @@ class RefreshTimes:
         self._client = client
         self._watched: WatchTarget | None = watched
         self._stream: Stream | None = None
-        self._lines = Lines()
+        self._lines = LineBuffer()
 
     async def next(self, raw: bytes) -> None:
         """Wait until the result may differ from `raw`."""
@@ -67,7 +67,7 @@ class RefreshTimes:
         version = (
             "" if watched.is_hint else msgspec.json.decode(raw, type=_ReadResult).metadata.version
         )
-        self._lines = Lines()
+        self._lines = LineBuffer()
         try:
             self._stream = await self._client.watch(watched, version)
         except QueryError as error:

@@ -1,10 +1,9 @@
-"""A leader's publishes to one stream: in their order, and in batches where the stream takes them.
+"""A leader's publishes to one stream: in order, and in batches where the stream supports them.
 
-All publishes of a leader bear one condition, its fence. A stream on one server compares it for any
-number of publishes in flight. A stream with copies on several servers refuses a publish as long as
-another one on the same condition is on its way to the copies, so that they have to wait for each
-other: those that come meanwhile go together as one atomic batch, which is copied at once and has
-one answer. See ADR 38.
+Each publish of a leader names the same expected sequence: its fencing token. A stream on one server
+checks it for any number of publishes in flight. A replicated stream refuses a publish while another
+one with the same expected sequence is being replicated. So publishes wait for each other there, and
+those that are queued meanwhile go as one atomic batch with one acknowledgement (ADR 38).
 """
 
 import asyncio
@@ -28,10 +27,10 @@ from shared.runtime.tasks import TaskGroup
 RETRY_S: Final = 0.01
 GIVE_UP_S: Final = 2.0
 BATCH: Final = 128
-"""Messages of one batch; the server takes a thousand."""
+"""Most messages in a batch; the server's limit is 1,000."""
 BATCH_BYTES: Final = 512 * 1024
-ASKED_AGAIN_S: Final = 10.0
-"""How often a stream that takes them one by one is asked whether that has changed."""
+MODE_CHECK_S: Final = 10.0
+"""Seconds after which a stream in mode `ONE_BY_ONE` is checked for another mode."""
 
 
 class PublishMode(enum.Enum):
@@ -70,17 +69,17 @@ class FencedPublishes:
     """The fenced publishes of this process to one stream; `run` must be running."""
 
     def __init__(
-        self, sender: StreamSender, api: Api, *, clock: Clock, names: Callable[[str], str]
+        self, sender: StreamSender, api: Api, *, clock: Clock, unique_name: Callable[[str], str]
     ) -> None:
-        """`names` gives a name that no other process gives."""
+        """`unique_name` returns a name with a prefix that no other process uses."""
         self._sender = sender
         self._api = api
         self._clock = clock
-        self._names = names
+        self._unique_name = unique_name
         self._queue: deque[_Queued] = deque()
         self._filled = asyncio.Event()
         self._mode: PublishMode | None = None
-        self._asked_at = 0.0
+        self._checked_at = 0.0
 
     async def submit(self, message: Outgoing) -> Awaitable[Ack]:
         """Publish after what was submitted before; the answer is awaited later.
@@ -116,13 +115,13 @@ class FencedPublishes:
             self._filled.clear()
 
     def _next_group(self) -> list[_Queued]:
-        """Take the next publishes on one condition that fit into a batch."""
+        """Take the next publishes with one expected sequence that fit into a batch."""
         group: list[_Queued] = []
         size, now = 0, self._clock.monotonic()
         while self._queue and len(group) < BATCH:
             queued = self._queue[0]
             if group and (
-                _condition(queued.message) != _condition(group[0].message)
+                _expected(queued.message) != _expected(group[0].message)
                 or size + len(queued.message.payload) > BATCH_BYTES
             ):
                 break
@@ -146,10 +145,10 @@ class FencedPublishes:
     async def _current_mode(self) -> PublishMode:
         """Return the mode of the stream; `ONE_BY_ONE` if the server does not reply."""
         now = self._clock.monotonic()
-        slow = self._mode is PublishMode.ONE_BY_ONE and now >= self._asked_at + ASKED_AGAIN_S
+        slow = self._mode is PublishMode.ONE_BY_ONE and now >= self._checked_at + MODE_CHECK_S
         if self._mode is None or self._sender.stale or slow:
             self._sender.stale = False
-            self._asked_at = now
+            self._checked_at = now
             try:
                 reply = await self._api.stream(self._sender.stream)
             except PumiceError:
@@ -162,16 +161,16 @@ class FencedPublishes:
         return self._mode
 
     async def _as_batch(self, group: Sequence[_Queued]) -> Sequence[_Queued]:
-        """Publish all or none; return those that have to go alone, each with its own answer.
+        """Publish all or none; return the publishes that have to be sent one by one.
 
-        A batch that is refused for one of its messages stores none. One without an answer was
-        stored or not, so that only those with an id may be sent again.
+        A batch that is refused for one of its messages stores none. Whether a batch without a reply
+        was stored is unknown, so only messages with an id may be sent again.
         """
         give_up_at = self._clock.monotonic() + GIVE_UP_S
         messages = [queued.message for queued in group]
         while True:
             try:
-                acks = await self._sender.send_batch(self._names("batch"), messages)
+                acks = await self._sender.send_batch(self._unique_name("batch"), messages)
             except SequenceInFlight as error:
                 if self._clock.monotonic() >= give_up_at:
                     return _failed(group, error)
@@ -189,7 +188,7 @@ class FencedPublishes:
             await self._clock.sleep(RETRY_S)
 
     async def _alone(self, queued: _Queued) -> None:
-        """Publish one message; one that is still refused met another process's, and goes again."""
+        """Publish one message; retry while a publish of another process is being replicated."""
         give_up_at = self._clock.monotonic() + GIVE_UP_S
         while True:
             left_s = max(0.0, queued.deadline - self._clock.monotonic())
@@ -205,8 +204,8 @@ class FencedPublishes:
             return
 
 
-def _condition(message: Outgoing) -> tuple[str | None, str | None]:
-    """Return the subject whose last sequence is expected, and the sequence."""
+def _expected(message: Outgoing) -> tuple[str | None, str | None]:
+    """Return the subject and the last sequence that a publish expects."""
     headers = message.headers or {}
     return headers.get(LAST_OF), headers.get(LAST)
 

@@ -362,7 +362,9 @@ class NatsBus:
         return StreamSender(stream, self._replies, on_missing=self._declared.check_soon)
 
     def _fenced_publishes(self, stream: str) -> FencedPublishes:
-        return FencedPublishes(self._sender(stream), self._api, clock=self._clock, names=self._name)
+        return FencedPublishes(
+            self._sender(stream), self._api, clock=self._clock, unique_name=self._name
+        )
 
     async def _prepare(self, session: BusSession) -> None:
         """Make a new session usable before it is handed out."""

@@ -48,38 +48,19 @@ from shared.kube.wire import Stream
 from shared.runtime.backoff import Backoff
 from shared.runtime.errors import PumiceError, Retryable
 
+__all__ = [
+    "Bookmark",
+    "ChangeOp",
+    "Changed",
+    "LineBuffer",
+    "ListWatch",
+    "Listed",
+    "Malformed",
+    "Unavailable",
+]
+
 LINE_MAX: Final = 64 * 1024 * 1024
-"""No object is so large (etcd takes 1.5 MiB by default): what is, is no watch."""
-
-
-class Lines:
-    """Keeps the unfinished last line of what it was fed."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._held = 0
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Return all lines that `chunk` completes, each with its newline, or b"".
-
-        Raises Unreachable when a line grows beyond `LINE_MAX`. A giant line costs one copy, not
-        one per chunk.
-        """
-        end = chunk.rfind(b"\n") + 1
-        if not end:
-            self._held += len(chunk)
-            if self._held > LINE_MAX:
-                raise Unreachable(f"a line of the watch has more than {LINE_MAX} bytes")
-            self._pieces.append(chunk)
-            return b""
-        whole = b"".join((*self._pieces, chunk[:end])) if self._pieces else chunk[:end]
-        rest = chunk[end:]
-        self._pieces = [rest] if rest else []
-        self._held = len(rest)
-        return whole
-
-
-__all__ = ["Bookmark", "ChangeOp", "Changed", "ListWatch", "Listed", "Malformed", "Unavailable"]
+"""Longest line in bytes; etcd limits objects to 1.5 MiB by default, so a longer one is no event."""
 
 
 class ListWatchTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,13 +111,40 @@ _TOO_SHORT_S: Final = 1.0
 """A watch that ends in order but sooner and with nothing in it counts as a failure."""
 
 
+class LineBuffer:
+    """Cuts a stream of bytes into complete lines, and keeps the unfinished last one."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return all lines that `chunk` completes, each with its newline, or b"".
+
+        Raises Unreachable when a line grows beyond `LINE_MAX`. A giant line costs one copy, not
+        one per chunk.
+        """
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            self._size += len(chunk)
+            if self._size > LINE_MAX:
+                raise Unreachable(f"a line of the watch has more than {LINE_MAX} bytes")
+            self._pieces.append(chunk)
+            return b""
+        complete = b"".join((*self._pieces, chunk[:end])) if self._pieces else chunk[:end]
+        rest = chunk[end:]
+        self._pieces = [rest] if rest else []
+        self._size = len(rest)
+        return complete
+
+
 class _Reader:
     """The events of one connection, block by block."""
 
     def __init__(self, stream: Stream, decoder: KindDecoder) -> None:
         self._stream = stream
         self._decoder = decoder
-        self._lines = Lines()
+        self._lines = LineBuffer()
 
     async def block(self, silence_s: float) -> Sequence[WatchEvent] | None:
         """Return the next events (perhaps none yet), or None at the end of the stream."""
@@ -213,14 +221,14 @@ class ListWatch:
         stream = await self._kube.watch(self._kind, self._selection, self._query())
         try:
             reader = _Reader(stream, self._kube.decoder(self._kind))
-            early: Sequence[WatchEvent] = ()
+            first_block: Sequence[WatchEvent] = ()
             if not self._version:
-                listed, early = await self._initial(reader)
+                listed, first_block = await self._initial(reader)
                 yield listed
             elif self._cut_off:
                 yield Bookmark(resource_version=self._version)
             self._cut_off = False
-            async for item in self._changes(reader, early):
+            async for item in self._changes(reader, first_block):
                 yield item
         finally:
             stream.close()
@@ -246,7 +254,7 @@ class ListWatch:
         ]
 
     async def _initial(self, reader: _Reader) -> tuple[Listed, Sequence[WatchEvent]]:
-        """Collect the streamed state; returns it and the events that came right behind its end."""
+        """Collect the streamed state; return it and the events behind its end in the same block."""
         items: dict[str, Any] = {}
         malformed: dict[str, Malformed] = {}
         self._broken_lists += 1
@@ -273,9 +281,9 @@ class ListWatch:
                         _apply(malformed, metadata, event, op)
 
     async def _changes(
-        self, reader: _Reader, early: Sequence[WatchEvent]
+        self, reader: _Reader, first_block: Sequence[WatchEvent]
     ) -> AsyncGenerator[Changed | Malformed | Bookmark, None]:
-        block: Sequence[WatchEvent] | None = early
+        block: Sequence[WatchEvent] | None = first_block
         while block is not None:
             for event in block:
                 match event:

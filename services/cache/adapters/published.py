@@ -1,19 +1,20 @@
 """The facts that STATE holds, followed while another replica leads.
 
-A new leader publishes the differences between what the API server shows and what the stream says.
-To read a stream of a hundred thousand facts takes seconds, so a standby follows it all the time,
-and keeps per object what a comparison needs: uid, version and a digest. A term begins once the
-leader's own fencing message has come by: everything that a predecessor could ever say is before it.
-Sequence, instance and time tell it from the one that a stream rebuilt may have in its place.
+A new leader publishes the differences between the API server and STATE. Reading a hundred thousand
+facts takes seconds, so a standby follows STATE all the time. Per object it keeps what a comparison
+needs: uid, version and a digest.
 
-During a term nothing is followed: the leader knows what it says.
+A term begins when the leader has read its own fencing message: all messages of earlier leaders are
+before it. The message is recognized by sequence, instance and time, because a recreated stream may
+have another message at that sequence. During a term nothing is followed, because only the leader
+publishes.
 """
 
 import asyncio
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from services.cache.fold.objects import Published, digest, done_of
+from services.cache.fold.objects import Published, digest, tombstone_body_of
 from services.cache.fold.publish_queue import Slot
 from shared.api.kinds import POD
 from shared.bus.errors import WrongSequence
@@ -68,46 +69,46 @@ class PublishedFacts:
         self._clock = clock
         self._log = log.bind(stream=stream)
         self._facts: dict[Slot, Published] = {}
-        self._mark: LeaderMessage | None = None
-        """The last leader's message that has come by."""
-        self._is_whole = False
+        self._last_leader: LeaderMessage | None = None
+        """The last fencing message that was read."""
+        self._is_replayed = False
         """Whether the replay is over."""
-        self._news = asyncio.Event()
-        self._led = asyncio.Event()
+        self._received = asyncio.Event()
+        self._leading = asyncio.Event()
         """Set while this replica leads."""
-        self._stands_by = asyncio.Event()
-        self._stands_by.set()
+        self._standing_by = asyncio.Event()
+        self._standing_by.set()
 
     async def run(self) -> None:
         """Follow whenever this replica does not lead until cancelled."""
         while True:
-            await self._stands_by.wait()
+            await self._standing_by.wait()
             async with TaskGroup() as group:
                 following = group.create_task(self._follow(), name="published-follow")
-                await self._led.wait()
+                await self._leading.wait()
                 following.cancel()
 
     async def at(self, term: LeadershipTerm) -> dict[Slot, Published]:
-        """Return what the stream says at the beginning of a term, and follow it no longer.
+        """Return the facts of STATE at the beginning of a term, and stop following.
 
-        Raises WrongSequence when the leader's message is no longer the last one: another leads, or
-        the stream was rebuilt.
+        Raises WrongSequence when the leader's message is no longer the last one: another replica
+        leads, or the stream was recreated.
         """
         mine = LeaderMessage(term.token(self._stream).sequence, self._instance, term.time)
-        while not (self._is_whole and self._mark == mine):
-            self._news.clear()
-            if not await sleep_or_event(self._clock, CHECK_S, self._news):
+        while not (self._is_replayed and self._last_leader == mine):
+            self._received.clear()
+            if not await sleep_or_event(self._clock, CHECK_S, self._received):
                 await self._check(mine)
-        self._stands_by.clear()
-        self._led.set()
+        self._standing_by.clear()
+        self._leading.set()
         facts, self._facts = self._facts, {}
         return facts
 
     def resume(self) -> None:
-        """Follow again from the beginning: another may lead from now on."""
-        if self._led.is_set():
-            self._led.clear()
-            self._stands_by.set()
+        """Follow again from the beginning, because another replica may lead."""
+        if self._leading.is_set():
+            self._leading.clear()
+            self._standing_by.set()
 
     async def _follow(self) -> None:
         self._forget()
@@ -118,26 +119,26 @@ class PublishedFacts:
     def _handle(self, item: FollowItem) -> None:
         match item:
             case Started():
-                self._is_whole = False
+                self._is_replayed = False
             case Reset():
                 self._forget()
             case list(messages):
                 for message in messages:
                     self._read(message)
             case CaughtUp():
-                self._is_whole = True
-                self._news.set()
+                self._is_replayed = True
+                self._received.set()
             case _:
                 pass
 
     def _forget(self) -> None:
         self._facts.clear()
-        self._mark, self._is_whole = None, False
+        self._last_leader, self._is_replayed = None, False
 
     def _read(self, message: Message) -> None:
         if message.subject == self._leader:
-            self._mark = _mark(message)
-            self._news.set()
+            self._last_leader = _leader_message(message)
+            self._received.set()
             return
         try:
             fact = self._seal.open(codec.decode_fact(message.payload))
@@ -151,8 +152,10 @@ class PublishedFacts:
             return
         body = bytes(fact.body) if fact.op is Op.PUT else b""
         seen = digest(body, fact.rv) if body else b""
-        done = done_of(body) if fact.kind == POD.token else b""
-        self._facts[slot] = Published(uid=fact.uid, rv=fact.rv, digest=seen, done=done)
+        succeeded_body = tombstone_body_of(body) if fact.kind == POD.token else b""
+        self._facts[slot] = Published(
+            uid=fact.uid, rv=fact.rv, digest=seen, succeeded_body=succeeded_body
+        )
 
     def _slot(self, subject: str) -> Slot:
         kind, namespace, name = subject.removeprefix(f"{self._subjects.prefix}.state.").split(".")
@@ -160,11 +163,11 @@ class PublishedFacts:
 
     async def _check(self, mine: LeaderMessage) -> None:
         last = await self._bus.last(self._stream, self._leader)
-        if last is None or _mark(last) != mine:
-            raise WrongSequence(f"{self._stream} has another leader, or was made anew")
+        if last is None or _leader_message(last) != mine:
+            raise WrongSequence(f"{self._stream} has another leader, or was recreated")
 
 
-def _mark(message: Message) -> LeaderMessage | None:
+def _leader_message(message: Message) -> LeaderMessage | None:
     try:
         leader = codec.decode_leader(message.payload)
     except ContractError:

@@ -113,20 +113,20 @@ class StatePublisher:
     async def lead(self, term: LeadershipTerm) -> None:
         """Publish until the term ends. Raises `WrongSequence` when NATS refuses the token."""
         token = term.token(self._stream)
-        answers: asyncio.Queue[_Submitted] = asyncio.Queue(IN_FLIGHT)
+        replies: asyncio.Queue[_Submitted] = asyncio.Queue(IN_FLIGHT)
         self.leads = True
         self._metrics.leads.set(1)
         async with TaskGroup() as group:
-            claiming = group.create_task(
+            keeping_leases = group.create_task(
                 self._duties.leases.keep(changed=self._marker_due.set), name="cluster-leases"
             )
             try:
-                await self._publish_all(term, token, answers)
+                await self._publish_all(term, token, replies)
             finally:
-                claiming.cancel()
+                keeping_leases.cancel()
 
     async def _publish_all(
-        self, term: LeadershipTerm, token: FencingToken, answers: "asyncio.Queue[_Submitted]"
+        self, term: LeadershipTerm, token: FencingToken, replies: "asyncio.Queue[_Submitted]"
     ) -> None:
         try:
             self._queue.end()
@@ -136,8 +136,8 @@ class StatePublisher:
             self._queue.begin(published.items())
             self.changed()  # ⚠ the lists may have come before, and nothing changes after them
             async with TaskGroup() as group:
-                group.create_task(self._publish(token, answers), name="state-publish")
-                group.create_task(self._collect(answers), name="state-answers")
+                group.create_task(self._publish(token, replies), name="state-publish")
+                group.create_task(self._collect(replies), name="state-replies")
                 group.create_task(self._mark(token), name="state-marker")
                 group.create_task(self._duties.audit.run(self._queue), name="state-audit")
         finally:
@@ -150,7 +150,7 @@ class StatePublisher:
             self._metrics.leads.set(0)
             self._metrics.waiting.set(0)
 
-    async def _publish(self, token: FencingToken, answers: asyncio.Queue[_Submitted]) -> None:
+    async def _publish(self, token: FencingToken, replies: asyncio.Queue[_Submitted]) -> None:
         sent = 0
         next_batch_at = self._clock.monotonic()
         while True:
@@ -168,7 +168,7 @@ class StatePublisher:
             kind, key = fact.kind, fact.key
             try:
                 with self._quarantine.isolate(kind, key, stage=_SUBMIT) as isolated:
-                    fact, answer = await self._submit(fact, token)
+                    fact, reply = await self._submit(fact, token)
             except Retryable as exc:
                 self._submit_failed(fact, exc)
                 await self._clock.sleep(RETRY_S)
@@ -179,7 +179,7 @@ class StatePublisher:
             if isolated.error is not None:
                 self._queue.quarantine(fact)
                 continue
-            await answers.put((fact, answer, started))
+            await replies.put((fact, reply, started))
             sent += 1
             if sent % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -190,7 +190,7 @@ class StatePublisher:
         kind, key = fact.kind, fact.key
         subject = self._subjects.state(kind, key)
         try:
-            answer = await self._publisher.submit(
+            reply = await self._publisher.submit(
                 subject,
                 codec.encode(self._seal.close(fact)),
                 fence=token,
@@ -201,16 +201,16 @@ class StatePublisher:
             self._log.error("object_oversized", kind=kind, key=key, reason=str(exc))
             self._quarantine.failed(kind, key, stage=_STAGE, error=str(exc), uid=fact.uid)
             fact = without_body(fact)
-            answer = await self._publisher.submit(
+            reply = await self._publisher.submit(
                 subject, codec.encode(fact), fence=token, ttl_s=ttl_s
             )
-        return fact, answer
+        return fact, reply
 
-    async def _collect(self, answers: asyncio.Queue[_Submitted]) -> None:
+    async def _collect(self, replies: asyncio.Queue[_Submitted]) -> None:
         while True:
-            fact, answer, started = await answers.get()
+            fact, reply, started = await replies.get()
             try:
-                await answer
+                await reply
             except Retryable as exc:
                 self._submit_failed(fact, exc)
                 continue

@@ -30,9 +30,7 @@ class StreamAudit:
         while (left_s := self._audit.left_s()) is not None:
             await self._clock.sleep(left_s)
             read = await self._read()
-            reason = self._audit.compare(
-                queue.published_uids(), read, unfolded=queue.on_their_way()
-            )
+            reason = self._audit.compare(queue.published_uids(), read, unfolded=queue.unconfirmed())
             if reason:
                 raise WrongSequence(reason)
 

@@ -41,8 +41,6 @@ from shared.runtime.tasks import TaskGroup
 _STAGE: Final = "read"
 _CHUNK: Final = 500
 """Objects of a list that are processed between two yields to the event loop."""
-
-
 _NOT_FOUND_THRESHOLD: Final = 2
 """Consecutive 404 responses after which all objects of a kind count as deleted.
 
@@ -109,12 +107,12 @@ class Watcher:
                 following.cancel()
 
     async def _follow(self) -> None:
-        doubted, self._unconfirmed = self._unconfirmed, False
-        if doubted and self._watch is not None and not await self._can_confirm(self._watch):
+        must_confirm, self._unconfirmed = self._unconfirmed, False
+        if must_confirm and self._watch is not None and not await self._can_confirm(self._watch):
             self._watch = None
         self._is_listing = self._watch is None
         watch = self._watch or self._new_watch()
-        overdue = asyncio.get_running_loop().call_later(
+        relist_timer = asyncio.get_running_loop().call_later(
             _BOOKMARK_WAIT_S, self._relist_if_unconfirmed
         )
         try:
@@ -125,7 +123,7 @@ class Watcher:
                         self.kind
                     )
         finally:
-            overdue.cancel()
+            relist_timer.cancel()
 
     async def _can_confirm(self, watch: ListWatch) -> bool:
         """Set the version that the watch has to reach; return False if the kind must be listed."""
@@ -169,7 +167,7 @@ class Watcher:
             case Listed():
                 await self._listed(item, watch)
             case Changed(op=op, object=view):
-                self._changed_to(op, view)
+                self._object_changed(op, view)
             case Malformed():
                 self._malformed(item)
             case Bookmark(resource_version=version):
@@ -201,7 +199,7 @@ class Watcher:
             self._restart.set()
         self._log.debug("kind_listed", objects=len(shown), version=item.resource_version)
 
-    def _changed_to(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
+    def _object_changed(self, op: ChangeOp, view: Any) -> None:  # noqa: ANN401 - of any kind
         metadata = view.metadata
         if op is ChangeOp.DELETED:
             self._deleted(metadata)

@@ -42,7 +42,7 @@ class ObservedObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rv: str
     body: bytes
     digest: bytes
-    done: bytes = b""
+    succeeded_body: bytes = b""
     """Body of a pod that succeeded before its deletion was requested; empty for all others."""
 
 
@@ -52,7 +52,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: str
     rv: str
     digest: bytes = b""
-    done: bytes = b""
+    succeeded_body: bytes = b""
     """Like `ObservedObject.done`, for an object that was deleted while no cache watched."""
 
 
@@ -62,21 +62,23 @@ def observed_object(view: Any) -> tuple[str, ObservedObject]:  # noqa: ANN401 - 
     metadata = view.metadata
     body = _encoder.encode(view)
     rv = metadata.resource_version
-    done = body if _is_done(view) else b""
+    succeeded_body = body if _succeeded_before_deletion(view) else b""
     seen = digest(body, rv)
-    return metadata.key, ObservedObject(uid=metadata.uid, rv=rv, body=body, digest=seen, done=done)
+    return metadata.key, ObservedObject(
+        uid=metadata.uid, rv=rv, body=body, digest=seen, succeeded_body=succeeded_body
+    )
 
 
-def done_of(body: bytes) -> bytes:
+def tombstone_body_of(body: bytes) -> bytes:
     """Return the tombstone body of a published pod that succeeded; empty for all others."""
     if _SUCCEEDED not in body:
         return b""
-    return remains(body) if _is_done(_pods.decode(body)) else b""
+    return tombstone_body(body) if _succeeded_before_deletion(_pods.decode(body)) else b""
 
 
-def remains(done: bytes) -> bytes:
+def tombstone_body(succeeded_body: bytes) -> bytes:
     """Return the tombstone body of a succeeded pod: its owners, job annotations and phase."""
-    pod = _pods.decode(done)
+    pod = _pods.decode(succeeded_body)
     meta = pod.metadata
     marks = {k: v for k, v in meta.annotations.items() if k in _MARKS}
     kept = ObjectMeta(
@@ -102,7 +104,7 @@ def cause_of(fact: Fact) -> str:
     return f"{fact.key.rpartition('/')[0]}/{group}" if group else ""
 
 
-def _is_done(view: Any) -> bool:  # noqa: ANN401 - the view of any kind
+def _succeeded_before_deletion(view: Any) -> bool:  # noqa: ANN401 - the view of any kind
     """Return whether a job's pod succeeded before its deletion was requested."""
     return (
         isinstance(view, Pod)

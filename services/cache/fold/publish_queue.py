@@ -26,11 +26,11 @@ from typing import Final
 
 import msgspec
 
-from services.cache.fold.objects import ObservedObject, Published, older, reached, remains
+from services.cache.fold.objects import ObservedObject, Published, older, reached, tombstone_body
 from shared.contracts.digests import UidIndex
 from shared.contracts.messages import Fact, Op
 
-_ENDED: Final = 16_384
+TOMBSTONE_BODIES_MAX: Final = 16_384
 """Bodies kept for tombstones of succeeded pods. A standby cannot know which are still needed."""
 Slot = tuple[str, str]
 """(token of the kind, key of the object)."""
@@ -126,14 +126,16 @@ class PublishQueue:
         state = self._kinds[kind]
         before = state.observed
         state.observed = {
-            key: self._newer(before.get(key), held) for key, held in sorted(shown.items())
+            key: self._newer(before.get(key), observed) for key, observed in sorted(shown.items())
         }
         for key in sorted(unreadable):
             if key in before:
                 state.observed[key] = before[key]
         for key, was in before.items():
-            if was.done and (key not in state.observed or state.observed[key].uid != was.uid):
-                self._keep_tombstone_body(was.uid, was.done)
+            if was.succeeded_body and (
+                key not in state.observed or state.observed[key].uid != was.uid
+            ):
+                self._keep_tombstone_body(was.uid, was.succeeded_body)
         state.observed_version = version
         state.is_current = is_current or reached(version, state.expected)
         state.unreadable = set(unreadable)
@@ -150,24 +152,24 @@ class PublishQueue:
         """Record that an object exists but could not be decoded; it keeps its last version."""
         self._kinds[kind].unreadable.add(key)
 
-    def put(self, kind: str, key: str, held: ObservedObject) -> None:
+    def put(self, kind: str, key: str, observed: ObservedObject) -> None:
         """Record a new or changed object."""
         state = self._kinds[kind]
-        state.observed[key] = self._newer(state.observed.get(key), held)
+        state.observed[key] = self._newer(state.observed.get(key), observed)
         state.gone.pop(key, None)
         state.unreadable.discard(key)
         self._enqueue_if_changed((kind, key), state)
-        self._observe_version(kind, state, held.rv)
+        self._observe_version(kind, state, observed.rv)
 
     def deleted(self, kind: str, key: str, uid: str, rv: str) -> None:
         """Record that no object of that name existed as of `rv`; a newer namesake is kept."""
         state = self._kinds[kind]
-        held = state.observed.get(key)
-        if held is None or held.uid == uid or reached(rv, held.rv):
+        observed = state.observed.get(key)
+        if observed is None or observed.uid == uid or reached(rv, observed.rv):
             state.observed.pop(key, None)
             state.unreadable.discard(key)
-            if held is not None and held.done:
-                self._keep_tombstone_body(held.uid, held.done)
+            if observed is not None and observed.succeeded_body:
+                self._keep_tombstone_body(observed.uid, observed.succeeded_body)
             if self._leads:
                 state.gone[key] = rv
             self._enqueue_if_changed((kind, key), state)
@@ -220,8 +222,8 @@ class PublishQueue:
             del self._pending[slot]
             state = self._kinds[slot[0]]
             if self._differs(slot, state):
-                held = state.observed.get(slot[1])
-                self._in_flight[slot] = held.digest if held is not None else b""
+                observed = state.observed.get(slot[1])
+                self._in_flight[slot] = observed.digest if observed is not None else b""
                 return self._fact(slot, state)
             self._skip_unchanged(slot, state)
         return None
@@ -245,8 +247,10 @@ class PublishQueue:
         slot = (fact.kind, fact.key)
         state = self._kinds[slot[0]]
         before = state.published.get(slot[1])
-        done = before.done if before is not None and before.uid == fact.uid else b""
-        state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, done=done))
+        succeeded_body = (
+            before.succeeded_body if before is not None and before.uid == fact.uid else b""
+        )
+        state.publish(slot[1], Published(uid=fact.uid, rv=fact.rv, succeeded_body=succeeded_body))
         if fact.op is Op.DELETE:
             state.gone.setdefault(slot[1], fact.rv)
         self._settled(slot, state)
@@ -287,8 +291,8 @@ class PublishQueue:
             for kind, state in self._sorted
         }
 
-    def on_their_way(self) -> frozenset[Slot]:
-        """Return the slots of facts that are pending or in flight."""
+    def unconfirmed(self) -> frozenset[Slot]:
+        """Return the slots of facts that are pending or in flight, so not yet in STATE."""
         return frozenset((*self._in_flight, *self._pending))
 
     def _observe_version(self, kind: str, state: _KindState, version: str) -> None:
@@ -315,18 +319,24 @@ class PublishQueue:
             ):
                 state.gone[key] = state.observed_version
 
-    def _newer(self, before: ObservedObject | None, shown: ObservedObject) -> ObservedObject:
-        if before is None or not older(shown.rv, before.rv):
-            if before is not None and before.uid == shown.uid and before.done and not shown.done:
-                return msgspec.structs.replace(shown, done=before.done)
-            return shown
+    def _newer(self, before: ObservedObject | None, observed: ObservedObject) -> ObservedObject:
+        """Return the newer version of an object; a pod keeps the body with which it succeeded."""
+        if before is None or not older(observed.rv, before.rv):
+            if (
+                before is not None
+                and before.uid == observed.uid
+                and before.succeeded_body
+                and not observed.succeeded_body
+            ):
+                return msgspec.structs.replace(observed, succeeded_body=before.succeeded_body)
+            return observed
         self.ignored += 1
         return before
 
-    def _keep_tombstone_body(self, uid: str, done: bytes) -> None:
+    def _keep_tombstone_body(self, uid: str, succeeded_body: bytes) -> None:
         """Keep the tombstone body of a pod; its published fact may not have one."""
-        self._tombstone_bodies[uid] = remains(done)
-        if len(self._tombstone_bodies) > _ENDED:
+        self._tombstone_bodies[uid] = tombstone_body(succeeded_body)
+        if len(self._tombstone_bodies) > TOMBSTONE_BODIES_MAX:
             del self._tombstone_bodies[next(iter(self._tombstone_bodies))]
 
     def _enqueue_changed(self, kind: str, state: _KindState) -> None:
@@ -369,11 +379,11 @@ class PublishQueue:
     def _differs(self, slot: Slot, state: _KindState) -> bool:
         """Return whether STATE differs from the observed object and may be overwritten."""
         key = slot[1]
-        held, published = state.observed.get(key), state.published.get(key)
-        if held is not None:
+        observed, published = state.observed.get(key), state.published.get(key)
+        if observed is not None:
             if published is None:
                 return True
-            return published.digest != held.digest and not older(held.rv, published.rv)
+            return published.digest != observed.digest and not older(observed.rv, published.rv)
         return (
             published is not None and key in state.gone and not older(state.gone[key], published.rv)
         )
@@ -381,12 +391,14 @@ class PublishQueue:
     def _fact(self, slot: Slot, state: _KindState) -> Fact:
         """Return the fact that brings STATE to the observed object, for a slot that differs."""
         kind, key = slot
-        held = state.observed.get(key)
-        if held is None:
+        observed = state.observed.get(key)
+        if observed is None:
             published = state.published[key]
             rv = state.gone[key] or published.rv
             body = msgspec.Raw(
-                self._tombstone_bodies.get(published.uid) or published.done or b"null"
+                self._tombstone_bodies.get(published.uid) or published.succeeded_body or b"null"
             )
             return Fact(kind=kind, key=key, uid=published.uid, rv=rv, op=Op.DELETE, body=body)
-        return Fact(kind=kind, key=key, uid=held.uid, rv=held.rv, body=msgspec.Raw(held.body))
+        return Fact(
+            kind=kind, key=key, uid=observed.uid, rv=observed.rv, body=msgspec.Raw(observed.body)
+        )

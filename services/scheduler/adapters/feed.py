@@ -119,14 +119,14 @@ class StateFeed:
         self._inbox = inbox
         self._gate = gate
         self._log = log
-        self._again = False
+        self._skip_until_reset = False
         self.synced = asyncio.Event()
         self.epoch = 0
         """Incremented each time STATE is read from its beginning."""
 
-    def resync(self, reason: str = "what was folded is not to be trusted") -> None:
+    def resync(self, reason: str = "the cluster state is inconsistent") -> None:
         """Read STATE from its beginning again."""
-        self._again = True
+        self._skip_until_reset = True
         self._follower.restart(reason)
         self._begin_anew(f"the state is read again: {reason}")
 
@@ -145,14 +145,14 @@ class StateFeed:
         self._gate.set(ok=False, reason="the state is being read")
         async with aclosing(self._follower.items()) as items:
             async for item in items:
-                if self._again and not isinstance(item, Reset):
+                if self._skip_until_reset and not isinstance(item, Reset):
                     continue
                 await self._handle(item)
 
     def _begin_anew(self, reason: str) -> None:
         self.epoch += 1
         self._inbox.forget()
-        self._stale(reason)
+        self._mark_stale(reason)
 
     async def _handle(self, item: StateItem) -> None:
         match item:
@@ -160,23 +160,23 @@ class StateFeed:
                 await self._inbox.facts(facts, self._follower.last_seq)
             case Synced(marker=marker):
                 self._installation.observe(marker)
-                self._fresh()
+                self._mark_synced()
             case Stale(reason=reason):
-                self._stale(reason)
+                self._mark_stale(reason)
             case Reset(reason=reason):
-                self._again = False
+                self._skip_until_reset = False
                 self._begin_anew(reason)
         if not self.synced.is_set():
             self._gate.set(ok=False, reason=self._follower.why_not_synced())
 
-    def _fresh(self) -> None:
+    def _mark_synced(self) -> None:
         if not self.synced.is_set():
             self._log.info("state_synced", epoch=self.epoch)
             self.synced.set()
             self._gate.set(ok=True)
             self._inbox.changed.set()
 
-    def _stale(self, reason: str) -> None:
+    def _mark_stale(self, reason: str) -> None:
         self._log.warning("state_not_synced", reason=reason)
         self.synced.clear()
         self._gate.set(ok=False, reason=reason)
@@ -206,9 +206,9 @@ class OutcomeFeed:
         self._clock = env.clock
         self._log = env.log
         self._recent: deque[Outcome] = deque()
-        self._seen = asyncio.Condition()
+        self._advanced = asyncio.Condition()
         self._last_seq = 0
-        self._beyond = 0
+        self._replay_end = 0
         self.unreadable = 0
 
     async def run(self) -> None:
@@ -219,9 +219,9 @@ class OutcomeFeed:
             async for item in items:
                 match item:
                     case Started(last_seq=last_seq):
-                        self._beyond = last_seq
+                        self._replay_end = last_seq
                     case CaughtUp():
-                        await self._read_to(self._beyond)
+                        await self._note_read(self._replay_end)
                     case list(messages):
                         await self._handle(messages)
                     case Reset():
@@ -245,15 +245,15 @@ class OutcomeFeed:
         while self._recent and self._recent[0].time < oldest:
             self._recent.popleft()
         self._inbox.outcomes(outcomes)
-        await self._read_to(messages[-1].sequence)
+        await self._note_read(messages[-1].sequence)
 
-    async def _read_to(self, sequence: int) -> None:
-        async with self._seen:
+    async def _note_read(self, sequence: int) -> None:
+        async with self._advanced:
             self._last_seq = max(self._last_seq, sequence)
-            self._seen.notify_all()
+            self._advanced.notify_all()
 
     async def read_up_to(self, sequence: int) -> list[Outcome]:
         """Wait until everything up to `sequence` has been read; return the recent outcomes."""
-        async with self._seen:
-            await self._seen.wait_for(lambda: self._last_seq >= sequence)
+        async with self._advanced:
+            await self._advanced.wait_for(lambda: self._last_seq >= sequence)
         return list(self._recent)

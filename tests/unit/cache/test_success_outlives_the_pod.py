@@ -2,8 +2,8 @@
 
 import msgspec
 
-from services.cache.fold.objects import ObservedObject, Published, digest, done_of
-from services.cache.fold.publish_queue import _ENDED
+from services.cache.fold.objects import ObservedObject, Published, digest, tombstone_body_of
+from services.cache.fold.publish_queue import TOMBSTONE_BODIES_MAX
 from shared.api import keys
 from shared.api.core import Pod, PodPhase
 from shared.api.meta import OwnerReference
@@ -98,12 +98,14 @@ def test_a_cache_that_finds_a_succeeded_pod_gone_tells_what_the_stream_says_of_i
     world = World(leads=False)
     key, shown = jobs_pod(1)
     seen = digest(shown.body, "1")
-    world.stream[key] = Published(uid="u-a", rv="1", digest=seen, done=done_of(shown.body))
+    world.stream[key] = Published(
+        uid="u-a", rv="1", digest=seen, succeeded_body=tombstone_body_of(shown.body)
+    )
     world.begin()
     world.lists(version=9)
     assert says(last_of(world)) is not None
-    assert done_of(jobs_pod(1, PodPhase.RUNNING)[1].body) == b""
-    assert done_of(jobs_pod(1, deleting=True)[1].body) == b""
+    assert tombstone_body_of(jobs_pod(1, PodPhase.RUNNING)[1].body) == b""
+    assert tombstone_body_of(jobs_pod(1, deleting=True)[1].body) == b""
 
 
 def test_a_gap_of_the_watch_in_which_a_succeeded_pod_goes_loses_nothing():
@@ -140,7 +142,7 @@ def test_a_namesake_does_not_inherit_success():
 
 def test_what_a_standby_remembers_of_the_gone_is_bounded():
     world = World(leads=False)
-    for number in range(_ENDED + 5):
+    for number in range(TOMBSTONE_BODIES_MAX + 5):
         world.puts(jobs_pod(2 * number + 1, name=f"p-{number}", uid=f"u-{number}"))
         world.deletes(f"p-{number}", 2 * number + 2, uid=f"u-{number}")
-    assert len(world.queue._tombstone_bodies) == _ENDED
+    assert len(world.queue._tombstone_bodies) == TOMBSTONE_BODIES_MAX
