@@ -64,12 +64,12 @@ class Cluster:
     def put(self, kind: kinds.Kind, document: dict[str, Any]) -> Self:
         """Put an object in: JSON in the form of the API, as far as the scheduler reads it."""
         view: Any = msgspec.convert(document, kind.type)
-        self.cluster_state.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+        self.cluster_state.put(kind.token, view.metadata.key, view.metadata.uid, view)
         return self
 
     def delete(self, kind: kinds.Kind, key: str, uid: str = "") -> Self:
         """Delete an object by its key, `namespace/name` or `name`."""
-        self.cluster_state.apply(kind.token, "delete", key, uid or f"uid-{key}", None)
+        self.cluster_state.delete(kind.token, key, uid or f"uid-{key}")
         return self
 
     def node(

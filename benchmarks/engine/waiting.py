@@ -278,7 +278,7 @@ class World:
             codec.encode(desired.message)
         for said in decision.explained:
             codec.encode(said)
-        if not decision.says_nothing:
+        if not decision.is_empty:
             self._scheduler_state.assume_statuses(decision.plan)
         took = time.process_time() - begun
         if failures or decision.exclusions:

@@ -26,7 +26,6 @@ from shared.api.kinds import Kind
 
 EPOCH = 1_767_225_600.0
 """Unix seconds at which traces begin."""
-_DELETE = "delete"
 
 
 class Replay:
@@ -78,7 +77,7 @@ class Replay:
 
     def _put(self, kind: Kind, document: dict[str, Any]) -> None:
         view: Any = msgspec.convert(document, kind.type)
-        self.cluster_state.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+        self.cluster_state.put(kind.token, view.metadata.key, view.metadata.uid, view)
 
     def _group(self, job: TraceJob, phase: str) -> None:
         created = times.format_seconds(EPOCH + job.at)
@@ -119,8 +118,8 @@ class Replay:
         job = self.jobs[key]
         for number in range(job.pods):
             pod = f"{key}-{number}"
-            self.cluster_state.apply(kinds.POD.token, _DELETE, pod, f"uid-{pod}", None)
-        self.cluster_state.apply(kinds.PODGROUP.token, _DELETE, key, f"uid-{key}", None)
+            self.cluster_state.delete(kinds.POD.token, pod, f"uid-{pod}")
+        self.cluster_state.delete(kinds.PODGROUP.token, key, f"uid-{key}")
         self.ended.append((key, job.seconds))
 
     # --- decisions ---------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class Scheduler:
         self._deciding = False
         self._quarantine_excluded(decision.exclusions)
         if memory is not None:
-            self._dumper.take(config, memory, now=now, plan=decision.whole)
+            self._dumper.take(config, memory, now=now, plan=decision.full_plan)
         decided = self._clock.monotonic()
         for group in decision.expired_reservations:
             self._log.warning(
@@ -298,15 +298,15 @@ class Scheduler:
     async def _publish(
         self, decision: Decision, term: LeadershipTerm, installation_term: str, *, begun: float
     ) -> None:
-        if decision.says_nothing:
+        if decision.is_empty:
             self._report.events(decision, term=term.number, begun=begun)
             return
         published = await self._publisher.publish(decision, term, installation_term)
         if published.refused:
             refused = published.refused
             await self._in_thread(lambda: self._scheduler_state.withdraw(refused))
-        if published.usurped is not None:
-            raise published.usurped
+        if published.superseded is not None:
+            raise published.superseded
         if published.statuses:
             await self._in_thread(lambda: self._scheduler_state.assume_statuses(decision.plan))
         self._report.events(decision, term=term.number, begun=begun)

@@ -35,7 +35,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Plan
     """The plan without the statuses that are held back (`status_writer`)."""
-    whole: Plan
+    full_plan: Plan
     """The plan with all statuses."""
     commands: list[m.Command]
     statuses: list[desired.DesiredStatus]
@@ -55,6 +55,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     placements: Sequence[PlacedJob] = ()
 
     @property
-    def says_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether there is nothing to publish."""
         return self.plan.is_empty and not self.statuses

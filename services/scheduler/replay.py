@@ -87,12 +87,14 @@ def replayed(dump: Dump, plugins: Plugins = PLUGINS) -> Plan:
         evaluator=waiting_evaluator(),
     )
     try:
-        scheduler_state.lay_out(header.memory)
+        scheduler_state.prepare_replay(header.memory)
     except msgspec.ValidationError as error:
         raise BadDump(f"the dump is cut off or damaged in the first line: {error}") from error
     scheduler_state.fold(dump.facts)
     scheduler_state.restore(header.memory, header.waiting_groups)
-    return scheduler_state.decide(header.config, now=header.now, cycle=header.cycle, token=0).whole
+    return scheduler_state.decide(
+        header.config, now=header.now, cycle=header.cycle, token=0
+    ).full_plan
 
 
 def differences(recorded: Plan, plan: Plan) -> list[str]:

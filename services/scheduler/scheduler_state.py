@@ -23,7 +23,12 @@ from services.scheduler.engine.progress import Progress
 from services.scheduler.engine.session.activation import UnschedulableJob, unschedulable_jobs
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import BadFact, ClusterState
-from services.scheduler.engine.state.memory import SchedulerMemory, lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import (
+    SchedulerMemory,
+    memory_of,
+    prepare_replay,
+    restore,
+)
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, foreign_states, states
 from services.scheduler.policy.devices.selectors import Evaluator
@@ -172,15 +177,12 @@ class SchedulerState:
             return FoldFailure(fact.kind, fact.key, fact.uid, str(error))
         except Exception as error:  # noqa: BLE001 - one object costs no other (ADR 19)
             self._quarantined_objects[fact.kind, fact.key] = (desired.digest(fact), error)
-            self._remove(fact)
+            try:
+                self._cluster_state.quarantine(fact.kind, fact.key, fact.uid)
+            except Exception:  # noqa: BLE001 - a resync follows
+                self._cluster_state.mark_inconsistent()
             return FoldFailure(fact.kind, fact.key, fact.uid, error)
         return None
-
-    def _remove(self, fact: m.Fact) -> None:
-        try:
-            self._cluster_state.apply(fact.kind, "leave out", fact.key, fact.uid, None)
-        except Exception:  # noqa: BLE001 - a resync follows
-            self._cluster_state.mark_inconsistent()
 
     def _fold(self, fact: m.Fact) -> None:
         decoder = self._decoders.get(fact.kind)
@@ -195,21 +197,22 @@ class SchedulerState:
             try:
                 obj = decoder.decode(fact.body)
             except msgspec.DecodeError:
-                self._cluster_state.apply(fact.kind, "leave out", fact.key, fact.uid, None)
+                self._cluster_state.quarantine(fact.kind, fact.key, fact.uid)
                 raise
             known = fact.kind != POD.token or self._cluster_state.task(fact.uid) is not None
-            self._cluster_state.apply(fact.kind, "put", fact.key, fact.uid, obj)
+            self._cluster_state.put(fact.kind, fact.key, fact.uid, obj)
             if not known and (task := self._cluster_state.task(fact.uid)) is not None:
                 self._metrics.new_pod(task)
             return
-        is_gone = fact.op is m.Op.DELETE
-        self._cluster_state.apply(
-            fact.kind, "delete" if is_gone else "leave out", fact.key, fact.uid, None
-        )
+        is_deleted = fact.op is m.Op.DELETE
+        if is_deleted:
+            self._cluster_state.delete(fact.kind, fact.key, fact.uid)
+        else:
+            self._cluster_state.quarantine(fact.kind, fact.key, fact.uid)
         if fact.kind == PODGROUP.token:
             self._quarantined_jobs.pop(fact.key, None)
-        if not is_gone:
-            raise BadFact(f"{fact.kind} {fact.key} is too large to be published; it is left out")
+        if not is_deleted:
+            raise BadFact(f"{fact.kind} {fact.key} is too large to be published")
 
     def outcomes(self, outcomes: Sequence[m.Outcome]) -> None:
         """Apply outcomes of intents: a pod whose bind or eviction failed is no longer assumed."""
@@ -295,20 +298,20 @@ class SchedulerState:
             )
             self._cluster_state.jobs.activate_all()
             self._metrics.mark_stale()
-        whole = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
+        full_plan = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
         unschedulable = len(self._cluster_state.jobs.unschedulable)
-        plan = self._status_writer.due(whole, self._cluster_state, now=now)
+        plan = self._status_writer.due(full_plan, self._cluster_state, now=now)
         commands = self._commands(plan, token=token)
         for command in commands:
             self._assume(command)
         statuses = self._status_writer.messages(plan, self._cluster_state, now=now)
         waits, explained = self._wait_reports.review(
-            whole, self._cluster_state.jobs, self._unschedulable, now=now, term=token
+            full_plan, self._cluster_state.jobs, self._unschedulable, now=now, term=token
         )
         self._unschedulable = []
         return Decision(
             plan=plan,
-            whole=whole,
+            full_plan=full_plan,
             commands=commands,
             statuses=statuses,
             admitted=messages.admissions(plan, self._cluster_state),
@@ -400,9 +403,9 @@ class SchedulerState:
         self._cluster_state.jobs.activate_all()
         return memory_of(self._cluster_state), self._reservation_timeouts.waiting_groups
 
-    def lay_out(self, memory: SchedulerMemory) -> None:
+    def prepare_replay(self, memory: SchedulerMemory) -> None:
         """Prepare an empty cluster state for the facts of a recorded cycle."""
-        lay_out(self._cluster_state, memory)
+        prepare_replay(self._cluster_state, memory)
 
     def restore(self, memory: SchedulerMemory, waiting_groups: dict[str, WaitingGroup]) -> None:
         """Restore the memory of a recorded cycle, after its facts were folded."""

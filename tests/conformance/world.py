@@ -52,7 +52,7 @@ def cluster_state_of(given: dict[str, Any]) -> ClusterState:
     ):
         for obj in objects:
             view = _view(kind, _with_uid(obj))
-            cluster_state.apply(kind.token, "put", view.metadata.key, view.metadata.uid, view)
+            cluster_state.put(kind.token, view.metadata.key, view.metadata.uid, view)
     return cluster_state
 
 

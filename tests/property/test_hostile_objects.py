@@ -128,9 +128,9 @@ def the_good_gang_is_placed(judged: SchedulerState, config: str) -> None:
     for cycle in range(1, 4):
         decision = judged.decide(CONFIGS[config], now=1.8e9, cycle=cycle, token=1)
         assert not decision.exclusions, decision.exclusions
-        placed |= {k: v for k, v in binds_of(decision.whole).items() if k.startswith("good-")}
+        placed |= {k: v for k, v in binds_of(decision.full_plan).items() if k.startswith("good-")}
         judged.assume_statuses(decision.plan)
-    assert len(placed) == 2, (placed, decision.whole.explanations)
+    assert len(placed) == 2, (placed, decision.full_plan.explanations)
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.state.cluster_state import ClusterState
-from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import memory_of, prepare_replay, restore
 from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.volumes import Volumes
 from services.scheduler.policy.vendors.gpus import Gpus
@@ -166,7 +166,7 @@ def test_a_recorded_cycle_takes_along_what_states_remember(way, asked):
     first = world.step()
     count_hits([bind for gang in first.binds for bind in gang.binds if bind.annotations])
     memory = msgspec.json.decode(msgspec.json.encode(memory_of(world.cluster_state)))
-    lay_out(again.cluster_state, memory)
+    prepare_replay(again.cluster_state, memory)
     build(again, way, asked)
     restore(again.cluster_state, memory)
     assert kept_in(again.cluster_state) == kept_in(world.cluster_state)

@@ -143,7 +143,7 @@ class Histories:
         )
         self.unschedulable += bool(skipping.unschedulable)
         for at, decision in enumerate((skipping, visiting)):
-            if not decision.says_nothing:
+            if not decision.is_empty:
                 self.schedulers[at].assume_statuses(decision.plan)
             self.show(at, decision)
         self.carry_out(visiting)
@@ -186,7 +186,8 @@ def check(skipping: Decision, visiting: Decision) -> None:
     assert phases(skipping) == phases(visiting)
     assert skipping.plan.queues == visiting.plan.queues
     assert not visiting.unschedulable
-    unlike = [why for why in skipping.whole.explanations if why not in visiting.whole.explanations]
+    reported = visiting.full_plan.explanations
+    unlike = [why for why in skipping.full_plan.explanations if why not in reported]
     assert unlike == []
 
 

@@ -52,7 +52,7 @@ class PublishResult(msgspec.Struct, frozen=True, kw_only=True):
     """Intents that NATS did not store."""
     statuses: bool
     """Whether all desired statuses were stored or quarantined."""
-    usurped: WrongSequence | None
+    superseded: WrongSequence | None
     """The refusal by which NATS showed that another scheduler leads; None without one."""
 
 
@@ -123,19 +123,19 @@ class PlanPublisher:
             (status, await self._send_status(status, decided)) for status in decision.statuses
         ]
         refused: list[UnstoredIntent] = []
-        usurped: WrongSequence | None = None
+        superseded: WrongSequence | None = None
         for command, awaited in sent:
             try:
                 await _acknowledged(awaited)
             except WrongSequence as error:
                 refused.append(UnstoredIntent(command))
-                usurped = error
+                superseded = error
             except PumiceError as error:
                 refused.append(self._refused(command, error))
             else:
                 self._handled(*_about(command)[:2])
         stored = await self._all_stored(statuses)
-        return PublishResult(refused=refused, statuses=stored, usurped=usurped)
+        return PublishResult(refused=refused, statuses=stored, superseded=superseded)
 
     async def _send(
         self, command: Command, fence: FencingToken, decided: Mapping[str, str]

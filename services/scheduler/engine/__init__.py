@@ -6,10 +6,11 @@ engine never imports policy (actions and plugins), policy imports the engine.
 What the scheduler's shell uses
 -------------------------------
 >>> cluster_state = ClusterState(scheduler_names=("volcano",))
->>> cluster_state.apply(kind, op, key, uid, obj)          # doctest: +SKIP
-    One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `op` "put" or
-    "delete", `obj` the decoded view or None. Kinds beside `cluster_state.kinds` are ignored. Raises
-    `BadFact` for an object that cannot be read; it then counts as absent.
+>>> cluster_state.put(kind, key, uid, obj)                # doctest: +SKIP
+>>> cluster_state.delete(kind, key, uid)
+    One fact: `kind` a token of `shared.api.kinds.KINDS` ("pods", "nodes", …), `obj` the decoded
+    view. Kinds beside `cluster_state.kinds` are ignored. Raises `BadFact` for an object with a bad
+    value; it is quarantined and counts as absent.
 >>> plan = decide(cluster_state, config, now=…, seed=…, cycle=…)   # services.scheduler.decide
     One cycle. The cluster state is the same before and after. No facts may be applied meanwhile.
 >>> cluster_state.assume(intent, binds)

@@ -76,7 +76,7 @@ def desired(name: str, text: str = "") -> DesiredStatus:
 
 def decision(*commands: m.Command, statuses: list[DesiredStatus] | None = None) -> Decision:
     plan = Plan(cycle=1)
-    return Decision(plan=plan, whole=plan, commands=list(commands), statuses=statuses or [])
+    return Decision(plan=plan, full_plan=plan, commands=list(commands), statuses=statuses or [])
 
 
 async def test_an_intent_that_is_too_large_is_refused_by_itself(
@@ -87,7 +87,7 @@ async def test_an_intent_that_is_too_large_is_refused_by_itself(
     sent = await plans.publish(decision(gang("a"), large, gang("b")), term, "")
     assert [refused.command.id for refused in sent.refused] == [large.id]
     assert "the server takes" in sent.refused[0].why
-    assert sent.usurped is None
+    assert sent.superseded is None
     assert {command.job for command in await plans.unfinished()} == {"ns/a", "ns/b"}
     assert "the server takes" in quarantined.get("podgroups", "ns/large").reason
 

@@ -168,7 +168,7 @@ def test_a_fact_that_meets_a_bug_while_it_is_read_is_left_out_alone(monkeypatch)
     assert isinstance(failure.reason, ZeroDivisionError)
     assert scheduler.is_consistent
     decision = scheduler.decide(configure(), now=0.0, cycle=1, token=1)
-    assert set(binds_of(decision.whole)) == {"good"}
+    assert set(binds_of(decision.full_plan)) == {"good"}
     (told,) = [wanted for wanted in decision.plan.pods if wanted.key == "ns/bad"]
     assert told.condition.reason == "Quarantined"
     assert "ZeroDivisionError" in told.condition.message
@@ -229,11 +229,11 @@ def test_a_job_that_broke_a_session_has_no_turn_until_its_podgroup_is_made_anew(
     scheduler.forget()
     scheduler.fold(stream)
     decision = scheduler.decide(configure(), now=0.0, cycle=2, token=1)
-    assert set(binds_of(decision.whole)) == {"good"}
+    assert set(binds_of(decision.full_plan)) == {"good"}
     gone = end_of("podgroups", "ns/bad")
     scheduler.fold([gone, fact(kinds.PODGROUP, "ns/bad", dict(bad))])
     decision = scheduler.decide(configure(), now=0.0, cycle=3, token=1)
-    assert "bad" in binds_of(decision.whole)
+    assert "bad" in binds_of(decision.full_plan)
 
 
 def test_no_eviction_is_decided_for_a_job_that_is_left_out() -> None:

@@ -40,7 +40,7 @@ def test_a_pod_that_asks_for_thousands_of_resources_is_told_so_in_few_words():
     assert set(told) == {"ns/g", "ns/p"}
     for condition, *_ in told.values():
         assert 1_000 < len(condition.message) <= MESSAGE_LETTERS
-    explained = step(under, 3.0, 3).whole.explanations[0]
+    explained = step(under, 3.0, 3).full_plan.explanations[0]
     assert len(explained.message) + len(explained.details) <= 2 * MESSAGE_LETTERS + 100
     assert len(explained.reasons) <= 50
 

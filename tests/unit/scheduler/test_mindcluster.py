@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.testing import Cluster, binds_of
-from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import memory_of, prepare_replay, restore
 from services.scheduler.policy.vendors.mindcluster import MindclusterNpus
 from shared.api import kinds
 from tests.support.laws import LISTENING
@@ -266,7 +266,7 @@ def test_what_was_chosen_goes_with_a_recorded_cycle():
     world.step()
     memory = memory_of(world.cluster_state)
     again = Cluster(conf())
-    lay_out(again.cluster_state, memory)
+    prepare_replay(again.cluster_state, memory)
     ask(tell(add_node(again)), "g", 4, tasks=1)
     restore(again.cluster_state, memory)
     for same in (world, again):

@@ -8,7 +8,7 @@ import pytest
 from pumice.testing import Cluster, binds_of, evictions_of
 from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
-from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import memory_of, prepare_replay, restore
 from services.scheduler.messages import commands
 from services.scheduler.policy.vendors.cards import read_shares
 from services.scheduler.policy.vendors.npu_chips import KNOWN
@@ -342,7 +342,7 @@ def test_what_was_chosen_goes_with_a_recorded_cycle():
     world.step()
     memory = memory_of(world.cluster_state)
     again = Cluster(conf())
-    lay_out(again.cluster_state, memory)
+    prepare_replay(again.cluster_state, memory)
     ask(add_node(again), "g", tasks=2, number=1, memory=9000)
     restore(again.cluster_state, memory)
     for same in (world, again):

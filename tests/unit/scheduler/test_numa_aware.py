@@ -6,7 +6,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.engine.state.cluster_state import BadFact
-from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import memory_of, prepare_replay, restore
 from services.scheduler.policy.states.cpu_topology import CpuLocation, cpu_set, take
 from shared.api import kinds
 from shared.model.quantity import BadQuantity
@@ -227,7 +227,7 @@ def test_what_was_chosen_goes_with_a_recorded_cycle(runs):
         start(world)
     memory = memory_of(world.cluster_state)
     again = Cluster(CONF)
-    lay_out(again.cluster_state, memory)
+    prepare_replay(again.cluster_state, memory)
     pods(again)
     if runs:
         start(again)

@@ -251,7 +251,7 @@ def test_a_recorded_cycle_holds_back_whom_the_first_one_held_back():
     memory, waiting_groups = first.memory()
     memory = msgspec.json.decode(msgspec.json.encode(memory))
     again = scheduler()
-    again.lay_out(memory)
+    again.prepare_replay(memory)
     small_world(again)
     add_group(again, "bad", "Inqueue")
     add_pod(again, "bad-0", "bad")

@@ -120,7 +120,7 @@ class History:
         decision = self.scheduler.decide(header.config, now=now, cycle=self.cycle, token=1)
         if self.random.random() < 0.7 and not decision.plan.is_empty:
             self.scheduler.assume_statuses(decision.plan)
-        return Dump(header=header, facts=latest(self.facts), plan=decision.whole)
+        return Dump(header=header, facts=latest(self.facts), plan=decision.full_plan)
 
 
 def scheduler() -> SchedulerState:

@@ -26,7 +26,7 @@ def reporting(metrics: Metrics) -> Report:
 
 def decision(plan: Plan, sample: CycleSample, *placements: PlacedJob) -> Decision:
     return Decision(
-        plan=plan, whole=plan, commands=[], statuses=[], sample=sample, placements=placements
+        plan=plan, full_plan=plan, commands=[], statuses=[], sample=sample, placements=placements
     )
 
 

@@ -113,7 +113,7 @@ def test_gangs_without_victims_are_not_looked_at(action):
     waiting = Waiting(f"allocate, {action}")
     waiting.wait("small", 1)
     decision = waiting.cycle()
-    assert [why.job for why in decision.whole.explanations] == ["ns/small"]
+    assert [why.job for why in decision.full_plan.explanations] == ["ns/small"]
     assert (decision.commands, decision.unschedulable, waiting.plays) == ([], GANGS, 1)
 
 
@@ -185,7 +185,7 @@ def test_single_pods_wait_in_the_order_of_keys():
     names = []
     for _ in range(2):
         decision = waiting.cycle()
-        names += [why.job for why in decision.whole.explanations]
+        names += [why.job for why in decision.full_plan.explanations]
     assert names == ["ns/a000"] * 2, "the others have their turns without being looked at"
 
 

@@ -73,7 +73,7 @@ def waiting_for_the_gate(count: int) -> Cycles:
 
 
 def looked_at(decision: Decision) -> int:
-    return len(decision.whole.explanations)
+    return len(decision.full_plan.explanations)
 
 
 @pytest.mark.parametrize("count", [40, 160])
@@ -98,7 +98,7 @@ def test_where_some_may_enter_those_who_do_are_looked_at_and_the_first_who_may_n
     entered = cycles.run()
     admitted = [g.key for g in entered.plan.podgroups if g.phase == "Inqueue"]
     assert admitted == ["ns/w000", "ns/w001"]
-    refused = [why.job for why in entered.whole.explanations if why.gate == "enqueue"]
+    refused = [why.job for why in entered.full_plan.explanations if why.gate == "enqueue"]
     assert refused == ["ns/w002"]
     assert entered.unschedulable == 100 - 3
 
@@ -113,7 +113,7 @@ def test_a_job_is_looked_at_when_it_changes_itself():
 def test_a_new_job_has_its_place_behind_the_unschedulable_ones():
     cycles = waiting_for_the_gate(40)
     add_group(cycles.by, "w0075", "Pending", minResources={"cpu": "9"})
-    (why,) = cycles.run().whole.explanations
+    (why,) = cycles.run().full_plan.explanations
     assert (why.job, why.position) == ("ns/w0075", 9)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import decide
-from services.scheduler.engine.state.memory import lay_out, memory_of, restore
+from services.scheduler.engine.state.memory import memory_of, prepare_replay, restore
 from services.scheduler.messages import commands
 from services.scheduler.policy.vendors.cards import read_shares
 from shared.api import kinds
@@ -247,7 +247,7 @@ def test_what_was_chosen_goes_with_a_recorded_cycle():
     world.step()
     memory = memory_of(world.cluster_state)
     again = Cluster(conf())
-    lay_out(again.cluster_state, memory)
+    prepare_replay(again.cluster_state, memory)
     ask(add_node(again), "g", tasks=2, number=1, memory=9000)
     restore(again.cluster_state, memory)
     for same in (world, again):

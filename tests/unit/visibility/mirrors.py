@@ -131,7 +131,7 @@ class Cluster(Objects):
         self._cycle += 1
         decision = self.scheduler.decide(self._config, now=NOW, cycle=self._cycle, token=1)
         self.scheduler.assume_statuses(decision.plan)
-        for group in decision.whole.podgroups:
+        for group in decision.full_plan.podgroups:
             known = self.objects["podgroups", group.key]
             self.put("podgroups", {**known, "status": {"phase": group.phase}})
         made = self._make_pods()

@@ -132,24 +132,17 @@ class ClusterState:
 
     # --- facts -------------------------------------------------------------------------------
 
-    def apply(self, kind: str, op: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401
-        """Fold one fact in.
+    def put(self, kind: str, key: str, uid: str, obj: Any) -> None:  # noqa: ANN401 - of any kind
+        """Fold a new or changed object, whose decoded view is `obj`.
 
-        `kind` is a token of `shared.api.kinds.KINDS`, `op` is `put`, `delete`, or `leave out` for
-        an object that cannot be read, and `obj` the decoded view (None unless it is put). Facts of
-        kinds that scheduling does not read are ignored. Raises `BadFact`, leaving the cluster state
-        as if the object did not exist.
+        `kind` is a token of `shared.api.kinds.KINDS`; those that scheduling does not read are
+        ignored. Raises `BadFact` for an object with a bad value, which is then quarantined.
         """
         folds = self._folds.get(kind)
         if folds is None:
             return
         quarantined = self.quarantined.setdefault(kind, {})
         quarantined.pop(key, None)
-        if op != "put":
-            self._delete(kind, key, uid)
-            if op == "leave out":
-                quarantined[key] = uid
-            return
         try:
             for fold in folds:
                 fold.put(key, obj)
@@ -160,15 +153,24 @@ class ClusterState:
         if kind == kinds.POD.token and key not in self._uid_by_key:
             quarantined[key] = uid
 
-    def _delete(self, kind: str, key: str, uid: str) -> None:
-        """Forget whatever has that key: facts in between may have been skipped, so uids may differ.
+    def delete(self, kind: str, key: str, uid: str) -> None:
+        """Fold that no object has that key any more.
 
-        The stream keeps the last fact of a key only, and that one says that nothing is there.
+        STATE keeps only the last fact of a key, so an object of another uid may be removed.
         """
+        if kind not in self._folds:
+            return
+        self.quarantined.setdefault(kind, {}).pop(key, None)
         if kind == kinds.POD.token:
             self.assumptions.drop(uid)
             self.nominations.drop(uid)
         self._remove(kind, key)
+
+    def quarantine(self, kind: str, key: str, uid: str) -> None:
+        """Remove an object that exists but cannot be folded; it counts nowhere until it changes."""
+        if kind in self._folds:
+            self.delete(kind, key, uid)
+            self.quarantined[kind][key] = uid
 
     def _remove(self, kind: str, key: str) -> None:
         for fold in self._folds[kind]:

@@ -73,16 +73,16 @@ class Imagined:
     def fold(self, kind: Kind, obj: Any, before: Any = None) -> None:  # noqa: ANN401 - of the kind
         """Fold an object in the place of the one of its name; None: the name is free."""
         token, key, uid = kind.token, obj.metadata.key, obj.metadata.uid
-        apply = self._cluster_state.apply
+        cluster_state = self._cluster_state
 
         def take_back() -> None:
             if before is None:
-                apply(token, "delete", key, uid, None)
+                cluster_state.delete(token, key, uid)
             else:
-                apply(token, "put", key, before.metadata.uid, before)
+                cluster_state.put(token, key, before.metadata.uid, before)
 
         self.on_undo(take_back)  # first: a bad object takes the place of the one before, too
-        apply(token, "put", key, uid, obj)
+        cluster_state.put(token, key, uid, obj)
 
     def on_undo(self, take_back: Callable[[], None]) -> None:
         """Register a callback that undoes a change of the caller."""

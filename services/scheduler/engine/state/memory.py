@@ -90,7 +90,7 @@ def memory_of(cluster_state: ClusterState) -> SchedulerMemory:
     return found
 
 
-def lay_out(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
+def prepare_replay(cluster_state: ClusterState, memory: SchedulerMemory) -> None:
     """Prepare an empty cluster state for the facts of a recorded cycle.
 
     Raises `msgspec.ValidationError` for a memory that no cluster state has had.
