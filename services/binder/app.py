@@ -11,7 +11,7 @@ from services.binder.adapters.deliveries import AckExtender, PartitionSource
 from services.binder.adapters.desired import DesiredStatuses
 from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
 from services.binder.adapters.execute import IntentExecutor
-from services.binder.adapters.outcomes import Finished, Outcomes
+from services.binder.adapters.outcomes import FinishedIntents, Outcomes
 from services.binder.adapters.recorder import BinderRecorder, PodEvents
 from services.binder.adapters.statuses import Statuses
 from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings, Throttle
@@ -149,9 +149,9 @@ class _BinderBuilder:
             all_streams.lease,
         )
 
-    def _finished(self, partitions: Sequence[int]) -> Finished:
+    def _finished(self, partitions: Sequence[int]) -> FinishedIntents:
         context = self._context
-        return Finished(
+        return FinishedIntents(
             self._bus,
             stream=self._streams.outcome.name,
             subjects=[self._subjects.outcome(p) for p in partitions],
@@ -159,7 +159,9 @@ class _BinderBuilder:
             gate=context.readiness.gate("outcomes"),
         )
 
-    def _commands(self, sources: Sequence[PartitionSource], finished: Finished) -> Sequence[Part]:
+    def _commands(
+        self, sources: Sequence[PartitionSource], finished: FinishedIntents
+    ) -> Sequence[Part]:
         context, settings = self._context, self._settings
         outcomes = Outcomes(
             self._bus.publisher(self._streams.outcome.name),
@@ -167,8 +169,8 @@ class _BinderBuilder:
             env=context,
         )
         slots = IntentSlots(
-            held=asyncio.Semaphore(settings.intents_held),
-            active=asyncio.Semaphore(settings.intents_active),
+            received=asyncio.Semaphore(settings.intents_held),
+            executing=asyncio.Semaphore(settings.intents_active),
         )
         executor = self._executor(finished)
         return [
@@ -198,7 +200,7 @@ class _BinderBuilder:
             leaders=leaders,
         )
 
-    def _executor(self, finished: Finished) -> IntentExecutor:
+    def _executor(self, finished: FinishedIntents) -> IntentExecutor:
         context = self._context
         cluster = ApiServerClient(
             self._writing,
@@ -233,7 +235,9 @@ class _BinderBuilder:
             ),
         )
 
-    def _desired(self, sources: Sequence[PartitionSource], finished: Finished) -> Sequence[Part]:
+    def _desired(
+        self, sources: Sequence[PartitionSource], finished: FinishedIntents
+    ) -> Sequence[Part]:
         context = self._context
         statuses = Statuses(self._writing, recorder=self._recorder, clock=context.clock)
         slots = asyncio.Semaphore(self._settings.statuses_active)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from services.binder.adapters.commands import Commands
-from services.binder.adapters.outcomes import Finished
+from services.binder.adapters.outcomes import FinishedIntents
 from services.binder.intents import evict
 from services.controller.adapters.store import IndexedStore
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -36,7 +36,7 @@ def binder_that_ignores_uid_and_duplicates(monkeypatch):
         sim.network.lost_share = 0.9
 
     monkeypatch.setattr(Kube, "bind", bind_by_name)
-    monkeypatch.setattr(Finished, "has", has_not)
+    monkeypatch.setattr(FinishedIntents, "has", has_not)
     monkeypatch.setitem(NEMESES, "acks_lost", acks_lost)
 
 
@@ -81,7 +81,7 @@ def binder_that_evicts_by_uid_alone(monkeypatch):
         return await delete(self, kind, namespace, name, uid=uid)
 
     monkeypatch.setattr(Kube, "delete", by_uid)
-    monkeypatch.setattr(evict, "_over", lambda victim, seen: None)
+    monkeypatch.setattr(evict, "_ended_without_delete", lambda victim, seen: None)
     freeze_when_victims_are_chosen(monkeypatch)
 
 
@@ -132,7 +132,7 @@ def scheduler_that_keeps_what_is_gone(monkeypatch):
 
     The audit finds it and has STATE read anew.
     """
-    monkeypatch.setattr(ClusterState, "_delete", lambda self, kind, key, uid: None)
+    monkeypatch.setattr(ClusterState, "delete", lambda self, kind, key, uid: None)
 
 
 def controller_that_keeps_what_is_gone(monkeypatch):

@@ -53,15 +53,15 @@ class ApiServerClient:
             node=bind.node,
             annotations=bind.annotations,
         )
-        return await self._ask("bind", post, node=bind.node)
+        return await self._send("bind", post, node=bind.node)
 
     async def get(self, pod: str) -> ApiResponse:
         """Get the pod."""
         namespace, name = split_key(pod)
-        return await self._ask("get", lambda: self._kube.get(POD, namespace, name))
+        return await self._send("get", lambda: self._kube.get(POD, namespace, name))
 
-    async def ended(self, item: Bind) -> ItemOutcome | None:
-        """Return how a bind has ended without being tried; None: it can still be made, or tried."""
+    async def outcome_without_bind(self, item: Bind) -> ItemOutcome | None:
+        """Read the pod; return the outcome if no bind is needed, else None."""
         reply = await self.get(item.pod)
         if reply.kind is ResponseKind.GONE:
             return ended(item, Result.GONE, message=reply.message)
@@ -80,7 +80,7 @@ class ApiServerClient:
 
         reply = ApiResponse(kind=ResponseKind.REFUSED, message="there is no scheduler name")
         for scheduler in self._scheduler_names:
-            reply = await self._ask("nominate", partial(patch, scheduler))
+            reply = await self._send("nominate", partial(patch, scheduler))
             if reply.kind is not ResponseKind.REFUSED:
                 break
         return reply
@@ -90,7 +90,7 @@ class ApiServerClient:
     ) -> ApiResponse:
         """Patch a pod's status, at version `rv` if it is given; lists merge by key."""
         namespace, name = split_key(pod)
-        return await self._ask(
+        return await self._send(
             verb,
             lambda: self._kube.patch(
                 POD,
@@ -111,9 +111,9 @@ class ApiServerClient:
         async def delete() -> None:
             await self._kube.delete(POD, namespace, name, uid=uid, resource_version=rv)
 
-        return await self._ask("delete", delete)
+        return await self._send("delete", delete)
 
-    async def _ask(
+    async def _send(
         self, verb: str, request: Callable[[], Awaitable[bytes | None]], *, node: str = ""
     ) -> ApiResponse:
         """Send a request once there is a slot; a pod that it returns is the snapshot."""
@@ -124,7 +124,7 @@ class ApiServerClient:
             except (Gone, Conflict, Rejected, Retryable) as error:
                 reply = failed_response(error)
             else:
-                snapshot = seen(body, self._scheduler_names) if body else None
+                snapshot = snapshot_of(body, self._scheduler_names) if body else None
                 reply = ApiResponse(kind=ResponseKind.DONE, snapshot=snapshot)
             end = self._clock.monotonic()
         overloaded = reply.kind is ResponseKind.BUSY
@@ -136,7 +136,7 @@ class ApiServerClient:
 
 
 def failed_response(error: Gone | Conflict | Rejected | Retryable) -> ApiResponse:
-    """Return the response that an error of a request stands for.
+    """Return the response for an error of a request.
 
     Its message is the API server's own, without the request: the item says which pod it is about.
     """
@@ -151,8 +151,8 @@ def failed_response(error: Gone | Conflict | Rejected | Retryable) -> ApiRespons
     return ApiResponse(kind=kind, message=message)
 
 
-def seen(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
-    """Return what of a pod matters to intents."""
+def snapshot_of(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
+    """Return the part of a pod that decides about intents."""
     pod = decode(POD, body)
     return PodSnapshot(
         uid=pod.metadata.uid,

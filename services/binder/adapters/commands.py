@@ -2,9 +2,9 @@
 
 Second step of the flow "bind → POST": `Commands` → `IntentExecutor` → `ApiServerClient`. The order
 is: write to the API server, store the OUTCOME, acknowledge the delivery. After a crash in between
-the intent is delivered again; the binder then finds its outcome (`Finished`), or objects that are
-already as desired. A message that cannot be decoded is quarantined with its reason, so that it
-blocks no other.
+the intent is delivered again. The binder then finds its outcome (`FinishedIntents`), or objects
+that are already as desired. A message that cannot be decoded is quarantined with its reason, so
+that it blocks no other.
 
 No intent is executed before it is known that this installation holds the cluster's Lease. An intent
 from before another installation held it fails, so that the scheduler decides again.
@@ -18,7 +18,7 @@ import msgspec
 
 from services.binder.adapters.deliveries import NEWER_DELAY_S, PartitionSource, redeliver_later
 from services.binder.adapters.execute import IntentExecutor
-from services.binder.adapters.outcomes import Finished, Outcomes
+from services.binder.adapters.outcomes import FinishedIntents, Outcomes
 from services.binder.intents.bounds import breach
 from services.binder.metrics import BinderMetrics
 from shared.bus.puller import Delivery
@@ -46,10 +46,10 @@ _ID_MAX: Final = 128
 
 
 class IntentSlots(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits how many intents are held, and executed, at once; shared by all partitions."""
+    """Limits how many intents are received, and executed, at once; shared by all partitions."""
 
-    held: asyncio.Semaphore
-    active: asyncio.Semaphore
+    received: asyncio.Semaphore
+    executing: asyncio.Semaphore
 
 
 class Commands:
@@ -61,7 +61,7 @@ class Commands:
         *,
         executor: IntentExecutor,
         outcomes: Outcomes,
-        finished: Finished,
+        finished: FinishedIntents,
         installation: InstallationLeadership,
         slots: IntentSlots,
         env: Env,
@@ -93,7 +93,7 @@ class Commands:
                     self._log.warning("commands_dropped_with_their_stream", reason=item.reason)
                     self._epoch += 1
                 else:
-                    await self._slots.held.acquire()
+                    await self._slots.received.acquire()
                     name = f"{self.name} {item.message.sequence}"
                     group.create_task(self._process(group, item, self._epoch), name=name)
 
@@ -109,7 +109,7 @@ class Commands:
             self._quarantine.failed("intent", key, stage=_STAGE, error=str(error))
             await redeliver_later(delivery, NEWER_DELAY_S, self._log)
         finally:
-            self._slots.held.release()
+            self._slots.received.release()
 
     async def _handle(self, delivery: Delivery, epoch: int) -> None:
         try:
@@ -151,7 +151,7 @@ class Commands:
     ) -> Outcome | None:
         """Execute an intent; None if its stream was recreated in the meantime."""
         ended = {} if delivery.exhausted else await self._executor.prepare(intent)
-        async with self._slots.active:
+        async with self._slots.executing:
             if epoch != self._epoch:
                 return None
             if delivery.exhausted:

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from typing import Final
 
 from services.binder.adapters.deliveries import NEWER_DELAY_S, PartitionSource, redeliver_later
-from services.binder.adapters.outcomes import Finished
+from services.binder.adapters.outcomes import FinishedIntents
 from services.binder.adapters.statuses import KIND_OF, NoPatch, Statuses, StatusPatch
 from services.binder.intents.bounds import breach_of_desired
 from services.binder.metrics import BinderMetrics
@@ -51,7 +51,7 @@ class DesiredStatuses:
         source: PartitionSource,
         *,
         statuses: Statuses,
-        ended: Finished,
+        ended: FinishedIntents,
         installation: InstallationLeadership,
         slots: asyncio.Semaphore,
         delayed: ExpiringStatuses,
@@ -138,7 +138,7 @@ class DesiredStatuses:
     async def _apply(self, message: Message, desired: Desired) -> Message | None:
         """Write the desired status; return the message that supersedes this one if there is one."""
         kind = KIND_OF[type(desired)].token
-        if isinstance(desired, DesiredPod) and self._ended.pod(desired.uid):
+        if isinstance(desired, DesiredPod) and self._ended.is_settled(desired.uid):
             self._metrics.statuses.labels(kind, "void").inc()
             return None
         try:

@@ -115,7 +115,7 @@ class DeviceBinder:
 
         Pods of a redelivered intent may have been bound before.
         """
-        snapshot = await self._cluster.ended(item)
+        snapshot = await self._cluster.outcome_without_bind(item)
         if snapshot is not None and snapshot.result is Result.BOUND:
             return
         failed_pods.note(
@@ -147,7 +147,9 @@ class DeviceBinder:
             attempt += 1
             if attempt == 1:
                 self._waits(item)
-            if attempt % _POD_EVERY == 0 and (snapshot := await self._cluster.ended(item)):
+            if attempt % _POD_EVERY == 0 and (
+                snapshot := await self._cluster.outcome_without_bind(item)
+            ):
                 return "" if snapshot.result is Result.BOUND else snapshot.message
             await self._clock.sleep(_POLLS.wait_s(attempt, None))
         return ""

@@ -232,7 +232,7 @@ class IntentExecutor:
             await self._clock.sleep(step.seconds)
 
     async def _evict(self, intent: Evict, victim: Victim) -> ItemOutcome:
-        attempt, tried = 1, False
+        attempt, delete_sent = 1, False
         step: ItemOutcome | PatchConditions | Delete | Get | Wait = Get()
         while not isinstance(step, ItemOutcome):
             if isinstance(step, Wait):
@@ -242,26 +242,33 @@ class IntentExecutor:
             elif isinstance(step, Get):
                 reply = await self._cluster.get(victim.pod)
                 step = evict_steps.after_get(
-                    victim, reply, attempt=attempt, tried=tried, delays=self._delays
+                    victim, reply, attempt=attempt, delete_sent=delete_sent, delays=self._delays
                 )
                 attempt += 1
             elif isinstance(step, PatchConditions):
-                reply = await self._mark(intent, victim, step.rv)
-                step = evict_steps.after_marks(
-                    victim, reply, rv=step.rv, attempt=attempt, tried=tried, delays=self._delays
+                reply = await self._patch_conditions(intent, victim, step.rv)
+                step = evict_steps.after_conditions(
+                    victim,
+                    reply,
+                    rv=step.rv,
+                    attempt=attempt,
+                    delete_sent=delete_sent,
+                    delays=self._delays,
                 )
             else:
                 self._faults.point("binder.mid-evict")
                 reply = await self._cluster.delete(victim.pod, victim.uid, rv=step.rv)
                 step = evict_steps.after_delete(
-                    victim, reply, attempt=attempt, tried=tried, delays=self._delays
+                    victim, reply, attempt=attempt, delete_sent=delete_sent, delays=self._delays
                 )
-                tried = True
+                delete_sent = True
         return step
 
-    async def _mark(self, intent: Evict, victim: Victim, rv: str) -> ApiResponse:
-        marks = evict_steps.marks(intent.reason, now=format_seconds(self._clock.now()))
-        return await self._cluster.patch_status("mark", victim.pod, victim.uid, marks, rv=rv)
+    async def _patch_conditions(self, intent: Evict, victim: Victim, rv: str) -> ApiResponse:
+        conditions = evict_steps.eviction_conditions(
+            intent.reason, now=format_seconds(self._clock.now())
+        )
+        return await self._cluster.patch_status("mark", victim.pod, victim.uid, conditions, rv=rv)
 
     async def _report_eviction(self, victim: Victim) -> ItemOutcome:
         last = self._delays.attempts

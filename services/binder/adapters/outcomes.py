@@ -1,10 +1,10 @@
 """The OUTCOME stream: publishes outcomes of intents, and knows the intents that have one.
 
-An intent has exactly one outcome. The message id suppresses a second one within the dedupe window;
-beyond it, and above all before acting again, `Finished` knows: a redelivered intent whose outcome
-is out must not be executed again, because scheduling may have given the room away. It also knows
-the pods whose statuses are void because they are bound or deleted: pods of this process at once,
-those of other binders from their outcomes.
+An intent has exactly one outcome. Within the dedupe window, NATS drops a second one by its message
+id. Beyond it, `FinishedIntents` finds the first one before a redelivered intent is executed again,
+which would use room that the scheduler may have given to other pods. It also knows the pods that
+are bound or deleted, whose desired statuses are void: pods of this process at once, those of other
+binders from their outcomes.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ class Outcomes:
     async def publish(self, partition: int, outcome: Outcome) -> None:
         """Return once the server has stored the outcome; retries as long as it takes.
 
-        One that is too large is shortened: scheduling needs to know how each pod ended, not why.
-        Raises Rejected when the server takes none of them.
+        One that is too large is shortened: the scheduler needs each result, but not the messages.
+        Raises Rejected if the server accepts no form of it.
         """
         identity = f"outcome-{outcome.intent}"
         await self._send_one_of(self._subjects.outcome(partition), shorter(outcome), identity)
@@ -72,8 +72,8 @@ class Outcomes:
     async def quarantined(self, stream: str, poison: Poison) -> None:
         """Store an unreadable message where a person can inspect it; or that there was one."""
         identity = f"poison-{stream}-{poison.sequence}-{poison.time:.0f}"
-        wholly = (poison, msgspec.structs.replace(poison, payload=b""))
-        await self._send_one_of(self._subjects.poison, wholly, identity)
+        forms = (poison, msgspec.structs.replace(poison, payload=b""))
+        await self._send_one_of(self._subjects.poison, forms, identity)
 
     async def _send_one_of(
         self, subject: str, messages: Iterable[msgspec.Struct], identity: str
@@ -138,7 +138,7 @@ class _OutcomeSummary(msgspec.Struct, frozen=True):
     items: tuple[_Item, ...] = ()
 
 
-class Finished:
+class FinishedIntents:
     """Follows the outcomes of all binders, and records its own at once; a part of the service."""
 
     name: Final = "finished"
@@ -168,7 +168,7 @@ class Finished:
         await self._caught_up.wait()
         return intent in self._intents
 
-    def pod(self, uid: str) -> bool:
+    def is_settled(self, uid: str) -> bool:
         """Return whether a pod is known to have a node, or to be leaving or gone."""
         return uid in self._pods
 

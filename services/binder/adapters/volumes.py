@@ -98,7 +98,9 @@ class VolumeBinder:
                 names = ", ".join(waiting)
                 return _failed(item, f"no volume for {names} within {self._timeout_s:g} s")
             attempt += 1
-            if attempt % _POD_EVERY == 0 and (ended := await self._cluster.ended(item)):
+            if attempt % _POD_EVERY == 0 and (
+                ended := await self._cluster.outcome_without_bind(item)
+            ):
                 return ended
             await self._clock.sleep(_POLLS.wait_s(attempt, None))
 
@@ -106,7 +108,7 @@ class VolumeBinder:
         """Read a claim and write what it needs; when the API server is busy, do it later."""
         try:
             namespace, name = split_key(use.claim)
-            claim = await self._ask(lambda: self._kube.get(PVC, namespace, name))
+            claim = await self._send(lambda: self._kube.get(PVC, namespace, name))
             step = steps.claim_step(
                 use, item.node, decode(PVC, claim), was_requested=use.claim in requested
             )
@@ -118,7 +120,7 @@ class VolumeBinder:
                 step = await self._reserve(use)
             else:
                 patch = steps.select(item.node)
-                await self._ask(lambda: self._kube.patch(PVC, namespace, name, patch, uid=use.uid))
+                await self._send(lambda: self._kube.patch(PVC, namespace, name, patch, uid=use.uid))
                 step = VolumePending()
         except _Refused as error:
             return Unbindable(f"claim {use.claim}: {error}")
@@ -128,10 +130,10 @@ class VolumeBinder:
         return step
 
     async def _reserve(self, use: ClaimUse) -> Step:
-        volume = decode(PV, await self._ask(lambda: self._kube.get(PV, "", use.volume)))
+        volume = decode(PV, await self._send(lambda: self._kube.get(PV, "", use.volume)))
         step = steps.may_reserve(use, volume)
         if isinstance(step, AskForVolume):
-            await self._ask(
+            await self._send(
                 lambda: self._kube.patch(
                     PV,
                     "",
@@ -144,7 +146,7 @@ class VolumeBinder:
             step = VolumePending()
         return step
 
-    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
+    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
         try:
             async with self._throttle.slot():
                 return await request()

@@ -1,16 +1,16 @@
 """Evicting: nominate the preemptor, then per victim the conditions, then the delete (D03, CA07).
 
-Deviates from D03 (ADR 4): an unfinished pod of the wanted uid without a deletionTimestamp is always
-deleted, whether or not its conditions were there before; else a crash between the two would leave
-it releasing forever. Victims are spared when the preemptor needs no room any more.
+Deviates from D03 (ADR 4): a running victim without a deletionTimestamp is always deleted, even if
+it has the conditions already. Otherwise a crash between the two requests would leave it terminating
+forever. Victims are spared when the preemptor needs no room any more.
 
-A pod that has finished is spared too: it holds no room, and its end must not be lost. An intent may
-be carried out long after it was decided, by a binder that was frozen for minutes, so each write
-names the version of the pod that a read showed unfinished. The API server refuses the write when
-the pod has changed, and then the pod is read again.
+A finished pod is spared, too: it occupies nothing, and its result must not be lost. A binder that
+was frozen may execute an intent minutes after the decision. So each write names the
+resourceVersion of a read that showed the pod running. The API server refuses the write if the pod
+has changed, and the pod is read again.
 
-The read shows, too, whether the pod is ours: a victim that belongs to no gang of our scheduler
-names is never written to, whatever the intent says.
+The read also shows whether the pod belongs to a gang of our scheduler names. If not, nothing is
+written to it.
 """
 
 import enum
@@ -69,7 +69,7 @@ def nomination(preemptor: Preemptor, scheduler: str) -> list[dict[str, Any]]:
 def after_nomination(
     reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> Nomination | Get | Wait:
-    """Return what the answer to the nomination means.
+    """Return what follows the response to the nomination.
 
     A preemptor that is bound or being deleted needs no room: its victims are spared, as if it were
     gone. The API server refuses to nominate a bound pod, one of another uid and one of another
@@ -93,7 +93,7 @@ def after_nomination(
 def after_preemptor_get(
     preemptor: Preemptor, reply: ApiResponse, *, attempt: int, delays: RetryDelays
 ) -> Nomination | Wait:
-    """Return the fields of a preemptor that cannot be nominated."""
+    """Return what follows a read of a preemptor whose nomination was refused."""
     if reply.kind is ResponseKind.GONE:
         return Nomination.SPARE
     if reply.kind is ResponseKind.REFUSED:
@@ -108,7 +108,7 @@ def _needs_no_room(snapshot: PodSnapshot | None) -> bool:
     return snapshot is not None and (snapshot.deleting or bool(snapshot.node))
 
 
-def marks(reason: str, *, now: str) -> dict[str, Any]:
+def eviction_conditions(reason: str, *, now: str) -> dict[str, Any]:
     """Return the patch that announces an eviction on a pod (D03); `now` is RFC 3339."""
     message = f"evicted to make room ({reason})"
     return {
@@ -133,51 +133,68 @@ def marks(reason: str, *, now: str) -> dict[str, Any]:
     }
 
 
-def after_marks(
-    victim: Victim, reply: ApiResponse, *, rv: str, attempt: int, tried: bool, delays: RetryDelays
+def after_conditions(
+    victim: Victim,
+    reply: ApiResponse,
+    *,
+    rv: str,
+    attempt: int,
+    delete_sent: bool,
+    delays: RetryDelays,
 ) -> ItemOutcome | Delete | Wait | Get:
     """Return what follows the patch of the conditions at version `rv`.
 
-    They are a courtesy: if the API server refuses them, the pod is still deleted. `tried`:
-    a delete was sent before, whose answer did not come.
+    The conditions only inform: if the API server refuses them, the pod is deleted nevertheless.
+    `delete_sent`: a delete was sent before and got no response.
     """
     if reply.kind is ResponseKind.REFUSED:
         return Delete(rv)
     if reply.kind is ResponseKind.DONE and reply.snapshot is not None:
-        return _over(victim, reply.snapshot) or Delete(reply.snapshot.rv)
-    return _not_done(victim, reply, attempt=attempt, tried=tried, delays=delays)
+        return _ended_without_delete(victim, reply.snapshot) or Delete(reply.snapshot.rv)
+    return _after_failed_write(
+        victim, reply, attempt=attempt, delete_sent=delete_sent, delays=delays
+    )
 
 
 def after_delete(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, delays: RetryDelays
+    victim: Victim, reply: ApiResponse, *, attempt: int, delete_sent: bool, delays: RetryDelays
 ) -> ItemOutcome | Wait | Get:
-    """Return what follows a delete; `tried`: an earlier one was sent, whose answer did not come."""
+    """Return what follows a delete; `delete_sent`: an earlier one was sent and got no response."""
     if reply.kind is ResponseKind.DONE:
         return ended(victim, Result.EVICTED)
     if reply.kind is ResponseKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
-    return _not_done(victim, reply, attempt=attempt, tried=tried, delays=delays)
+    return _after_failed_write(
+        victim, reply, attempt=attempt, delete_sent=delete_sent, delays=delays
+    )
 
 
 def after_get(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool = False, delays: RetryDelays
+    victim: Victim,
+    reply: ApiResponse,
+    *,
+    attempt: int,
+    delete_sent: bool = False,
+    delays: RetryDelays,
 ) -> ItemOutcome | PatchConditions | Wait:
-    """Return what follows a read; while the API server does not answer, wait.
+    """Return what follows a read; wait while the API server does not respond.
 
     A victim that still runs after the last attempt has failed.
     """
     if reply.kind is ResponseKind.REFUSED:
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=reply.message)
     if reply.kind is ResponseKind.GONE:
-        return _gone(victim, reply.message, tried=tried)
+        return _gone(victim, reply.message, delete_sent=delete_sent)
     if reply.snapshot is None:
         return Wait(delays.wait_s(attempt, reply.retry_after_s))
     if reply.snapshot.uid != victim.uid:
-        return _gone(victim, f"the name belongs to uid {reply.snapshot.uid}", tried=tried)
+        return _gone(
+            victim, f"the name belongs to uid {reply.snapshot.uid}", delete_sent=delete_sent
+        )
     if reply.snapshot.foreign:
         message = f"not a pod of a gang of ours: {reply.snapshot.foreign}"
         return ended(victim, Result.FAILED, retry=Retry.NEVER, message=message)
-    if (outcome := _over(victim, reply.snapshot)) is not None:
+    if (outcome := _ended_without_delete(victim, reply.snapshot)) is not None:
         return outcome
     if not delays.ends(attempt):
         return PatchConditions(reply.snapshot.rv)
@@ -185,8 +202,8 @@ def after_get(
     return ended(victim, Result.FAILED, retry=Retry.LATER, message=message)
 
 
-def _over(victim: Victim, snapshot: PodSnapshot) -> ItemOutcome | None:
-    """Return how a victim ended that needs no delete: it is leaving, or has finished."""
+def _ended_without_delete(victim: Victim, snapshot: PodSnapshot) -> ItemOutcome | None:
+    """Return the outcome of a victim that needs no delete: it is terminating or has finished."""
     if snapshot.deleting:
         return ended(victim, Result.EVICTED)
     if snapshot.finished:
@@ -194,15 +211,15 @@ def _over(victim: Victim, snapshot: PodSnapshot) -> ItemOutcome | None:
     return None
 
 
-def _gone(victim: Victim, message: str, *, tried: bool) -> ItemOutcome:
-    return ended(victim, Result.EVICTED if tried else Result.GONE, message=message)
+def _gone(victim: Victim, message: str, *, delete_sent: bool) -> ItemOutcome:
+    return ended(victim, Result.EVICTED if delete_sent else Result.GONE, message=message)
 
 
-def _not_done(
-    victim: Victim, reply: ApiResponse, *, attempt: int, tried: bool, delays: RetryDelays
+def _after_failed_write(
+    victim: Victim, reply: ApiResponse, *, attempt: int, delete_sent: bool, delays: RetryDelays
 ) -> ItemOutcome | Wait | Get:
     if reply.kind is ResponseKind.GONE:
-        return _gone(victim, reply.message, tried=tried)
+        return _gone(victim, reply.message, delete_sent=delete_sent)
     if reply.kind is ResponseKind.CONFLICT or delays.ends(attempt):
         return Get()
     return Wait(delays.wait_s(attempt, reply.retry_after_s))

@@ -1,7 +1,7 @@
 """Values and rules that the steps of all intents share.
 
-`ApiResponse` sorts answers of the API server into the five kinds that matter, `RetryDelays` says
-when to try again and when to stop, `IntentProgress` how the items of an intent have ended.
+`ApiResponse` is a response of the API server, of one of five kinds. `RetryDelays` says when to try
+again and when to stop. `IntentProgress` records how the items of an intent have ended.
 """
 
 import enum
@@ -24,7 +24,7 @@ from shared.model.backoff import delay_s
 
 
 class ResponseKind(enum.Enum):
-    """Kind of an answer."""
+    """Kind of a response."""
 
     DONE = "done"
     CONFLICT = "conflict"
@@ -46,7 +46,7 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "Pending"
     deleting: bool = False
     foreign: str = ""
-    """Why the pod is none of ours to evict; empty when it belongs to a gang of ours."""
+    """Why the pod must not be written to; empty if it belongs to a gang of our schedulers."""
 
     @property
     def finished(self) -> bool:
@@ -95,7 +95,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Get(msgspec.Struct, frozen=True):
-    """Get the pod: only its present state tells what the last answer meant."""
+    """Get the pod: only its state shows whether the last request was executed."""
 
 
 MESSAGE_MAX: Final = 200
@@ -141,7 +141,7 @@ def _shortened(message: str) -> str:
 
 
 class IntentProgress:
-    """How far an intent is: the items of one intent in their order; each ends exactly once."""
+    """The items of one intent that have ended, in order; each ends exactly once."""
 
     def __init__(self, command: Command) -> None:
         items = command.binds if isinstance(command, BindGang) else command.victims
@@ -150,7 +150,7 @@ class IntentProgress:
         self._ended: dict[int, ItemOutcome] = {}
 
     def record(self, index: int, outcome: ItemOutcome) -> None:
-        """Note how the item at `index` ended."""
+        """Record how the item at `index` ended."""
         assert index not in self._ended, "an item ends once"
         assert outcome.uid == self._uids[index], "an outcome belongs to its item"
         if len(outcome.message) > MESSAGE_MAX:
@@ -158,7 +158,7 @@ class IntentProgress:
         self._ended[index] = outcome
 
     def has(self, index: int) -> bool:
-        """Tell whether the item at `index` has ended."""
+        """Return whether the item at `index` has ended."""
         return index in self._ended
 
     @property

@@ -121,7 +121,7 @@ def commands(
         outcomes=Outcomes(server, subjects=SUBJECTS, env=env),
         finished=SimpleNamespace(has=has),
         installation=InstallationLeadership(SCHEDULING, required=False, clock=CLOCK, log=LOG),
-        slots=IntentSlots(held=asyncio.Semaphore(8), active=asyncio.Semaphore(8)),
+        slots=IntentSlots(received=asyncio.Semaphore(8), executing=asyncio.Semaphore(8)),
         env=env,
         metrics=BinderMetrics(Metrics()),
     )

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from services.binder.adapters.cluster import failed_response, seen
+from services.binder.adapters.cluster import failed_response, snapshot_of
 from services.binder.adapters.commands import failed_outcome
 from services.binder.adapters.throttle import ConcurrencyLimiter, LimiterSettings
 from services.binder.intents import bind as bind_steps
@@ -113,13 +113,13 @@ def test_an_unbound_pod_is_posted_again_before_the_last_attempt() -> None:
     assert isinstance(bind_steps.after_get(WANTED, shown(), attempt=1, delays=DELAYS), Wait)
 
 
-def after_marks(reply: ApiResponse, **kwargs):
-    arguments = {"rv": "7", "attempt": 1, "tried": False, "delays": DELAYS, **kwargs}
-    return evict_steps.after_marks(VICTIM, reply, **arguments)
+def after_conditions(reply: ApiResponse, **kwargs):
+    arguments = {"rv": "7", "attempt": 1, "delete_sent": False, "delays": DELAYS, **kwargs}
+    return evict_steps.after_conditions(VICTIM, reply, **arguments)
 
 
 def after_delete(reply: ApiResponse, **kwargs):
-    arguments = {"attempt": 1, "tried": False, "delays": DELAYS, **kwargs}
+    arguments = {"attempt": 1, "delete_sent": False, "delays": DELAYS, **kwargs}
     return evict_steps.after_delete(VICTIM, reply, **arguments)
 
 
@@ -133,7 +133,7 @@ def after_get(reply: ApiResponse, **kwargs):
     ids=["conditions written or there before", "conditions refused"],
 )
 def test_a_living_victim_is_always_deleted_whatever_became_of_its_conditions_d03(reply) -> None:
-    assert after_marks(reply) == Delete("7")
+    assert after_conditions(reply) == Delete("7")
 
 
 def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> None:
@@ -141,7 +141,7 @@ def test_a_victim_is_written_to_at_the_version_that_showed_it_unfinished() -> No
         said("done", snapshot=PodSnapshot(uid="u2", rv="8", phase="Running"))
     ) == PatchConditions("8")
     marked = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase="Running"))
-    assert after_marks(marked, rv="8") == Delete("9")
+    assert after_conditions(marked, rv="8") == Delete("9")
 
 
 def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
@@ -166,13 +166,13 @@ def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
 def test_a_pod_is_ours_by_its_scheduler_and_its_group(pod: dict, why: str) -> None:
     metadata = {"name": "v", "namespace": "ns", "uid": "u2", "resourceVersion": "8"}
     body = {"metadata": metadata, "spec": pod, "status": {"phase": "Running"}}
-    assert seen(json.dumps(body).encode(), ("volcano",)).foreign == why
+    assert snapshot_of(json.dumps(body).encode(), ("volcano",)).foreign == why
     if pod.get("schedulerName") == "volcano":
         metadata["annotations"] = {"scheduling.k8s.io/group-name": "g"}
-        assert seen(json.dumps(body).encode(), ("volcano",)).foreign == ""
+        assert snapshot_of(json.dumps(body).encode(), ("volcano",)).foreign == ""
 
 
-@pytest.mark.parametrize("after", [after_marks, after_delete])
+@pytest.mark.parametrize("after", [after_conditions, after_delete])
 def test_a_victim_that_has_changed_meanwhile_is_looked_at_again(after) -> None:
     assert after(said("conflict")) == Get()
 
@@ -180,27 +180,31 @@ def test_a_victim_that_has_changed_meanwhile_is_looked_at_again(after) -> None:
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_victim_that_has_finished_is_spared(phase) -> None:
     finished = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase=phase))
-    for outcome in (after_get(finished), after_get(finished, attempt=3), after_marks(finished)):
+    for outcome in (
+        after_get(finished),
+        after_get(finished, attempt=3),
+        after_conditions(finished),
+    ):
         assert outcome.result is Result.SPARED
         assert phase in outcome.message
 
 
 def test_a_victim_that_ends_well_because_it_was_told_to_stop_was_evicted() -> None:
     leaving = said("done", snapshot=PodSnapshot(uid="u2", rv="9", phase="Succeeded", deleting=True))
-    assert after_get(leaving, tried=True).result is Result.EVICTED
-    assert after_get(said("gone"), tried=True).result is Result.EVICTED
+    assert after_get(leaving, delete_sent=True).result is Result.EVICTED
+    assert after_get(said("gone"), delete_sent=True).result is Result.EVICTED
 
 
 def test_a_victim_that_is_leaving_already_counts_as_evicted() -> None:
     leaving = said("done", snapshot=PodSnapshot(uid="u2", deleting=True))
-    assert after_marks(leaving).result is Result.EVICTED
+    assert after_conditions(leaving).result is Result.EVICTED
 
 
 def test_a_delete_without_an_answer_is_tried_again_and_gone_is_then_our_doing() -> None:
     assert after_delete(said("done")).result is Result.EVICTED
     assert isinstance(after_delete(said("busy")), Wait)
-    assert after_marks(said("gone"), tried=True).result is Result.EVICTED
-    assert after_marks(said("gone")).result is Result.GONE
+    assert after_conditions(said("gone"), delete_sent=True).result is Result.EVICTED
+    assert after_conditions(said("gone")).result is Result.GONE
     assert after_delete(said("refused")).retry is Retry.NEVER
 
 
@@ -222,7 +226,8 @@ def test_after_the_last_attempt_a_look_decides_an_eviction(reply, result) -> Non
 
 
 def test_the_conditions_of_an_eviction_are_those_of_d03() -> None:
-    conditions = evict_steps.marks("preempt", now="2026-01-01T00:00:00Z")["status"]["conditions"]
+    patch = evict_steps.eviction_conditions("preempt", now="2026-01-01T00:00:00Z")
+    conditions = patch["status"]["conditions"]
     assert [(c["type"], c["status"], c["reason"]) for c in conditions] == [
         ("DisruptionTarget", "True", "PreemptionByScheduler"),
         ("Ready", "False", "Evict"),

@@ -206,7 +206,7 @@ FLOWS = {
             "shared.bus.connection:BusSession.send",
             "shared.bus.state:StateFollower._fact",
             "services.scheduler.adapters.feed:Inbox.facts",
-            "services.scheduler.engine.state.cluster_state:ClusterState.apply",
+            "services.scheduler.engine.state.cluster_state:ClusterState.put",
         ),
         types=7,
         frames=9,
