@@ -103,11 +103,11 @@ def _queues() -> Iterator[str]:
 
 
 def _outcomes(outcome: NextState) -> Iterator[tuple[str, str]]:
-    if outcome.empty == outcome.held:
+    if outcome.empty == outcome.nonempty:
         yield outcome.empty, ""
     else:
         yield outcome.empty, ", empty"
-        yield outcome.held, ", holding"
+        yield outcome.nonempty, ", holding"
 
 
 def _flows() -> Iterator[str]:

@@ -25,7 +25,7 @@ from services.scheduler.adapters.report import Report
 from services.scheduler.adapters.watchdog import Watchdog
 from services.scheduler.decision import Decision, FoldFailure
 from services.scheduler.engine.session.exclusions import Exclusion
-from services.scheduler.engine.state.held import held_uids
+from services.scheduler.engine.state.local_uids import local_uids
 from services.scheduler.scheduler_state import SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.contracts.versions import UnknownVersion
@@ -322,7 +322,7 @@ class Scheduler:
         self._publisher.folded(gathered.facts)
         self._report.folded(len(gathered.facts), len(failures), self._scheduler_state.assumed)
         await self._state.audit(
-            lambda: self._in_thread(lambda: held_uids(self._scheduler_state.cluster_state))
+            lambda: self._in_thread(lambda: local_uids(self._scheduler_state.cluster_state))
         )
 
     def _report_failures(self, gathered: Gathered, failures: Sequence[FoldFailure]) -> None:

@@ -71,7 +71,7 @@ class _WaitMemory(Generic[_W]):
 
 class _Wait(NamedTuple):
     text: str
-    held: DelayedStatus
+    cause: DelayedStatus
     """Its status is the cause."""
     reported: frozenset[object]
     """Causes."""
@@ -87,7 +87,7 @@ class Waits(_WaitMemory[_Wait]):
     def is_reported(self, key: str) -> bool:
         """Tell whether an event has reported a job's wait for its present cause."""
         wait = self._find(key)
-        return wait is not None and wait.held.status in wait.reported
+        return wait is not None and wait.cause.status in wait.reported
 
     def resume_all(self) -> None:
         """Go on with all waits: the next cycle visits every job."""
@@ -106,9 +106,9 @@ class Waits(_WaitMemory[_Wait]):
             if job is not None and not job.tasks and explanation.gate == "gang":
                 continue  # admitted, and without a pod yet
             wait = _updated(before.get(explanation.job), explanation, now)
-            is_due = wait.held.is_due(now=now, delay_s=self._settle_s)
-            if is_due and wait.held.status not in wait.reported:
-                wait = wait._replace(reported=wait.reported | {wait.held.status})
+            is_due = wait.cause.is_due(now=now, delay_s=self._settle_s)
+            if is_due and wait.cause.status not in wait.reported:
+                wait = wait._replace(reported=wait.reported | {wait.cause.status})
                 due.append(explanation)
             self._open[explanation.job] = wait
         return due
@@ -118,7 +118,7 @@ def _updated(before: _Wait | None, explanation: JobExplanation, now: float) -> _
     text = f"{explanation.gate}: {explanation.message}"
     if before is not None and before.text == text:
         return before
-    deferred = hold(before.held if before else None, cause_of(explanation), now=now)
+    deferred = hold(before.cause if before else None, cause_of(explanation), now=now)
     return _Wait(text, deferred, before.reported if before else frozenset())
 
 
@@ -133,7 +133,7 @@ class _Explained(Struct):
     """The explanation of one waiting gang, and which of it was published."""
 
     why: JobExplanation
-    held: DelayedStatus
+    cause: DelayedStatus
     """Its status is the cause."""
     at: float
     """When a cycle first gave this explanation, figures included (Unix seconds)."""
@@ -191,7 +191,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
         if known.why != why:
             if not _says_the_same(known.why, why):
                 known.is_due = True
-                known.held = hold(known.held, cause_of(why), now=now)
+                known.cause = hold(known.cause, cause_of(why), now=now)
             known.why, known.at, known.cycle = why, now, cycle
         return known
 
@@ -214,14 +214,14 @@ class WaitExplanations(_WaitMemory[_Explained]):
                 yield self._publish(key, known, now, term)
 
     def _is_settled(self, known: _Explained, jobs: Jobs, now: float) -> bool:
-        if known.is_published and known.held.status == known.published_cause:
+        if known.is_published and known.cause.status == known.published_cause:
             return now - known.published_at >= FIGURES_S
-        if not known.held.is_due(now=now, delay_s=self._settle_s):
+        if not known.cause.is_due(now=now, delay_s=self._settle_s):
             return False
         job = jobs.get(known.why.job)
         if job is None or not awaits_owner(job):
             return True
-        return known.held.is_due(now=now, delay_s=PATIENCE * self._settle_s)
+        return known.cause.is_due(now=now, delay_s=PATIENCE * self._settle_s)
 
     def _repeated(self, *, now: float, term: int) -> Iterator[m.WaitExplained]:
         for key in self._republish.take(now=now):
@@ -231,7 +231,7 @@ class WaitExplanations(_WaitMemory[_Explained]):
 
     def _publish(self, key: str, known: _Explained, now: float, term: int) -> m.WaitExplained:
         known.is_due, known.is_published = False, True
-        known.published_cause, known.published_at = known.held.status, now
+        known.published_cause, known.published_at = known.cause.status, now
         self._republish.set(key, now + REPUBLISH_S)
         return _message(known, term)
 

@@ -21,7 +21,7 @@ CONFIRM_S: Final = 10.0
 _NAMED: Final = 5
 """Most differences that a log line names."""
 
-HeldUids = Mapping[str, Mapping[str, str]]
+LocalUids = Mapping[str, Mapping[str, str]]
 """Token of a kind → key → uid, of every object of that kind; an empty uid fits any."""
 
 
@@ -30,7 +30,7 @@ class Difference(NamedTuple):
 
     kind: str
     key: str
-    held: str
+    local: str
     published: str
 
 
@@ -120,20 +120,20 @@ class Audit:
         """Return the seconds until the next comparison; None: there is none."""
         return max(self._due - self._clock.monotonic(), 0.0) if self._interval_s else None
 
-    def read_so_far(self, kinds: Collection[str]) -> HeldUids:
+    def read_so_far(self, kinds: Collection[str]) -> LocalUids:
         """Return a copy of the objects read of some kinds."""
         return {kind: dict(self._read[kind].uids) for kind in kinds if kind in self._read}
 
     def compare(
-        self, held: HeldUids, read: HeldUids, *, unfolded: Collection[tuple[str, str]] = ()
+        self, local: LocalUids, read: LocalUids, *, unfolded: Collection[tuple[str, str]] = ()
     ) -> str:
-        """Compare what is held with what was read; return why STATE is to be read again, or "".
+        """Compare a reader's uids with those read from STATE; return why to read it again, or "".
 
         Facts about `unfolded` objects (kind and key) are in one of the two only.
         """
         self._metrics.audits.inc()
         skipped = frozenset(unfolded)
-        found = frozenset(each for each in _differences(held, read) if each[:2] not in skipped)
+        found = frozenset(each for each in _differences(local, read) if each[:2] not in skipped)
         stays = sorted(found & self._suspects)
         # On a busy cluster each check finds other facts in flight, so only one is repeated soon.
         is_first = bool(found) and not self._suspects
@@ -144,7 +144,7 @@ class Audit:
         for each in stays:
             self._metrics.differences.labels(each.kind).inc()
         named = ", ".join(f"{each.kind} {each.key}" for each in stays[:_NAMED])
-        return self._found(f"{len(stays)} objects are held otherwise than STATE says: {named}")
+        return self._found(f"{len(stays)} objects differ from STATE: {named}")
 
     def _found(self, reason: str) -> str:
         self._log.error("state_differs", reason=reason)
@@ -155,9 +155,9 @@ class Audit:
         return self._clock.monotonic() + self._interval_s
 
 
-def _differences(held: HeldUids, read: HeldUids) -> list[Difference]:
+def _differences(local: LocalUids, read: LocalUids) -> list[Difference]:
     found = []
-    for kind, objects in held.items():
+    for kind, objects in local.items():
         published = read.get(kind, {})
         for key in objects.keys() | published.keys():
             ours, theirs = objects.get(key), published.get(key)

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from shared.bus.audit import Audit, HeldUids
+from shared.bus.audit import Audit, LocalUids
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
 from shared.bus.seal import Seal
@@ -97,7 +97,7 @@ class StateFollower:
 
     def compare(
         self,
-        held: Callable[[], HeldUids],
+        local: Callable[[], LocalUids],
         unpublished: Callable[[], Collection[tuple[str, str]]] = tuple,
     ) -> None:
         """Compare what a reader holds that folds at once; what differs has STATE read again.
@@ -105,7 +105,7 @@ class StateFollower:
         STATE may lag behind the reader's own writes: `unpublished` returns kind and key of these.
         """
         if self.audit is not None and self.audit.is_due():
-            found = held()
+            found = local()
             read = self.audit.read_so_far(found)
             reason = self.audit.compare(found, read, unfolded=unpublished())
             self._restart = reason or self._restart

@@ -12,9 +12,9 @@ import pytest
 from services.controller.job.completed_indexes import gone, with_marks
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.group import DesiredGroupSpec
-from services.controller.job.held_pods import HeldPods
 from services.controller.job.kills import specified_names
 from services.controller.job.plan import advance
+from services.controller.job.rejected_creates import RejectedCreates
 from services.controller.job.requests import PodSums, at_start, compare
 from services.controller.jobflow.plan import plan
 from services.controller.jobflow.reconciler import JobFlowReconciler
@@ -164,10 +164,10 @@ def test_pods_that_a_quota_holds_are_reviewed_in_time_in_proportion_to_their_num
     def work(size: int) -> int:
         tasks = [{"name": f"t{n}", "replicas": 1} for n in range(size)]
         job = lenient({"metadata": {"name": "j"}, "spec": {"tasks": tasks}}, Job)
-        held = HeldPods()
+        rejected = RejectedCreates()
         for n in range(size):
-            held.over_quota(f"j-t{n}-0", "compute")
-        return lines_run(lambda: held.keep_only(specified_names(job)))
+            rejected.over_quota(f"j-t{n}-0", "compute")
+        return lines_run(lambda: rejected.keep_only(specified_names(job)))
 
     assert work(400) <= 2.3 * work(200) + 100
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pumice.testing import Cluster, binds_of
 from services.scheduler.decide import run_actions
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.jobs.rollups import allocated_of
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.policy.reservations import sharing as measure
@@ -207,7 +207,7 @@ def test_incremental_sums_equal_those_from_scratch(node_list, job_list, data):
     for _ in range(data.draw(st.integers(1, 6))):
         world.cluster_state.jobs.rollup(measure)  # kept up from here on
         data.draw(st.sampled_from(CHANGES))(world)
-    for figure in (measure, held):
+    for figure in (measure, allocated_of):
         scratch: dict[str, np.ndarray] = {}
         for job in world.cluster_state.jobs.all():
             if world.cluster_state.jobs.takes_part(job):

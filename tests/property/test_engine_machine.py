@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from pumice.testing import Cluster
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.jobs.rollups import allocated_of
 from services.scheduler.engine.plan import Plan
 from services.scheduler.engine.tasks.task import Task
 from services.scheduler.policy.reservations import sharing as measure
@@ -266,7 +266,7 @@ class LivingCluster(RuleBasedStateMachine):
     def sums_kept_up_equal_sums_from_scratch(self) -> None:
         cluster_state = self.world.cluster_state
         assert cluster_state.audit() == []
-        for of in (measure, held):
+        for of in (measure, allocated_of):
             scratch: dict[str, np.ndarray] = {}
             for job in cluster_state.jobs.all():
                 if cluster_state.jobs.takes_part(job):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from services.cache.fold.publish_queue import PublishQueue
-from shared.bus.audit import Audit, HeldUids
+from shared.bus.audit import Audit, LocalUids
 from shared.bus.errors import WrongSequence
 from shared.bus.state import StateFollower, Synced
 from shared.runtime.clock import Clock
@@ -34,7 +34,7 @@ class StreamAudit:
             if reason:
                 raise WrongSequence(reason)
 
-    async def _read(self) -> HeldUids:
+    async def _read(self) -> LocalUids:
         """Return what the stream holds, as of a marker that comes after this call."""
         follower = self._follow()
         assert follower.audit is not None, "it follows kinds"

@@ -23,8 +23,8 @@ from services.controller.adapters.recorder import ControllerRecorder
 from services.controller.adapters.records import JobRecord, KnownCompanion
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
-from services.controller.job.held_pods import quota_of
 from services.controller.job.podtemplate import owner_references
+from services.controller.job.rejected_creates import quota_of
 from shared.api import kinds
 from shared.api.kinds import Kind
 from shared.api.meta import ObjectMeta
@@ -97,7 +97,7 @@ class Companions:
             await carry_out()
         except Rejected as error:
             if quota := quota_of(str(error)):
-                record.held.over_quota(_described(companion), quota)
+                record.rejected.over_quota(_described(companion), quota)
                 raise
             reason, failed = (
                 ("PVCError", "Failed to create PVC")
@@ -188,7 +188,7 @@ class Companions:
 
     def _remember(self, record: JobRecord, companion: Companion, uid: str) -> None:
         record.companions[_key(companion)] = KnownCompanion(uid=uid, digest=digest(companion))
-        record.held.made(_described(companion))
+        record.rejected.made(_described(companion))
 
 
 def digest(companion: Companion) -> int:
@@ -210,7 +210,7 @@ def must_be_ours(record: JobRecord, kind: Kind, meta: ObjectMeta) -> None:
         return
     if is_leaving(record, meta):
         why = f"that of {former_owner(meta)} is still being deleted"
-        record.held.name_in_use(f"{kind.kind} {meta.name}", why)
+        record.rejected.name_in_use(f"{kind.kind} {meta.name}", why)
         raise Retryable(f"{kind.kind} {meta.name}: {why}")
     raise Rejected(
         f"{kind.kind} {meta.name} exists and does not belong to this Job: delete or rename it",

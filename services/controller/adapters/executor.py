@@ -22,7 +22,7 @@ from services.controller.adapters.write_queue import WriteRank
 from services.controller.adapters.writer import Writer, apply
 from services.controller.job import effects
 from services.controller.job.facts import pod_view
-from services.controller.job.held_pods import quota_of
+from services.controller.job.rejected_creates import quota_of
 from services.controller.job.status import INVALID_SPEC
 from shared.api import keys, kinds
 from shared.api.batch import Job
@@ -80,7 +80,7 @@ class EffectExecutor:
     async def stage(self, record: JobRecord, stage: Iterable[effects.Effect]) -> None:
         """Carry out all effects of one stage, then raise the worst error if there was one."""
         effects_now = list(stage)
-        record.held.stopped_tasks.clear()
+        record.rejected.stopped_tasks.clear()
         if deleted := sum(1 for e in effects_now if isinstance(e, effects.DeletePod)):
             self._recorder.event(record.job, "SuccessfulDelete", f"Deleting {deleted} pods")
         try:
@@ -182,8 +182,8 @@ class EffectExecutor:
     ) -> None:
         namespace, task = record.job.metadata.namespace, effect.builder.task.name
         name = f"{record.job.metadata.name}-{task}-{index}"
-        if (quota := record.held.stopped_tasks.get(task)) is not None:
-            record.held.over_quota(name, quota)  # its pods are equal
+        if (quota := record.rejected.stopped_tasks.get(task)) is not None:
+            record.rejected.over_quota(name, quota)  # its pods are equal
             return
         try:
             body = _body(effect, index)
@@ -195,10 +195,10 @@ class EffectExecutor:
             if not quota:
                 record.refused["FailedCreate"].append(str(error))
                 raise
-            record.held.over_quota(name, quota)
-            record.held.stopped_tasks[task] = quota
+            record.rejected.over_quota(name, quota)
+            record.rejected.stopped_tasks[task] = quota
         else:
-            record.held.made(name)
+            record.rejected.made(name)
             self._faults.point("controller.mid-create")
 
     async def _adopt(self, record: JobRecord, name: str) -> None:
@@ -207,10 +207,12 @@ class EffectExecutor:
         pod: Pod = kinds.decode(kinds.POD, body)
         found = pod_view(pod)
         if found is not None and found[0] == record.uid:
-            record.held.made(name)
+            record.rejected.made(name)
             return
         if is_leaving(record, pod.metadata):
-            record.held.name_in_use(name, f"Pod {name} of {former_owner(pod.metadata)} still stops")
+            record.rejected.name_in_use(
+                name, f"Pod {name} of {former_owner(pod.metadata)} still stops"
+            )
             return
         message = f"Pod {name} exists and does not belong to this Job: delete or rename it"
         record.refused["FailedCreate"].append(message)
@@ -249,12 +251,12 @@ class EffectExecutor:
             must_be_ours(record, kinds.PODGROUP, meta)
         except Rejected as error:
             if quota := quota_of(str(error)):
-                record.held.over_quota(f"PodGroup {name}", quota)
+                record.rejected.over_quota(f"PodGroup {name}", quota)
                 raise
             message = f"Failed to create PodGroup, err: {error}"
             self._recorder.event(record.job, "PodGroupError", message, warning=True)
             raise
-        record.held.made(f"PodGroup {name}")
+        record.rejected.made(f"PodGroup {name}")
 
     async def _delete(self, record: JobRecord, kind: Kind, effect: Named) -> None:
         await self._writer.delete(kind, _meta(record, effect), lingers=True)

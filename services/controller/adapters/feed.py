@@ -80,7 +80,7 @@ class InformerFeed:
                     self._log.info("state_synced", jobs=len(self._informers.jobs))
                     self._on_synced()
                 self._states.compare(
-                    self._informers.held_uids,
+                    self._informers.local_uids,
                     lambda: self._informers.unpublished(marker.bookmarks),
                 )
             case Stale(reason=reason):

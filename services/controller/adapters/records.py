@@ -13,9 +13,9 @@ import msgspec
 from services.controller.job.completed_indexes import has_succeeded, recorded, succeeded_and_gone
 from services.controller.job.facts import PodView
 from services.controller.job.group import DesiredGroupSpec, desired_group
-from services.controller.job.held_pods import HeldPods
 from services.controller.job.phases import ALIVE
 from services.controller.job.policies import Delayed
+from services.controller.job.rejected_creates import RejectedCreates
 from services.controller.job.requests import JobRequest, PodSums, at_start, compare, of_group
 from services.controller.job.validate import problems
 from shared.api.batch import Job, JobSpec
@@ -60,7 +60,7 @@ class JobRecord:
         """Reason of an event → what the API server said in the stage that is being carried out."""
         self.refusals = 0
         """Consecutive reconciliations with a permanent refusal of the API server (J13)."""
-        self.held = HeldPods()
+        self.rejected = RejectedCreates()
         self.interrupted = False
         """Whether the last reconciliation began and did not come to its end."""
         self.completed: dict[str, set[int]] = {}
@@ -167,7 +167,7 @@ class JobRecord:
         """Apply the change of a pod to `pods`; return the resulting requests."""
         known = self._replace(before, after)
         if after is None or after.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
-            self.held.quota_may_be_free()
+            self.rejected.quota_may_be_free()
         if not self.owned:
             return ()
         self._sums.change(known, after)

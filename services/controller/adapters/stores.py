@@ -241,7 +241,7 @@ class Stores:
         self._grouped: tuple[IndexedStore[Any], ...] = (self.pods, *self.owners.values())
         """Bare pods and their owners."""
 
-    def held_uids(self) -> Mapping[str, Mapping[str, str]]:
+    def local_uids(self) -> Mapping[str, Mapping[str, str]]:
         """Return the uid of each object by kind and key, also of objects that are in no store."""
         found = {token: dict(store.uids()) for token, store in self.by_kind.items()}
         for ref, uid in self.quarantined.items():

@@ -80,8 +80,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     applied: int = 0
     """Digest of the plugins' objects that this process wrote last; 0 when it wrote none."""
     not_due: AbstractSet[str] = frozenset()
-    """Names of pods whose creation is not retried yet (`held_pods`)."""
-    held_back: tuple[str, str] = ("", "")
+    """Names of pods whose creation is not retried yet (`rejected_creates`)."""
+    rejection: tuple[str, str] = ("", "")
     """Reason and message of why pods are not created; empty if none waits."""
     interrupted: bool = False
     """Whether the last reconciliation of the job was interrupted."""

@@ -122,7 +122,7 @@ def _occasion(request: JobRequest, before: JobStatus) -> str:
 
 def explained(facts: JobFacts, after: JobStatus, *, now: float) -> JobStatus:
     """Return `after` with the reason why the job waits, or without it if it no longer does."""
-    reason, message = facts.held_back
+    reason, message = facts.rejection
     if reason:
         return status.explained(after, reason=reason, message=message)
     if after.state.reason in status.WAITS_FOR_ROOM:

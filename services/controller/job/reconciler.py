@@ -22,10 +22,10 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import Touched
 from services.controller.job import effects
 from services.controller.job.group import why_pending
-from services.controller.job.held_pods import is_beside_pods, quota_of
 from services.controller.job.kills import specified_names
 from services.controller.job.phases import ALIVE
 from services.controller.job.plan import Pass, advance
+from services.controller.job.rejected_creates import is_no_pod, quota_of
 from services.controller.job.requests import JobRequest, pod_name
 from shared.api import kinds, time
 from shared.api.batch import FINISHED, Action, JobEvent, JobPhase
@@ -96,17 +96,17 @@ class JobReconciler(Reconciler):
         """Queue the jobs of a namespace whose quota has more room than before."""
         for key in sorted(self._over_quota.get(namespace, ())):
             if (record := self._informers.jobs.get(key)) is not None:
-                record.held.quota_has_more_room()
+                record.rejected.quota_has_more_room()
                 self.add(key)
 
     def _note_quota(self, key: str, *, is_over: bool) -> None:
         namespace = split_key(key)[0]
-        held = self._over_quota.setdefault(namespace, set())
+        over_quota = self._over_quota.setdefault(namespace, set())
         if is_over:
-            held.add(key)
+            over_quota.add(key)
         else:
-            held.discard(key)
-        if not held:
+            over_quota.discard(key)
+        if not over_quota:
             del self._over_quota[namespace]
 
     @override
@@ -173,11 +173,11 @@ class JobReconciler(Reconciler):
             if not quota_of(str(error)):
                 self._refused(record, error)
                 raise Retryable(str(error)) from error
-            record.held.tried(self._clock.monotonic())
-            self._report_held(record)  # no failure: it is tried again when the quota has room
+            record.rejected.tried(self._clock.monotonic())
+            self._report_rejected(record)  # no failure: it is tried again when the quota has room
             return
-        record.interrupted, record.refusals, record.held.refusal = False, 0, ""
-        self._report_held(record)
+        record.interrupted, record.refusals, record.rejected.refusal = False, 0, ""
+        self._report_rejected(record)
         self._report_pending(record)
         record.forget(found.answered)
         record.delayed = found.delayed
@@ -187,8 +187,8 @@ class JobReconciler(Reconciler):
         try:
             facts = msgspec.structs.replace(
                 self._informers.facts_of(record),
-                not_due=record.held.not_due(self._clock.monotonic()),
-                held_back=record.held.why(),
+                not_due=record.rejected.not_due(self._clock.monotonic()),
+                rejection=record.rejected.why(),
             )
             return advance(
                 facts,
@@ -209,20 +209,22 @@ class JobReconciler(Reconciler):
             self._recorder.event(record.job, "PodGroupPending", message, warning=True)
         record.reported_pending = condition.reason if condition is not None else ""
 
-    def _report_held(self, record: JobRecord) -> None:
-        """Say what pods wait for that were not made, and have them tried again in time."""
-        held = record.held
-        held.keep_only(_still_held(record))
-        self._note_quota(record.key, is_over=held.is_over_quota)
-        reason, message = held.why()
-        left_s = held.until - self._clock.monotonic()
-        if held and left_s > 0.0:
-            self.add(record.key, left_s)  # what is due and was not tried waits for something else
-        if (reason, message) != held.reported:
+    def _report_rejected(self, record: JobRecord) -> None:
+        """Report why objects were rejected, and queue the job for the next try."""
+        rejected = record.rejected
+        rejected.keep_only(_still_missing(record))
+        self._note_quota(record.key, is_over=rejected.is_over_quota)
+        reason, message = rejected.why()
+        left_s = rejected.until - self._clock.monotonic()
+        if rejected and left_s > 0.0:
+            self.add(
+                record.key, left_s
+            )  # objects that are due and were not tried wait for something else
+        if (reason, message) != rejected.reported:
             self.add(record.key)  # the status says so, too
-            if reason and reason != held.reported[0]:
+            if reason and reason != rejected.reported[0]:
                 self._recorder.event(record.job, reason, message, warning=True)
-        held.reported = (reason, message)
+        rejected.reported = (reason, message)
 
     def _requeue(self, record: JobRecord, found: Pass, counts_left_s: float) -> None:
         if found.requeue:
@@ -291,7 +293,7 @@ class JobReconciler(Reconciler):
             elif isinstance(effect, effects.CreatePods):
                 self._pods_made(record, effect)
         if any(isinstance(effect, effects.CreatePods) for effect in stage):
-            record.held.tried(self._clock.monotonic())
+            record.rejected.tried(self._clock.monotonic())
 
     def _phase_changed(self, record: JobRecord, effect: effects.WriteJobStatus) -> None:
         phase = effect.status.state.phase
@@ -326,7 +328,9 @@ class JobReconciler(Reconciler):
     def _refused(self, record: JobRecord, error: Rejected) -> None:
         """Count what will not succeed by trying again; in the end give the job up (J13)."""
         record.refusals += 1
-        record.held.refusal = f"the API server refuses an object of the job: {error}"[:_REFUSAL_MAX]
+        record.rejected.refusal = f"the API server refuses an object of the job: {error}"[
+            :_REFUSAL_MAX
+        ]
         self._log.warning("job_refused", job=record.key, times=record.refusals, reason=str(error))
         if self._max_refusals < 0 or record.refusals <= self._max_refusals:
             return
@@ -345,17 +349,17 @@ class JobReconciler(Reconciler):
         )
 
 
-def _still_held(record: JobRecord) -> Callable[[str], bool]:
-    """Return what tells whether an object is still missing that could not be made."""
+def _still_missing(record: JobRecord) -> Callable[[str], bool]:
+    """Return a function that tells whether a rejected object is still missing."""
     is_alive = record.job.status.state.phase in ALIVE
     is_specified = specified_names(record.job)
 
-    def is_still_held(name: str) -> bool:
+    def is_still_missing(name: str) -> bool:
         if not is_alive or name in record.pods:
             return False
-        return is_beside_pods(name) or is_specified(name)
+        return is_no_pod(name) or is_specified(name)
 
-    return is_still_held
+    return is_still_missing
 
 
 def _words(name: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from services.controller.job import completed_indexes, effects, group, held_pods, kills
+from services.controller.job import completed_indexes, effects, group, kills, rejected_creates
 from services.controller.job.facts import JobFacts, PodView
 from services.controller.job.podtemplate import PodBuilder, claim_name, claims
 from services.controller.job.requests import pod_name
@@ -30,7 +30,7 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     job = facts.job
     to_delete = kills.to_delete_by_status(job, facts.pods)
     deletes = tuple(effects.DeletePod(name=p.name, uid=p.uid) for p in to_delete)
-    if any(held_pods.is_beside_pods(name) for name in facts.not_due):
+    if any(rejected_creates.is_no_pod(name) for name in facts.not_due):
         return (deletes,) if deletes else ()
     creates = tuple(pods_to_make(facts)) if gate_is_open(facts) else ()
     beside: list[effects.Effect] = []
@@ -42,7 +42,7 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
     desired = companions(job)
     mark = digest(desired)
-    touched = bool(creates or to_delete or beside or facts.held_back[0])
+    touched = bool(creates or to_delete or beside or facts.rejection[0])
     begins = facts.group is None  # perhaps again: companions may have been deleted meanwhile
     if desired and (begins or (facts.applied != mark and (touched or not _marked(job)))):
         ensure = effects.EnsureCompanions(companions=desired, digest=mark, anew=begins)

@@ -47,17 +47,17 @@ class NextState(msgspec.Struct, frozen=True, kw_only=True):
 
     empty: QueueState
     """Next state of a queue without PodGroups."""
-    held: QueueState
+    nonempty: QueueState
     """Next state of a queue with PodGroups."""
 
     def of(self, groups: int) -> QueueState:
         """Return the next state of a queue with that number of PodGroups."""
-        return self.held if groups else self.empty
+        return self.nonempty if groups else self.empty
 
 
-_OPENED: Final = NextState(empty=QueueState.OPEN, held=QueueState.OPEN)
-_CLOSED: Final = NextState(empty=QueueState.CLOSED, held=QueueState.CLOSING)
-_UNKNOWN: Final = NextState(empty=QueueState.UNKNOWN, held=QueueState.UNKNOWN)
+_OPENED: Final = NextState(empty=QueueState.OPEN, nonempty=QueueState.OPEN)
+_CLOSED: Final = NextState(empty=QueueState.CLOSED, nonempty=QueueState.CLOSING)
+_UNKNOWN: Final = NextState(empty=QueueState.UNKNOWN, nonempty=QueueState.UNKNOWN)
 
 TABLE: Final[Mapping[Key, NextState]] = {
     (None, QueueAction.SYNC): _OPENED,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from shared.bus.audit import HeldUids
+from shared.bus.audit import LocalUids
 from shared.bus.nats import NatsBus
 from shared.bus.pace import Pace
 from shared.bus.state import Stale, StateFollower, StateItem, Synced
@@ -130,7 +130,7 @@ class StateFeed:
         self._follower.restart(reason)
         self._begin_anew(f"the state is read again: {reason}")
 
-    async def audit(self, local_uids: Callable[[], Awaitable[HeldUids]]) -> None:
+    async def audit(self, local_uids: Callable[[], Awaitable[LocalUids]]) -> None:
         """Compare the cluster state with STATE if it is due; call it after a fold."""
         audit = self._follower.audit
         if audit is None or not audit.is_due() or not self.synced.is_set():

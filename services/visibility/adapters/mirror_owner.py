@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from services.scheduler.adapters.feed import Gathered, Inbox, StateFeed
 from services.scheduler.decision import FoldFailure
 from services.scheduler.engine.journal import BrokenOff
-from services.scheduler.engine.state.held import held_uids
+from services.scheduler.engine.state.local_uids import local_uids
 from services.visibility.queries.cluster_mirror import ClusterMirror
 from shared.bus.pace import Pace
 from shared.runtime.env import Env
@@ -137,7 +137,7 @@ class MirrorOwner:
             self._resync()
         elif synced:
             self._folded_epoch = epoch
-            await self._state.audit(lambda: self._in_thread(lambda: held_uids(self._mirror.state)))
+            await self._state.audit(lambda: self._in_thread(lambda: local_uids(self._mirror.state)))
 
     def _fold_in(self, gathered: Gathered) -> list[FoldFailure]:
         if gathered.forget:

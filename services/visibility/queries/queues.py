@@ -14,7 +14,7 @@ import numpy as np
 from pumice.plugins import IntArray
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.engine.jobs.records import Job, Queue
-from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.jobs.rollups import allocated_of
 from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.session import Session
 from services.visibility.queries.wording import Amounts, amount
@@ -124,7 +124,7 @@ class _Trees:
     def _summed(self) -> dict[str, _Sums]:
         session, family = self._session, self._family
         empty = np.zeros_like(session.total)
-        allocated = session.rollup(held).sums()
+        allocated = session.rollup(allocated_of).sums()
         pending = _pending(session.jobs, empty)
         phases = _phases(session.cluster_state.jobs.all())
         sums = {name: _Sums(empty, empty, empty, Counter()) for name in session.queues}

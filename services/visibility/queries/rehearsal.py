@@ -93,8 +93,8 @@ class Rehearsal(Imagined):
         """Hold back pods whose last bind was refused: no change here makes the next succeed."""
         for refusal in self._cluster_state.refusals.items():
             task = self._cluster_state.task(refusal.uid)
-            if refusal.is_bind and task is not None and not task.held:
-                task.held = refusal.text
+            if refusal.is_bind and task is not None and not task.backoff_reason:
+                task.backoff_reason = refusal.text
                 self.on_undo(partial(setattr, task, "held", ""))
 
     def displace(self, tasks: Iterable[Task]) -> None:

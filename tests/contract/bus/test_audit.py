@@ -212,7 +212,7 @@ async def test_a_service_that_holds_something_else_reads_the_stream_anew(
         await cache.marker()
         (reset,) = await reader.has(1, Reset)
         odd = "ns/ghost" if "ns/ghost" in held else "ns/a"
-        assert reset.reason == f"1 objects are held otherwise than STATE says: pods {odd}"
+        assert reset.reason == f"1 objects differ from STATE: pods {odd}"
     assert differences(metrics) == 1
 
 

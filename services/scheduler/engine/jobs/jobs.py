@@ -11,7 +11,7 @@ from pumice.plugins import Condition, GroupOf, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.holders import Holders
 from services.scheduler.engine.jobs.records import GroupStatus, Job, LastSeen, Queue, Stamp
-from services.scheduler.engine.jobs.rollups import Rollup, Rollups, held
+from services.scheduler.engine.jobs.rollups import Rollup, Rollups, allocated_of
 from services.scheduler.engine.jobs.unschedulable import Demand, UnschedulablePool
 from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX, stretched
@@ -37,7 +37,9 @@ class Jobs:
         self._priorities: dict[str, PriorityClass] = {}
         self._default_priority = 0
         self._rollups = Rollups()
-        self._rollups.get(held, ())  # kept from the start: statuses ask for it in mid-session
+        self._rollups.get(
+            allocated_of, ()
+        )  # kept from the start: statuses ask for it in mid-session
         self._stale: dict[str, Job] = {}
         self.status_due: dict[str, Job] = {}
         """Jobs that changed since a session last computed their status."""

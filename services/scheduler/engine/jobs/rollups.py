@@ -14,7 +14,7 @@ from pumice.plugins import GroupOf, IntArray, Job, Measure
 from services.scheduler.engine.resources.amounts import Sums, stretched, total_of
 
 
-def held(job: Job) -> IntArray:
+def allocated_of(job: Job) -> IntArray:
     """Measure of a job's allocated amounts, which queues show as allocated (SS03)."""
     return job.allocated
 

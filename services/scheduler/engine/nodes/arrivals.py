@@ -16,9 +16,9 @@ _ON_THE_WAY: Final = frozenset({TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskSt
 class TaskArrivals:
     """Tasks on nodes, without those that were found to be old."""
 
-    def __init__(self, held: Callable[[], Iterable[Task]]) -> None:
-        """`held` enumerates all tasks on nodes."""
-        self._held = held
+    def __init__(self, tasks_on_nodes: Callable[[], Iterable[Task]]) -> None:
+        """`tasks_on_nodes` enumerates all tasks on nodes."""
+        self._tasks_on_nodes = tasks_on_nodes
         self._young: dict[str, Task] | None = None
         self._forgotten = 0.0
         """Tasks that started at this time or before are not kept."""
@@ -40,7 +40,7 @@ class TaskArrivals:
         their arrival.
         """
         if self._young is None or start < self._forgotten:
-            self._young = {task.uid: task for task in self._held()}
+            self._young = {task.uid: task for task in self._tasks_on_nodes()}
         self._forgotten = start
         self._young = {uid: task for uid, task in self._young.items() if _is_young(task, start)}
         return list(self._young.values())

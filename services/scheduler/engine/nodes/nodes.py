@@ -44,11 +44,11 @@ class CountedPod(NamedTuple):
 class NodeRecord:
     """A node by name: its column, or NOWHERE while only pods have named it."""
 
-    __slots__ = ("column", "exact", "held", "weight")
+    __slots__ = ("column", "exact", "pods", "weight")
 
     def __init__(self) -> None:
         self.column = NOWHERE
-        self.held: dict[str, CountedPod] = {}
+        self.pods: dict[str, CountedPod] = {}
         self.weight = 0
         """Sum of the weights of the pods that it holds."""
         self.exact: NodeRequests | None = None
@@ -131,7 +131,7 @@ class Nodes:
         )
         self.images.set(record.column, node.status.images)
         if fresh:
-            for counted in record.held.values():
+            for counted in record.pods.values():
                 self.ledger.hold(record.column, counted.task_class, 1, releasing=counted.releasing)
             if record.exact is not None:
                 self.ledger.show(record.column, *record.exact.shown())
@@ -146,7 +146,7 @@ class Nodes:
         self.images.set(record.column, ())
         self._free.append(record.column)
         record.column = NOWHERE
-        if not record.held:
+        if not record.pods:
             del self._by_name[name]
 
     # --- facts about pods --------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Nodes:
         counted = CountedPod(
             task.task_class.unbounded or task.task_class, task.status == TaskStatus.RELEASING, task
         )
-        record.held[task.uid] = counted
+        record.pods[task.uid] = counted
         self.arrivals.come(task)
         self.meet(task, 1)
         self._count(record, counted, 1)
@@ -167,13 +167,13 @@ class Nodes:
     def release(self, task: Task) -> None:
         """Remove a task exactly as it was added."""
         record = self._by_name.get(task.node) if task.node else None
-        counted = record.held.pop(task.uid, None) if record else None
+        counted = record.pods.pop(task.uid, None) if record else None
         if record is None or counted is None:
             return
         self.arrivals.go(task)
         self.meet(task, -1)
         self._count(record, counted, -1)
-        if record.column == NOWHERE and not record.held:
+        if record.column == NOWHERE and not record.pods:
             del self._by_name[task.node]
 
     def _count(self, record: NodeRecord, counted: CountedPod, sign: int) -> None:
@@ -187,7 +187,7 @@ class Nodes:
             return
         if record.exact is None:
             record.exact = NodeRequests(self._dimensions.capacity)
-            for each in record.held.values():
+            for each in record.pods.values():
                 record.exact.hold(each.task_class, 1, releasing=each.releasing)
         else:
             record.exact.hold(counted.task_class, sign, releasing=counted.releasing)
@@ -221,11 +221,11 @@ class Nodes:
     def tasks_on(self, name: str) -> Iterator[Task]:
         """Return the tasks that a node holds."""
         record = self._by_name.get(name)
-        return iter([counted.task for counted in record.held.values()] if record else [])
+        return iter([counted.task for counted in record.pods.values()] if record else [])
 
     def _tasks(self) -> Iterator[Task]:
         return (
-            counted.task for record in self._by_name.values() for counted in record.held.values()
+            counted.task for record in self._by_name.values() for counted in record.pods.values()
         )
 
     def held_classes(self) -> list[TaskClass]:
@@ -233,7 +233,7 @@ class Nodes:
         return [
             counted.task_class
             for record in self._by_name.values()
-            for counted in record.held.values()
+            for counted in record.pods.values()
         ]
 
     def count(self) -> int:
@@ -251,7 +251,7 @@ class Nodes:
             if at == NOWHERE:
                 continue
             derived = NodeRequests(capacity)
-            for counted in record.held.values():
+            for counted in record.pods.values():
                 derived.hold(counted.task_class, 1, releasing=counted.releasing)
             used[:, at], releasing[:, at], scoring[:, at] = derived.shown()
         drifts = [

@@ -247,7 +247,7 @@ def _demand(session: Session, job: Job, why: JobExplanation) -> Demand | None:
     counts: Counter[int] = Counter()
     classes = {}
     for task in pending.values():
-        if task.held or task.nominated or not task.ours or task.task_class.best_effort:
+        if task.backoff_reason or task.nominated or not task.ours or task.task_class.best_effort:
             return None
         classes[task.task_class.id] = task.task_class
         counts[task.task_class.id] += 1

@@ -105,7 +105,7 @@ class Session(ClusterView):
         self.places = Places(cluster_state.jobs.unschedulable, self.hooks)
         """Positions of jobs in their queues, by the order in which this cycle visits them."""
         self.explanations: dict[str, JobExplanation] = {}
-        self.held: set[str] = set()
+        self.start_blocked: set[str] = set()
         """Keys of the jobs that plugins hold back although they may have room."""
         self.exclusions = Exclusions(progress or Progress())
         """Jobs, queues and actions that were left out because of an error."""
@@ -379,16 +379,16 @@ class Session(ClusterView):
                 job, gate, message, failure, shortages=shortages, budget=budget
             )
 
-    def hold(self, job: Job, hold: plugins.StartBlock) -> None:
+    def block_start(self, job: Job, block: plugins.StartBlock) -> None:
         """Record that a plugin holds a job back; failures of its attempt on nodes are cleared."""
-        self.held.add(job.key)
+        self.start_blocked.add(job.key)
         self._failures.pop(job.key, None)
         self.explanations.pop(job.key, None)
-        self.explain(job, hold.gate, hold.message)
+        self.explain(job, block.gate, block.message)
 
-    def end_hold(self, job: Job) -> None:
+    def unblock_start(self, job: Job) -> None:
         """Record that a job that was held back has started in this session."""
-        self.held.discard(job.key)
+        self.start_blocked.discard(job.key)
         self.explanations.pop(job.key, None)
 
     # --- end ---------------------------------------------------------------------------------

@@ -128,14 +128,14 @@ class Refusals:
             seen = _what_matters(task, job_of(task.job_key))
             if self._seen.setdefault(uid, seen) != seen or _is_settled(task, refusal):
                 self.drop(uid)
-                task.held = ""
+                task.backoff_reason = ""
                 continue
             until = refusal.until
             if until is None:
                 until = now + refusal.interval_s
                 self._by_uid[uid] = replace(refusal, until=until)
             waits = now < until <= now + LONGEST_S  # a clock that was set back holds no pod
-            task.held = refusal.text if waits else ""
+            task.backoff_reason = refusal.text if waits else ""
 
 
 def _is_settled(task: Task, refusal: PodBackoff) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pumice.plugins import NODE_MAX, Condition, IntArray
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
-from services.scheduler.engine.jobs.rollups import held
+from services.scheduler.engine.jobs.rollups import allocated_of
 from services.scheduler.engine.plan import (
     NAME_LETTERS,
     DesiredPodCondition,
@@ -253,8 +253,8 @@ def pod_conditions(session: Session, wording: Wording, job: Job) -> list[Desired
 def _pod_reason(
     session: Session, wording: Wording, job: Job, task: Task, general: str
 ) -> tuple[str, str]:
-    if task.held and task.status is TaskStatus.PENDING:
-        return "Unschedulable", task.held
+    if task.backoff_reason and task.status is TaskStatus.PENDING:
+        return "Unschedulable", task.backoff_reason
     failures = session.failures(job)
     if (no_room := failures.no_room.get(task.uid)) is not None:
         return "Schedulable", no_room
@@ -318,7 +318,7 @@ def queue_statuses(session: Session) -> Iterator[QueueAllocated]:
     With it goes how many PodGroups each itself has pending.
     """
     queues = session.cluster_state.jobs.queues
-    sums = session.rollup(held).sums()
+    sums = session.rollup(allocated_of).sums()
     waiting = Counter(job.queue for job in session.jobs if job.is_pending)
     refused = session.cluster_state.jobs.unschedulable.at_enqueue
     totals = {name: np.zeros_like(session.total) for name in queues}

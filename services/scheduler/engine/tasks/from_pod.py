@@ -61,7 +61,7 @@ def fill_in(task: Task, key: str, pod: Pod) -> None:
     task.expected = durations_of_jobs.of_pod(pod)
     task.queue_gated = gates == [keys.QUEUE_GATE]
     task.lifting = False
-    task.held = ""
+    task.backoff_reason = ""
     task.preemptable = _preemptable(pod)
     _describe_eviction(task, pod)
     task.deleting = meta.deletion_timestamp is not None

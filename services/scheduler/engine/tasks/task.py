@@ -82,6 +82,7 @@ class Task:
     """One pod as scheduling sees it."""
 
     __slots__ = (
+        "backoff_reason",
         "cools_until",
         "created",
         "deleting",
@@ -90,7 +91,6 @@ class Task:
         "fact_node",
         "fact_status",
         "gated",
-        "held",
         "index",
         "job_key",
         "key",
@@ -142,7 +142,7 @@ class Task:
     """Whether the gate of its queue is the only one that is left."""
     lifting: bool
     """Whether that gate is to be lifted, and the object still shows it."""
-    held: str
+    backoff_reason: str
     """Why it is not placed or evicted for now, after the binder failed; else empty."""
     preemptable: bool
     task_class: TaskClass

@@ -59,12 +59,12 @@ def attempt(
     tasks = tuple(worklist)
     hold = session.hooks.job_turn(job)
     if hold is not None:
-        session.hold(job, hold)
+        session.block_start(job, hold)
     elif not failed.would_fail(job, tasks):
         turn = JobAttempt if job.sub_jobs is None else GroupedJobAttempt
         if turn(session, queue, job, worklist).run():
             return True
-        if job.key not in session.held:
+        if job.key not in session.start_blocked:
             failed.learn(job, tasks)
     if _waits_for_room(session, job):
         session.hooks.job_waits(job)

@@ -84,7 +84,9 @@ def _in_order(session: Session) -> Iterator[Job]:
 def _wanting(job: Job) -> list[Task]:
     pending = job.by_status[TaskStatus.PENDING].values()
     return [
-        task for task in pending if task.task_class.best_effort and not (task.gated or task.held)
+        task
+        for task in pending
+        if task.task_class.best_effort and not (task.gated or task.backoff_reason)
     ]
 
 

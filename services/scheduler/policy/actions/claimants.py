@@ -46,7 +46,11 @@ def take_first_turns(session: Session) -> None:
 
 def nominated(job: Job) -> list[Task]:
     """Return the pending pods of a job that are nominated to a node."""
-    return [t for t in job.by_status[TaskStatus.PENDING].values() if t.nominated and not t.held]
+    return [
+        t
+        for t in job.by_status[TaskStatus.PENDING].values()
+        if t.nominated and not t.backoff_reason
+    ]
 
 
 def _may_start(session: Session, job: Job) -> bool:

@@ -30,7 +30,11 @@ def starving_jobs(session: Session) -> list[Job]:
     hooks = session.hooks
     starving = []
     for job in session.jobs:
-        if not job.is_pending and not session.exclusions.has(job) and job.key not in session.held:
+        if (
+            not job.is_pending
+            and not session.exclusions.has(job)
+            and job.key not in session.start_blocked
+        ):
             with session.isolate("starving", job):
                 if hooks.job_valid(job) is None and hooks.job_starving(job):
                     starving.append(job)
@@ -55,20 +59,22 @@ def turns(
         yield queue, by_queue[queue.name]
 
 
-def wanting(session: Session, job: Job) -> list[Task]:
+def placeable_tasks(session: Session, job: Job) -> list[Task]:
     """Return the pending tasks of a job without gates and refusals, in task order."""
     pending = job.by_status[TaskStatus.PENDING].values()
-    return sorted((t for t in pending if not (t.gated or t.held)), key=session.hooks.task_order)
+    return sorted(
+        (t for t in pending if not (t.gated or t.backoff_reason)), key=session.hooks.task_order
+    )
 
 
-def residents(session: Session, column: int, desired: Callable[[Task], bool]) -> list[Task]:
-    """Return the tasks on a node that `wanted` accepts, least important first.
+def tasks_on_node(session: Session, column: int, is_wanted: Callable[[Task], bool]) -> list[Task]:
+    """Return the tasks on a node that `is_wanted` accepts, least important first.
 
     Plugins that allow only some of a job's tasks as victims take the first ones of this list.
     """
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
-    found = [task for task in there if not task.held and desired(task)]
+    found = [task for task in there if not task.backoff_reason and is_wanted(task)]
     return sorted(found, key=session.hooks.task_order, reverse=True)
 
 
@@ -165,7 +171,7 @@ def fits_waiting(session: Session, queue: Queue, candidates: Candidates, column:
     )
 
 
-def waits_without_victims(session: Session, queue: Queue, job: Job, task: Task) -> bool:
+def pipeline_without_victims(session: Session, queue: Queue, job: Job, task: Task) -> bool:
     """Pipeline a task where there is room without a victim; return whether it was.
 
     A gang uses idle and releasing resources first, and evicts only for the rest. ⚠ Volcano's
@@ -224,16 +230,16 @@ class Exchange:
     ) -> None:
         """Start without victims.
 
-        `may_take` tells whether a victim may evict at all, which depends only on the losses of its
-        queue; `gets` whether it could evict any of some tasks.
+        `may_take` returns whether a victim may evict at all, which depends only on the losses of
+        its queue; `gets` whether it could evict any of the given tasks.
         """
         self._session, self._job, self._may_take, self._gets = session, job, may_take, gets
         self._victims: dict[tuple[str, str, int], Task] = {}
         """One victim of each queue, job and class; equal ones are entitled to the same."""
         self._entitled: set[tuple[str, str, int]] = set()
 
-    def is_for_good(self, evicted: Sequence[Evicted]) -> bool:
-        """Tell whether no eviction could be reversed with these victims; if so, add them."""
+    def is_permanent(self, evicted: Sequence[Evicted]) -> bool:
+        """Return whether no victim's job could reverse an eviction; if so, add these victims."""
         if self._session.volcano_evictions:
             return True
         victims = dict(self._victims)
@@ -283,28 +289,28 @@ def allows_preemption(session: Session, task: Task) -> bool:
     )
 
 
-def is_whole(job: Job) -> bool:
-    """Tell whether a gang has its minima, with Pipelined tasks, independent of plugins."""
+def has_minimum(job: Job) -> bool:
+    """Return whether a gang has its minima, Pipelined tasks included, independent of plugins."""
     counted = job.waiting_count + job.ready_count + job.pending_best_effort
     statuses = (*READY, TaskStatus.PIPELINED)
     return counted >= job.min_available and not job.roles_short_of(*statuses, best_effort=True)
 
 
-def take_for(
+def attempt_each_task(
     session: Session,
     job: Job,
     unschedulable: UnschedulableCache,
     attempt: Callable[[Task], bool],
     *,
-    whole: bool,
+    whole_gang: bool,
 ) -> None:
     """Call `attempt` for each task of a starving job, as preempt and reclaim both do.
 
-    Everything is undone unless the job is then pipelined; with `whole` the gang must be complete
-    even if no plugin requires that. After a failure, tasks of the same signature are not tried
-    again until another one has succeeded.
+    Everything is undone unless the job is then pipelined. With `whole_gang` the gang must have its
+    minima even if no plugin requires that. After a failure, tasks of the same signature are skipped
+    until another one has succeeded.
     """
-    tasks = wanting(session, job)
+    tasks = placeable_tasks(session, job)
     if unschedulable.failed.would_fail(job, tasks):
         return
     position = session.journal.position
@@ -321,7 +327,7 @@ def take_for(
             else:
                 failed.add(signature)
                 unschedulable.learn(job, task)
-        if session.hooks.job_pipelined(job) and (not whole or is_whole(job)):
+        if session.hooks.job_pipelined(job) and (not whole_gang or has_minimum(job)):
             keep()
             session.commit_evictions(position)
             return

@@ -96,7 +96,7 @@ class FailedAttempts:
             return None
         if not len(tasks) == len(job.by_status[TaskStatus.PENDING]) == len(job.tasks):
             return None
-        if any(task.gated or task.held for task in tasks):
+        if any(task.gated or task.backoff_reason for task in tasks):
             return None
         return (
             *attempt_key(self._session, job),

@@ -23,7 +23,7 @@ from services.scheduler.engine.resources.dimensions import CPU_DIM, MEMORY_DIM
 from services.scheduler.engine.session.evictions import Evicted, nomination
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task, TaskClass
-from services.scheduler.policy.actions.evictions import is_whole, reprieve
+from services.scheduler.policy.actions.evictions import has_minimum, reprieve
 from services.scheduler.policy.actions.grouped import may_wait, missing_tasks, required_subgroups
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.bundles import Bundle, bundles, permitted, total
@@ -109,7 +109,11 @@ class PreemptableTasks:
             self._known = [
                 (job, willing)
                 for job, tasks in found
-                if (willing := [task for task in tasks if task.preemptable and not task.held])
+                if (
+                    willing := [
+                        task for task in tasks if task.preemptable and not task.backoff_reason
+                    ]
+                )
             ]
         return self._known
 
@@ -224,7 +228,7 @@ class GangEviction:
                 if session.hooks.job_pipelined(job) or self._was_ready:
                     break
             enough = session.hooks.job_pipelined(job)
-            return taken if enough and (not self._round.options.spare or is_whole(job)) else []
+            return taken if enough and (not self._round.options.spare or has_minimum(job)) else []
 
     def _place_sub(
         self, work: SubJobPlacement, domain: str
@@ -303,7 +307,7 @@ def _worksheet(session: Session, job: Job) -> list[SubJobPlacement]:
     wanting = [
         task
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=session.hooks.task_order)
-        if not (task.gated or task.held or task.task_class.best_effort)
+        if not (task.gated or task.backoff_reason or task.task_class.best_effort)
     ]
     if job.sub_jobs is None:
         alone = SubJob(job.key, job.key, min_available=job.min_available, topology=None)

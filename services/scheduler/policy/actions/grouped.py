@@ -109,7 +109,7 @@ class GroupedJobAttempt:
         committed = self._solve()
         self._explain(before, solved=committed is not None)
         if committed is None and self._hold is not None:
-            self._session.hold(self._job, self._hold)
+            self._session.block_start(self._job, self._hold)
         return bool(committed)
 
     def _solve(self) -> bool | None:
@@ -151,8 +151,10 @@ class GroupedJobAttempt:
         """Return subgroup → tasks, in their order; external gates keep a task out (A02)."""
         work: dict[str, Worklist] = {}
         for task in self._tasks:
-            if task.held:
-                self._session.explain(self._job, "binder", f"pod {task.name}: {task.held}")
+            if task.backoff_reason:
+                self._session.explain(
+                    self._job, "binder", f"pod {task.name}: {task.backoff_reason}"
+                )
             elif task.gated:
                 admit(self._session, self._queue, self._job, [task])
             else:

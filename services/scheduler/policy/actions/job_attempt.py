@@ -108,7 +108,7 @@ class JobAttempt:
         found = self._attempt()
         if not isinstance(found, StartBlock):
             return found
-        session.hold(job, found)
+        session.block_start(job, found)
         if found.elsewhere is None:
             return False
         self._tasks.clear()
@@ -116,9 +116,9 @@ class JobAttempt:
         self._goal = WholeJob(session, job, found.elsewhere)
         committed = self._attempt() is True
         if committed:
-            session.end_hold(job)
+            session.unblock_start(job)
         else:
-            session.hold(job, found)
+            session.block_start(job, found)
         return committed
 
     def _attempt(self) -> bool | StartBlock:
@@ -151,8 +151,8 @@ class JobAttempt:
             if allowed == 0:
                 self._refuse_share(self._equals())
                 continue
-            if head.held:
-                session.explain(job, "binder", f"pod {head.name}: {head.held}")
+            if head.backoff_reason:
+                session.explain(job, "binder", f"pod {head.name}: {head.backoff_reason}")
                 self._skip(self._equals())
                 continue
             if head.role and head.role in self._goal.failed_roles():
@@ -222,7 +222,7 @@ class JobAttempt:
                 and task.gated == head.gated
                 and task.queue_gated == head.queue_gated
                 and task.lifting == head.lifting
-                and task.held == head.held
+                and task.backoff_reason == head.backoff_reason
             ),
             self._tasks,
         )

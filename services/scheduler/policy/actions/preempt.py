@@ -26,17 +26,17 @@ from services.scheduler.policy.actions.evictions import (
     Exchange,
     UnschedulableCache,
     allows_preemption,
+    attempt_each_task,
     clearable,
     fits_waiting,
     has_room,
+    pipeline_without_victims,
+    placeable_tasks,
     reprieve,
-    residents,
     room_after,
     starving_jobs,
-    take_for,
+    tasks_on_node,
     turns,
-    waits_without_victims,
-    wanting,
 )
 from services.scheduler.policy.actions.victims import Hosts, Preemptable
 from services.scheduler.policy.arguments import boolean, integer
@@ -178,12 +178,12 @@ class _Preemptor:
 
     def from_other_jobs(self, unschedulable: UnschedulableCache) -> None:
         """Evict pods of other jobs of the queue; undone unless the job is then pipelined."""
-        take_for(
+        attempt_each_task(
             self._session,
             self._job,
             unschedulable,
             lambda task: self._preempt(task, self._is_elsewhere),
-            whole=self._options.spare,
+            whole_gang=self._options.spare,
         )
 
     def from_own_tasks(self, unschedulable: UnschedulableCache) -> None:
@@ -191,7 +191,7 @@ class _Preemptor:
 
         A job without a task on a node uses free resources, or fails like an equal job before it.
         """
-        for task in wanting(self._session, self._job):
+        for task in placeable_tasks(self._session, self._job):
             position = self._session.journal.position
             if unschedulable.knows(self._job, task):
                 return
@@ -212,7 +212,7 @@ class _Preemptor:
         session = self._session
         if not allows_preemption(session, task):
             return False
-        if waits_without_victims(session, self._queue, self._job, task):
+        if pipeline_without_victims(session, self._queue, self._job, task):
             return True
 
         def may_go(other: Task) -> bool:
@@ -261,7 +261,7 @@ class _Preemptor:
     ) -> bool:
         """Evict on one node, least important first, until the task fits; undone if it does not."""
         session = self._session
-        candidates = residents(session, column, may_go)
+        candidates = tasks_on_node(session, column, may_go)
         victims = session.hooks.preemptable(task, candidates)
         if not room_after(session, task.task_class, column, victims):
             return False
@@ -280,7 +280,7 @@ class _Preemptor:
                         until_it_fitted=True,
                     )
                 session.place(self._job, [task], [column], waiting=True)
-                if not self._exchange.is_for_good(evicted):
+                if not self._exchange.is_permanent(evicted):
                     return False
                 keep()
         return fits
@@ -346,7 +346,7 @@ class Search(NamedTuple):
         ⚠ At least one must be evicted: a node that has room without evictions is no candidate.
         """
         session, task = self.session, self.task
-        candidates = residents(session, column, self.may_go)
+        candidates = tasks_on_node(session, column, self.may_go)
         proposed = session.hooks.preemptable(task, candidates)
         if not room_after(session, task.task_class, column, proposed):
             return []

@@ -19,17 +19,17 @@ from services.scheduler.engine.tasks.task import Task, TaskClass
 from services.scheduler.policy.actions.evictions import (
     Exchange,
     UnschedulableCache,
+    attempt_each_task,
     clearable,
     fits_waiting,
     has_room,
+    pipeline_without_victims,
+    placeable_tasks,
     reprieve,
-    residents,
     room_after,
     starving_jobs,
-    take_for,
+    tasks_on_node,
     turns,
-    waits_without_victims,
-    wanting,
 )
 from services.scheduler.policy.actions.victims import Reclaimable
 from services.scheduler.policy.arguments import boolean
@@ -93,7 +93,9 @@ class _Reclaimer:
         """Evict pods of other queues; undone unless the job is then pipelined."""
         if self._spare and self._asks_beyond_deserved():
             return
-        take_for(self._session, self._job, unschedulable, self._reclaim, whole=self._spare)
+        attempt_each_task(
+            self._session, self._job, unschedulable, self._reclaim, whole_gang=self._spare
+        )
 
     def _asks_beyond_deserved(self) -> bool:
         """Tell cheaply whether a gang of equal pods exceeds its queue's share.
@@ -102,7 +104,9 @@ class _Reclaimer:
         """
         job = self._job
         missing = job.min_available - job.waiting_count - job.ready_count - job.pending_best_effort
-        tasks = [task for task in wanting(self._session, job) if not task.task_class.best_effort]
+        tasks = [
+            task for task in placeable_tasks(self._session, job) if not task.task_class.best_effort
+        ]
         if missing <= 1 or any(task.task_class is not tasks[0].task_class for task in tasks):
             return False
         return not self._session.hooks.preemptive(self._queue, tasks[:missing])
@@ -112,7 +116,7 @@ class _Reclaimer:
         session = self._session
         if not task.preempts or not session.hooks.preemptive(self._queue, [task]):
             return False
-        if waits_without_victims(session, self._queue, self._job, task):
+        if pipeline_without_victims(session, self._queue, self._job, task):
             return True
         nodes = session.candidates(task.task_class)
         reachable = nodes.reachable()
@@ -157,7 +161,7 @@ class _Reclaimer:
         node without candidates is skipped even if it has room.
         """
         session, task_class = self._session, task.task_class
-        candidates = residents(session, column, self._may_go)
+        candidates = tasks_on_node(session, column, self._may_go)
         if not candidates:
             return False
         victims = session.hooks.reclaimable(task, candidates)
@@ -178,7 +182,7 @@ class _Reclaimer:
                     until_it_fitted=True,
                 )
             session.place(self._job, [task], [column], waiting=True)
-            if not self._exchange.is_for_good(evicted):
+            if not self._exchange.is_permanent(evicted):
                 return False
             keep()
         return True

@@ -16,7 +16,7 @@ def execute(session: Session, arguments: Arguments) -> None:  # noqa: ARG001 - i
         for job in sorted(jobs.all(), key=lambda job: job.key)
         if jobs.takes_part(job)
         for task in sorted(job.by_status[TaskStatus.RUNNING].values(), key=session.hooks.task_order)
-        if not task.held
+        if not task.backoff_reason
     ]
     position = session.journal.position
     for task in session.hooks.victim_tasks(running):

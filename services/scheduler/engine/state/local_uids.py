@@ -6,7 +6,7 @@ from services.scheduler.engine.state.cluster_state import ClusterState
 from shared.api import kinds
 
 
-def held_uids(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
+def local_uids(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
     """Return the uid of each pod, PodGroup and queue by kind and key.
 
     Includes objects that were folded but do not count, or that cannot be read.

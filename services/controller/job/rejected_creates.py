@@ -1,4 +1,4 @@
-"""Pods that the API server rejects for now: names in use, and exceeded quotas.
+"""Creates that the API server rejects for now: names in use, and exceeded quotas.
 
 Both pass without action of the owner, so they do not count as refusals (J13): the job goes on with
 its existing pods, reports why the rest waits, and retries with back-off. When a pod of the job
@@ -28,29 +28,29 @@ def quota_of(refusal: str) -> str:
     return found[1] if found else ""
 
 
-def is_beside_pods(name: str) -> bool:
-    """Tell whether a recorded name is that of the PodGroup or a companion: `<kind> <name>`."""
+def is_no_pod(name: str) -> bool:
+    """Return whether a recorded name is of the PodGroup or a companion: `<kind> <name>`."""
     return " " in name
 
 
-class HeldPods:
-    """The pods of one job that wait, and when they are tried again."""
+class RejectedCreates:
+    """The objects of one job whose creation was rejected, and when it is retried."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        """Name that is needed → what has it."""
+        """Name that is in use → the object that has it."""
         self._quotas: dict[str, str] = {}
-        """Pod → what the API server said of the quota."""
+        """Pod → the API server's message on the quota."""
         self.stopped_tasks: dict[str, str] = {}
-        """Task of which a quota has refused a pod in the present stage → what was said of it."""
+        """Task with a pod over quota in the present stage → the API server's message."""
         self.refusal = ""
         """Message of the last permanent refusal of an object by the API server."""
         self.until = 0.0
-        """When they are tried again, monotonic seconds."""
+        """Monotonic time in seconds of the next try."""
         self._wait_s = FIRST_S
         self._tried_at = -FIRST_S
         self.reported = ("", "")
-        """Reason and message as the last event has them."""
+        """Reason and message of the last event."""
 
     def __bool__(self) -> bool:
         return bool(self._names or self._quotas)
@@ -87,8 +87,8 @@ class HeldPods:
     def quota_has_more_room(self) -> None:
         """Retry pods over quota soon, because a quota of the namespace has room or was deleted.
 
-        Other jobs of the namespace are told, too, and each pod that ends there makes room: a job
-        that gets nothing of it asks once in `FIRST_S`.
+        Each pod that ends in the namespace makes room, and other jobs may take it. So a job retries
+        at most once in `FIRST_S`.
         """
         if self._quotas:
             self.until, self._wait_s = min(self.until, self._tried_at + FIRST_S), FIRST_S
@@ -120,7 +120,7 @@ class HeldPods:
             reason = reason or QUOTA_EXCEEDED
             quota = next(iter(self._quotas.values()))
             number = len(self._quotas)
-            named = number == 1 or any(is_beside_pods(name) for name in self._quotas)
+            named = number == 1 or any(is_no_pod(name) for name in self._quotas)
             what = _listed(self._quotas) if named else f"{number} pods"
             parts.append(f"{what} {'wait' if number > 1 else 'waits'} for ResourceQuota {quota}")
         return reason, "; ".join(parts)
