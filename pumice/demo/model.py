@@ -389,7 +389,7 @@ def _mark(metadata: ObjectMeta, key: str) -> str:
 def _why(group: PodGroup) -> str:
     """Return the message of the Unschedulable condition, unless Scheduled is the later one.
 
-    A group that nothing has been said about has at least a phase.
+    A group without conditions has at least a phase.
     """
     latest = ""
     newest = ""

@@ -1,6 +1,6 @@
 """Everything around the story: parts, a temporary local stack, the end, and clearing up.
 
-The composition root of `pumice demo`. Whatever happens, no program and no directory is left behind;
+The composition root of `pumice demo`. After any end, no program and no directory is left behind;
 only a demo that failed leaves its logs, and says where.
 """
 

@@ -140,7 +140,7 @@ def _demo_job(path: Path) -> DemoJob:
 
 
 _WAVE_S: Final = 5.0
-"""The next wave begins after this at the latest, whatever has become of the one before."""
+"""The next wave begins after this at the latest, even if the one before has not ended."""
 _LOG_KEPT: Final = 200
 
 

@@ -2,7 +2,7 @@
 
 Their images hold one program and no shell, so that no check can run in them. The container `health`
 asks all of them over the network: it logs each change, and its own health check, this program with
-`--once`, tells Compose.
+`--once`, reports to Compose.
 """
 
 import argparse

@@ -51,7 +51,7 @@ class FakeKubelet:
         self._server = await asyncio.start_server(self._serve, LOOPBACK, self.port, ssl=tls)
 
     async def stop(self) -> None:
-        """Listen no more; harmless when it was not started."""
+        """Stop listening; harmless if it was not started."""
         if self._server is not None:
             self._server.close()
             self._server = None

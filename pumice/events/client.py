@@ -85,7 +85,7 @@ def subscribe(
     `ca` is the file of the authority that must have signed the server's certificate.
     Without it the server is found (`find`): by environment, a mounted Secret, or the local cluster.
     `start`: None begins with what comes next, or, without `follow`, with the oldest event. `types`
-    and `namespace` select. With `follow` it reconnects by itself, tells `on_connection` of it, and
+    and `namespace` select. With `follow` it reconnects by itself, calls `on_connection`, and
     ends with ClusterGone when a local cluster ends; without, it ends with the last event there is.
 
     Raises Unreachable when the first contact fails, NotAllowed, and PositionGone when events are

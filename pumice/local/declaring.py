@@ -63,7 +63,7 @@ async def declare(declared: Streams, cluster: str, *, dial: Dial) -> None:
 
 
 class Declaring:
-    """Runs a declarer beside whatever else the process does."""
+    """Runs a declarer beside the other work of the process."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 `state.locked` refuses a directory with anything else in it, and `pumice down --purge` removes only
 what is listed here, file by file. A name alone is not enough: a file must be a regular file, a
 directory a directory and a socket a socket, so that no symbolic link is ever followed or removed.
-Whatever else lies in the directory stays, and is named.
+Other files in the directory stay, and are named.
 """
 
 import errno

@@ -1,6 +1,6 @@
 """The state file of a running local cluster, for `pumice status` and `pumice down`.
 
-`state.json` says what runs where. Whether it still does is told by `holder.lock`, which the
+`state.json` says what runs where. Whether it still does is shown by `holder.lock`, which the
 holding process keeps locked: the kernel unlocks it however that process ends, so that neither a
 stale file nor a process id that was given out again is taken for a cluster.
 """

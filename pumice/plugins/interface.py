@@ -142,7 +142,7 @@ class SubJob(Protocol):
     """Name of its policy; empty for tasks that none is about."""
     min_available: int
     match_index: int
-    """First label value that told it apart, when that is a number."""
+    """First label value that sets it apart, if that is a number."""
 
     @property
     def tasks(self) -> Mapping[str, Task]:

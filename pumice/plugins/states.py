@@ -109,7 +109,7 @@ class PolicyState:
         return ""
 
     def bars(self, task_class: TaskClass) -> bool:  # noqa: ARG002 - few states exclude all nodes
-        """Return whether no node takes a class with a demand, whatever a session evicts."""
+        """Return whether no node takes a class with a demand, even with any evictions."""
         return False
 
     def begin(self, journal: Journal) -> None:

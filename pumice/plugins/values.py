@@ -152,7 +152,7 @@ class CrossNodeVerdict(NamedTuple):
     steady: bool = False
     """Whether tasks of the class itself, being placed, leave the answer as it is."""
     one_by_one: bool = False
-    """Whether the answer follows from what `Hooks.moved` told, so that it cannot be foreseen."""
+    """Whether the result depends on calls of `Hooks.moved`, so that it cannot be foreseen."""
     reasons: Callable[[], tuple[Reason, ...]] | None = None
     """Reasons in the words of this class, in the place of those that the predicate came with.
 

@@ -155,7 +155,7 @@ def _shortage_of_pods(short: Sequence[ResourceShortage]) -> str:
 
 
 def explanation(found: Explanation, now_s: float) -> str:
-    """Return why a job waits: a headline, its gates, and what stands in the way."""
+    """Return why a job waits: a headline, its gates, and what blocks it."""
     lines = [_headline(found)]
     width = max((len(gate.name) for gate in found.gates), default=0)
     for gate in found.gates:

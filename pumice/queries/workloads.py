@@ -1,8 +1,8 @@
 """Workloads at the top of owner chains, such as a RayJob, a Deployment or a Workflow.
 
 Visibility returns the controller of a PodGroup. The owners above it are looked up here, by the
-client, with its user's credentials: an owner is shown only if its user may get it, whatever its
-kind is, and no service needs the right to read all kinds. Only metadata is requested. An owner
+client, with its user's credentials: an owner is shown only if its user may get it, of any
+kind, and no service needs the right to read all kinds. Only metadata is requested. An owner
 counts if it has the uid of the reference, since a reference may name any object.
 """
 

@@ -83,7 +83,7 @@ class ClusterClient:
         await self._send("PATCH", _address(kind, namespace, name), body=body)
 
     async def delete(self, kind: Kind, namespace: str, name: str) -> None:
-        """Delete whatever has the name. Raises CommandFailure."""
+        """Delete the object with the name. Raises CommandFailure."""
         await self._send("DELETE", _address(kind, namespace, name))
 
     async def command(

@@ -1,7 +1,7 @@
 """`vcctl pod list`: the pods of jobs, with a state in one word as kubectl shows it.
 
 The word is the most telling of what the pod and its containers say: a container that waits or has
-ended tells more than the phase, and one that is being initialised more than those after it.
+ended says more than the phase, and one that is being initialised more than those after it.
 """
 
 from collections.abc import Mapping, Sequence

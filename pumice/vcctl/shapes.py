@@ -1,7 +1,7 @@
 """The types of JobFlows, JobTemplates and pods, as far as their documents show them. Pure.
 
 Of each type: its fields in the order of Kubernetes' API, and which of them hold a type of their
-own. A field that stands in no type here comes after the others, by name, as it is.
+own. A field that is in no type here comes after the others, by name, as it is.
 """
 
 from collections.abc import Callable, Mapping

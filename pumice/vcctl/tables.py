@@ -1,4 +1,4 @@
-"""The lists of vcctl: which columns, how wide, what stands in them, ages among it. Pure.
+"""The lists of vcctl: which columns, how wide, and their contents, such as ages. Pure.
 
 Objects come as the API server's JSON. Widths are Volcano's: some columns grow with what is in them,
 most do not, and nothing is cut, so that a long value moves what comes after it.
@@ -39,7 +39,7 @@ def age(moment: str, now_s: float) -> str:
 
 
 def event_age(moment: str, now_s: float) -> str:
-    """Return the age of an event: ⚠ Volcano tells the days beside whole years there (`2y0d`)."""
+    """Return the age of an event: ⚠ Volcano shows the days beside whole years there (`2y0d`)."""
     text = age(moment, now_s)
     then = parsed(moment)
     years = then is not None and 2 * _YEAR <= now_s - then.timestamp() < 8 * _YEAR

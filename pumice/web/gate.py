@@ -62,7 +62,7 @@ class RequestGate:
         return hmac.compare_digest(given.encode(), self._key.encode())
 
     def knows(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request bears the cookie that the key was exchanged for."""
+        """Return whether a request has the cookie that the key was exchanged for."""
         try:
             morsel = SimpleCookie(headers.get("Cookie", "")).get(self.cookie)
         except CookieError:

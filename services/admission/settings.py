@@ -1,4 +1,4 @@
-"""Settings of admission; flags bear Volcano's names where it has them (W02)."""
+"""Settings of admission; flags have Volcano's names where it has them (W02)."""
 
 from typing import Annotated, Final, Literal
 

@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     field_selector: str = ""
     label_selector: str = ""
     keep: Callable[[Any], bool] = everything
-    """Says of a view whether it is published; one that is no more becomes a tombstone."""
+    """Returns whether a view is published; an object that no longer is becomes a tombstone."""
 
 
 _MINDCLUSTER: Final = Row(

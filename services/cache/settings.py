@@ -1,4 +1,4 @@
-"""Settings of the cache; flags of the Leases bear Volcano's names (M02, K10)."""
+"""Settings of the cache; flags of the Leases have Volcano's names (M02, K10)."""
 
 from typing import Annotated, Final
 

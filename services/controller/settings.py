@@ -1,4 +1,4 @@
-"""Settings of the controller; flags bear Volcano's names (M04)."""
+"""Settings of the controller; flags have Volcano's names (M04)."""
 
 from typing import Annotated
 

@@ -195,7 +195,7 @@ def decide(
     """Return the plan of this cycle. The cluster state is the same before and after.
 
     `now` is Unix seconds; `seed` breaks ties between equal nodes; the same arguments give the same
-    plan, whatever `ended` and `inspect` do. Jobs with keys in `without` are not visited, and
+    plan, also if `ended` or `inspect` fails. Jobs with keys in `without` are not visited, and
     neither are those in `quarantined`, whose status says the reason given. A job whose handling
     raises an error is left out (`engine.session.exclusions`). Raises `BrokenOff` when the cluster
     state can no longer be trusted.

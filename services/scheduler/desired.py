@@ -140,7 +140,7 @@ class OwnShard:
         return anew
 
     def statuses(self, cluster_state: ClusterState, cycle: int) -> list[DesiredStatus]:
-        """Return the status to publish, if it is another; what it gives back is used no more."""
+        """Return the status to publish if it has changed; released nodes are no longer used."""
         self._offered = None
         name, shards = self.sharding.name, cluster_state.shards
         own = shards.get(name)

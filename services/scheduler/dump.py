@@ -1,7 +1,7 @@
 """A recorded cycle as a file: everything that the decision came from, and the decision.
 
 Gzipped lines of JSON, so that `zcat` and `jq` read it too: a header (`Header`), one fact per line
-in the order in which facts are folded, and a trailer that tells how many there were and what was
+in the order in which facts are folded, and a trailer that says how many there were and what was
 decided. A file without its trailer is cut off, and says so. The form has a version of its own; it
 holds for the release that wrote it and those that know its number.
 

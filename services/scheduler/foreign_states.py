@@ -38,7 +38,7 @@ def guarded(kind: type[PolicyState], *, plugin: str, failed: Failed) -> Callable
     def create() -> PolicyState:
         try:
             return made()
-        except Exception as error:  # noqa: BLE001 - whatever code of others raises
+        except Exception as error:  # noqa: BLE001 - raised by code of others
             failed("__init__", error)
             return PolicyState()
 
@@ -58,7 +58,7 @@ class _GuardedState(PolicyState):
             return call(*given, **named)
         except BadQuantity:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever code of others raises
+        except Exception as error:  # noqa: BLE001 - raised by code of others
             self._is_off = True
             self.failed(f"{type(self).__name__}.{call.__name__}", error)
             return instead

@@ -1,6 +1,6 @@
 """Decides which statuses go out after a cycle: what is due, and what to publish again. Pure.
 
-The rule stands in `shared.model.delayed_status`. A cycle follows every change within milliseconds.
+The rule is in `shared.model.delayed_status`. A cycle follows every change within milliseconds.
 Between two pods of a gang that are being created a job "waits" for a moment, and its counters
 change with every pod that starts. So here:
 

@@ -136,7 +136,7 @@ class _Explained(Struct):
     cause: DelayedStatus
     """Its status is the cause."""
     at: float
-    """When a cycle first gave this explanation, figures included (Unix seconds)."""
+    """When a cycle first had this explanation, figures included (Unix seconds)."""
     cycle: int
     is_published: bool = False
     published_cause: object = ""

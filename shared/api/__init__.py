@@ -6,7 +6,7 @@ is what Kubernetes and Volcano write (camelCase, RFC 3339 times, quantities as s
 clock, no I/O.
 
 `meta`, `selectors`, `core`, `storage`, `policy`, `scheduling`, `batch`, `cron`, `flow`, `topology`,
-`nodeinfo` and `bus` hold the views, `kinds` tells where an object lives on the API server and how
+`nodeinfo` and `bus` hold the views, `kinds` says where an object is on the API server and how
 to decode and encode it, `keys` holds the names of annotations and labels, `crds` and `crdgen` make
 the CRDs from the same types.
 """

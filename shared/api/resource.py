@@ -208,7 +208,7 @@ class ResourceClaimStatus(View, frozen=True, kw_only=True):
         return condition is not None and condition.status == "True"
 
     def of_device(self, result: DeviceResult) -> Mapping[str, DeviceCondition]:
-        """Return the conditions of a device by their types; none: its driver has said nothing."""
+        """Return the conditions of a device by type; none if its driver has reported nothing."""
         device_id = (result.driver, result.pool, result.device, result.share_id)
         for each in self.devices:
             if (each.driver, each.pool, each.device, each.share_id) == device_id:

@@ -44,7 +44,7 @@ class QueueOrder(enum.StrEnum):
 
 
 class TopologyMode(enum.StrEnum):
-    """Whether a network topology constraint must hold or is a wish."""
+    """Whether a network topology constraint is required or preferred."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -197,7 +197,7 @@ class Guarantee(View, frozen=True, kw_only=True):
 
 
 class NodeGroupTerms(View, frozen=True, kw_only=True):
-    """Names of node groups, by strength of the wish."""
+    """Names of node groups, required and preferred."""
 
     required_during_scheduling_ignored_during_execution: tuple[str, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[str, ...] = ()

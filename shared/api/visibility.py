@@ -137,7 +137,7 @@ class PendingJob(View, frozen=True, kw_only=True):
 
 
 class Finding(View, frozen=True, kw_only=True):
-    """A session on the state of a moment that finds another gate than the leader has said."""
+    """A session on the state of a moment that finds another gate than the leader has published."""
 
     at: Annotated[Timestamp, doc("Time of the state that it goes by.")]
     gate: Annotated[str, doc("Empty: nothing stops the job any longer.")] = ""

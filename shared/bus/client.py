@@ -29,7 +29,7 @@ class Subscription(Protocol):
     """A subscription that can be ended."""
 
     async def unsubscribe(self) -> None:
-        """Take no more messages."""
+        """Stop receiving messages."""
         ...
 
 

@@ -42,7 +42,7 @@ def _uncounted(_operation: str) -> None:
 
 
 class StatusHook(Protocol):
-    """Told whenever the connection comes or goes; a readiness gate's `set` fits."""
+    """Called when the connection opens or breaks; a readiness gate's `set` fits."""
 
     def __call__(self, *, ok: bool, reason: str) -> None:
         """Take note."""
@@ -73,11 +73,11 @@ class BusOptions(msgspec.Struct, frozen=True, kw_only=True):
     tls: Callable[[], ssl.SSLContext] | None = None
     """Asked for each connection, so that a renewed authority counts from the next one on."""
     on_request: Callable[[str], None] = _uncounted
-    """Told of each request to the JetStream API: its operation, such as `STREAM.INFO`."""
+    """Called with the operation of each request to the JetStream API, such as `STREAM.INFO`."""
     on_refused: Callable[[str, str], None] = _unnoticed
-    """Told that the server has no room for a reader of a stream: its name, and why; then ""."""
+    """Called with a stream and why the server has no room for another reader; later with ""."""
     copied: str = ""
-    """Stream whose copies tell whether a server has lost the others; "": servers are not asked."""
+    """Stream whose copies show whether a server has lost the others; "": no check."""
 
 
 class BusSession:

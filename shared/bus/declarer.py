@@ -19,7 +19,7 @@ _LOOK_AGAIN_S: Final = 5.0
 
 
 class Declarer:
-    """Declares, and checks again and again: what was deleted by hand comes back, too.
+    """Declares, and checks periodically: what was deleted by hand is declared again.
 
     Sizes and ages are applied at the start and at each reconnect only, so that an operator may
     resize a stream that is full at this moment.

@@ -2,7 +2,7 @@
 
 Each interruption opens a new consumer. If the stream is the same one (its `created` time) and
 holds what we have read, reading goes on behind the last message; otherwise, or when we were away
-longer than tombstones live, a `Reset` tells the reader to forget what it knows.
+longer than tombstones live, a `Reset` tells the reader to forget everything.
 
 With a pace (`shared.bus.pace`) it then reads in batches, and live while questions come.
 

@@ -1,6 +1,6 @@
 """Listening to messages as they are published, without a stream's consumer.
 
-What is published while there is no connection is missed, and nothing tells of it: this is for
+What is published while there is no connection is missed without notice: this is for
 hints that something else makes up for.
 """
 

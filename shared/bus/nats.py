@@ -83,7 +83,7 @@ def from_settings(
 ) -> "NatsBus":
     """Return the bus of a service as its settings say; nothing is connected yet.
 
-    `on_status` is usually a readiness gate's `set`; `on_request` hears of each request to the
+    `on_status` is usually a readiness gate's `set`; `on_request` is called for each request to the
     JetStream API, and `on_refused` of streams that have no room for a reader; `dial` makes the
     connections' clients.
     """
@@ -110,7 +110,7 @@ def from_settings(
 
 
 class NatsBus:
-    """The bus on NATS JetStream: publishes, follows streams, pulls work queues, tells presence."""
+    """The bus on NATS JetStream: publishes, follows streams, pulls work queues, shows presence."""
 
     def __init__(
         self,

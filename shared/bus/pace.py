@@ -38,7 +38,7 @@ class _Mode(Enum):
 
 
 class Activity:
-    """Whether somebody has asked in the last `active_s`; the start of the process counts."""
+    """Whether a query came in the last `active_s`; the start of the process counts as one."""
 
     def __init__(self, clock: Clock, *, active_s: float) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class Activity:
 
     @property
     def is_active(self) -> bool:
-        """Return whether somebody has asked lately."""
+        """Return whether a query came within `active_s`."""
         return self._clock.monotonic() < self._until
 
     @property
@@ -66,7 +66,7 @@ class Activity:
         self._asked.set()
 
     async def wait(self) -> None:
-        """Return at once while active, else when somebody asks."""
+        """Return at once while active, else at the next query."""
         while not self.is_active:
             self._asked.clear()
             await self._asked.wait()
@@ -122,7 +122,7 @@ class Pace:
     def __init__(
         self, clock: Clock, *, lag_s: float = LAG_S, activity: Activity | None = None
     ) -> None:
-        """Without an `activity` messages are read whether or not somebody asks."""
+        """Without an `activity`, messages are read also while no query comes."""
         self._clock = clock
         self._lag_s = lag_s
         self.activity: Final = activity
@@ -190,7 +190,7 @@ class Pace:
     async def next_look(self) -> None:
         """Return when a reader that no question waits for is to look for new messages.
 
-        That is `lag_s` later, and when somebody asks.
+        That is `lag_s` later, or at the next query.
         """
         if not await self._end_of_pause():
             await self._tick()

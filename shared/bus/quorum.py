@@ -68,7 +68,7 @@ class _Stream(msgspec.Struct, frozen=True):
             return "its copies have no leader"
         current = 1 + sum(copy.is_current for copy in self.cluster.replicas or ())
         if 2 * current <= self.config.num_replicas:
-            return f"its leader hears of {current} of {self.config.num_replicas} copies"
+            return f"its leader reaches {current} of {self.config.num_replicas} copies"
         return ""
 
 

@@ -1,6 +1,6 @@
 """Encrypts the texts of users in jobs: the cache seals them, the controller alone opens them.
 
-A pod template holds whatever its author put into it: values of environment variables, arguments of
+A pod template holds all that its author put into it: values of environment variables, arguments of
 plugins such as a private key. The controller needs it verbatim to make pods; no other reader of
 STATE needs it. AES-256-GCM under a key that those two share keeps it from the bus, its files and
 every other service, without a request to the API server per job (ADR 18).

@@ -1,4 +1,4 @@
-"""Tells when the NATS server answers and stores nothing: its disk is full.
+"""Reports that the NATS server replies but stores nothing: its disk is full.
 
 A stream in files then stores no message and does not answer publishers, but it can still be read.
 So the sign is an announcement without an answer while its stream can be read.
@@ -12,7 +12,7 @@ from shared.runtime.health import ReadinessGate
 from shared.runtime.logs import Logger
 
 ROUNDS: Final = 2
-"""Announcements in a row without an answer, 2 s each, until it is said."""
+"""Consecutive announcements without a reply, 2 s each, until it is reported."""
 REASON: Final = (
     "NATS answers and stores nothing: its disk may be full; its /healthz and log name the stream. "
     "A stream writes again after a restart of the server, once there is room"

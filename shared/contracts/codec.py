@@ -1,7 +1,7 @@
 """Messages to bytes and back.
 
 A payload is JSON; one larger than `COMPRESS_FROM` bytes is deflated when that makes it smaller.
-The two are told apart by their first byte (`{` or zlib's `x`), so that the `nats` command line
+The two differ in their first byte (`{` or zlib's `x`), so that the `nats` command line
 shows ordinary messages as text.
 """
 

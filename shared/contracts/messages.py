@@ -195,7 +195,7 @@ class Preemptor(
     uid: Uid
     node: str
     queue: str = ""
-    """Its queue and the priority of its job, for those who must not be told its name."""
+    """Its queue and the priority of its job, for users who must not see its name."""
     priority: int = 0
 
 

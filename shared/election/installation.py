@@ -27,7 +27,7 @@ from shared.runtime.logs import Logger
 TERM_HEADER: Final = "Pumice-Leadership-Term"
 """Header of intents and desired statuses: the leadership term in which they were decided."""
 
-_NO_MARKER_YET: Final = "the cache has not said yet who may write"
+_NO_MARKER_YET: Final = "the cache has not reported yet which installation may write"
 _TERM_OF_WORK: Final[ContextVar[str]] = ContextVar("leadership_term", default="")
 """The term in which the present work was decided."""
 

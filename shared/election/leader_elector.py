@@ -2,7 +2,7 @@
 
 A leader writes one message on `<stream>.leader` of each fenced stream. The sequence of that message
 is the fencing token that every publish of the term carries, and the server refuses a publish with
-an older one. So a leader that was suspended and wakes up changes nothing, whatever it believes.
+an older one. So a leader that was suspended and wakes up changes nothing.
 
 That message is written by compare-and-set too, on what was read while the lease was valid: a
 process that was suspended between taking the lease and writing it cannot fence out its successor.

@@ -76,7 +76,7 @@ class Lease:
         """Make it for `holder`, which names one *life* of a process: `<instance>.<life>`.
 
         `presence` gives the presence subject of a holder. The bus must listen on our own. Without
-        it holders are judged by their renewals alone.
+        it only their renewals show that holders are alive.
         """
         self._bus = bus
         self._publisher = bus.publisher(stream)

@@ -58,7 +58,7 @@ class Members:
         accepts: frozenset[int] = ACCEPTED,
         storage: StorageGate | None = None,
     ) -> None:
-        """Make it for the process of `context`; `storage` is told whether announcements are stored.
+        """Make it for the process of `context`; `storage` learns whether announcements are stored.
 
         The gate `versions` is shut while a live member does not accept the version that this
         process writes.

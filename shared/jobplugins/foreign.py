@@ -1,4 +1,4 @@
-"""Job plugins of other distributions, behind a guard: their errors are told on the job.
+"""Job plugins of other distributions, behind a guard: their errors are reported on the job.
 
 An error of a plugin, or a result of the wrong form, fails that job and never the process: as
 a problem of the spec where the job is checked, as `PluginFailed` where its objects are made.

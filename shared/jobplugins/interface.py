@@ -28,7 +28,7 @@ class Companion(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
     """Whether it outlives the job's end (a claim does, a service does not)."""
     once: bool = False
-    """Whether the one that is there stays as it is, whatever `body` says by now."""
+    """Whether an existing one stays as it is, even if `body` differs."""
     sealed: bool = False
     """Whether it is made and then neither read, changed nor deleted, so that its maker needs no
     right to read Secrets. It goes with the job by its owner reference.

@@ -14,7 +14,7 @@ NAME_MAX: Final = 253
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
 _TEXT_MAX: Final = 1024
-"""Letters of a fault as it is told: a value or path in it may be as long as an object can be."""
+"""Most letters of a reported fault; a value or path in it may be as long as an object."""
 _LISTED_MAX: Final = 10
 _FAULTS_MAX: Final = 20
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")

@@ -1,8 +1,8 @@
 """Rules for a pod template from which pods can be made (W22, W25).
 
-The API server judges each pod when it is made, but then the job is there already and can only fail.
-So the faults that people make are found before: forms, names, images, amounts, mounts. What is not
-checked here the API server refuses with its own words.
+The API server checks each pod when it is created, but then the job is there already and can only
+fail. So the faults that people make are found before: forms, names, images, amounts, mounts. What
+is not checked here the API server refuses with its own words.
 """
 
 import re
@@ -100,7 +100,7 @@ def term_problems(job: Job) -> Problems:
 
 
 class _Template:
-    """Judges the containers and volumes of one task."""
+    """Checks the containers and volumes of one task."""
 
     def __init__(self, index: int, mounted: frozenset[str]) -> None:
         self._at = f"spec.tasks[{index}].template.spec"
@@ -176,7 +176,7 @@ class _Template:
 
 
 class _Amounts:
-    """Judges the resources of one task: quantities, not negative, requests within limits."""
+    """Checks the resources of one task: quantities, not negative, requests within limits."""
 
     def __init__(self, index: int, task: TaskSpec, *, pod_level: bool) -> None:
         self._index = index
@@ -234,7 +234,7 @@ class _Amounts:
                 )
 
     def _whole_cpus(self, at: str, resources: ResourceRequirements) -> Problems:
-        """W25: a NUMA policy deals in whole CPUs; limits stand in where nothing is requested."""
+        """W25: a NUMA policy deals in whole CPUs; limits count where nothing is requested."""
         if not self._whole:
             return
         amounts = resources.requests or resources.limits
@@ -278,7 +278,7 @@ def _together(spec: PodSpec) -> dict[str, int]:
 
 
 def _requested(container: Container) -> dict[str, int]:
-    """Return what a container requests; a limit stands in where nothing is requested."""
+    """Return what a container requests; a limit counts where nothing is requested."""
     resources = container.resources
     return {
         name: milli(amount) for name, amount in {**resources.limits, **resources.requests}.items()

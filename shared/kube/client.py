@@ -200,7 +200,7 @@ class Kube:
 
         ⚠ The uid travels in the patch's metadata, which the API server throws away before it looks
         when a subresource of a custom kind is patched (a Queue's or Job's status). There the
-        version stands in for the uid: the one given, or the one of a GET made for it.
+        version is checked instead of the uid: the one given, or the one of a GET made for it.
         """
         guarded = subresource and not is_built_in(kind)
         if guarded and not resource_version:

@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 
 class ConnectionEndedError(ConnectionError):
-    """A connection that gave no whole answer."""
+    """A connection that broke before the end of a response."""
 
 
 class Connections:

@@ -189,7 +189,7 @@ class KubeconfigSource:
 
     @contextlib.contextmanager
     def _naming_the_file(self) -> Iterator[None]:
-        """Raise whatever goes wrong in the library as Rejected or Retryable, with the file."""
+        """Raise errors of the library as Rejected or Retryable, with the file."""
         try:
             yield
         except PumiceError:

@@ -65,7 +65,7 @@ def forest(specs: Mapping[str, HyperNodeSpec], nodes: Mapping[str, Labels]) -> F
     """Return the forest of these HyperNodes over these nodes.
 
     Of several parents the one of the lowest tier, then of the first name, gets the child; the
-    forest is not ready then, nor when HyperNodes are above themselves.
+    forest is not ready then, and not while a HyperNode is above itself.
     """
     order = sorted(specs, key=lambda name: (specs[name].tier, name))
     parents: dict[str, str] = {}
@@ -138,7 +138,7 @@ class _Below:
 
 
 def named_members(members: Iterable[Member]) -> list[str]:
-    """Return the HyperNodes among members; they are told by exact name only."""
+    """Return the HyperNodes among members; only exact names count."""
     return [
         member.selector.exact_match.name
         for member in members

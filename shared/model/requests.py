@@ -40,7 +40,7 @@ def pod_request_without_init(pod: Pod) -> Resource:
 
 
 def scoring_request(pod: Pod) -> tuple[int, int]:
-    """Return (milli-CPU, bytes) for scorers: defaults stand in for containers without a request."""
+    """Return (milli-CPU, bytes) for scorers: with defaults for containers without a request."""
 
     def padded(container: Container, status: ContainerStatus | None) -> Resource:
         requested = _requests(pod, container, status)

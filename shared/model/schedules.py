@@ -1,4 +1,4 @@
-"""Cron schedules: when a CronJob is due (X01). Admission judges them, the controller follows them.
+"""Cron schedules: when a CronJob is due (X01). Admission checks them, the controller follows them.
 
 A schedule is five fields (minute, hour, day of the month, month, day of the week), or `@hourly`
 and its like, or `@every 1h30m`, with or without `TZ=Zone` in front. Grammar and meaning are those

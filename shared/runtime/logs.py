@@ -46,7 +46,7 @@ class LineWriter:
         self._thread.start()
 
     def msg(self, message: str) -> None:
-        """Take one line; structlog calls this whatever the level."""
+        """Take one line; structlog calls this for each level."""
         if self._lines.qsize() < _QUEUE_LINES:
             self._lines.put(message)
         else:

@@ -34,7 +34,7 @@ def steps(least: float, most: float, count: int) -> tuple[float, ...]:
 class NamedCounts(Collector):
     """A counter with exactly Volcano's name.
 
-    The library's own counters bear `_total` at the end of their names, Volcano's do not. Counts can
+    The library's own counters have `_total` at the end of their names, Volcano's do not. Counts can
     be dropped, so that names of jobs do not pile up.
     """
 

@@ -8,7 +8,7 @@ error, or when the object is deleted. The caller decides when it tries again: af
 object, or after a long delay.
 
 `QuarantineRegistry` holds the quarantined objects for the health page `/quarantine` and the
-metrics. It is bounded, so no service decides by it. A service that is not told of deletions passes
+metrics. It is bounded, so no service decides by it. A service that does not see deletions passes
 `forget_after_s`; an object is then released when it has not failed for that long.
 """
 

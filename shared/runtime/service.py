@@ -3,7 +3,7 @@
 It sets up logs, takes the port for health pages, turns SIGTERM and SIGINT
 into an orderly end, and runs the parts that `build` makes under the supervisor. Exit codes:
 0 after a signal, 1 when the service failed, 2 when the settings are wrong, 3 when parts were
-stuck beyond the grace. Whatever stops a service is one line `error: ...` on stderr; a traceback
+stuck beyond the grace. The reason for its end is one line `error: ...` on stderr; a traceback
 appears, in the log, only for unexpected errors.
 """
 

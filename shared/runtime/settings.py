@@ -5,7 +5,7 @@ Who wins: a flag, then `PUMICE_<SERVICE>_<FIELD>`, then `PUMICE_<FIELD>` (fields
 refused with the nearest known name, so that a slip never becomes a silent default. A field of
 type `Secret` is never taken from argv, where every user of the machine can read it: it has
 `--<field>-file` and its environment variables. Variables that Kubernetes makes for its Services
-(`service_links`) are no settings, whatever their names.
+(`service_links`) are not settings, even if their names look like ones.
 
 Called by `shared.runtime.entry`; `fields_of` serves `pumice run`, which routes flags.
 """

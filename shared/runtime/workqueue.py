@@ -7,7 +7,7 @@ hold up the others. A key added while its handler runs is served once more after
 
 Failures stay with their key: `Retryable` backs off (by the ladder, or as long as the other side
 asked), any other exception quarantines the key (`shared.runtime.quarantine`) and is counted and
-backed off the same way, so that one broken object neither stops the others nor spins. Success
+backed off the same way, so that one broken object does not stop the others or spin. Success
 resets the ladder.
 
 Adding never waits, so that a handler may add any key. A key is held once, hence the queue is

@@ -1,6 +1,6 @@
 """Keeps our certificate fresh and our registration right, as one part of the service.
 
-The order matters when the authority changes: first the API server is told to trust both, then we
+The order matters when the authority changes: first the API server is set to trust both, then we
 show a certificate of the new one. A certificate that is given in files is shown again when they
 change.
 """

@@ -1,7 +1,7 @@
 """The form of one kind: its schema drops unknown fields, sets defaults and refuses values.
 
 A schema is compiled once into `Node`s, which drop unknown fields and fill in defaults in place, in
-one walk; jsonschema-rs judges what is left, and CEL rules come last. Built-in kinds differ in three
+one walk; jsonschema-rs checks what is left, and CEL rules come last. Built-in kinds differ in three
 ways, as in Go: `null` counts as absent, a zero value is no default, and a wrong type cannot
 even be read (400 instead of 422).
 """

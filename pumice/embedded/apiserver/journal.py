@@ -64,7 +64,7 @@ class StoreJournal:
             self._file.flush()
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -32,7 +32,7 @@ class MemorySubscription:
         self._end = end
 
     async def unsubscribe(self) -> None:
-        """Take no more messages."""
+        """Stop receiving messages."""
         self._end()
 
 

@@ -58,7 +58,7 @@ class NatsListener:
         self._listening = await asyncio.start_server(self._accept, host, port)
 
     async def stop(self) -> None:
-        """Listen no more, and end what is connected."""
+        """Stop listening, and close all connections."""
         if self._listening is not None:
             self._listening.close()
         ending = list(self._open)
@@ -260,7 +260,7 @@ def _message(frame: Frame, sid: bytes) -> bytes:
 
 
 def _head(headers: dict[str, str]) -> bytes:
-    """Return the block of headers; a status stands in its first line."""
+    """Return the block of headers; a status is in its first line."""
     status = (headers.pop("Status", ""), headers.pop("Description", ""))
     first = " ".join(filter(None, (_HEADERS.decode(), *status)))
     lines = [first, *(f"{name}: {value}" for name, value in headers.items())]

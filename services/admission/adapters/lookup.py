@@ -44,7 +44,7 @@ class _Recent(Generic[T]):
         self._read = read
         self._clock = clock
         self._found: tuple[float, T] | None = None
-        """When the read was begun that gave this, and what it gave."""
+        """When the last read began, and its result."""
         self._failed_at = float("-inf")
         """When the last read was begun that failed."""
         self._failure = ""

@@ -1,6 +1,6 @@
 """Creates our webhook configurations from the table of hooks, and keeps them up to date.
 
-Two objects, one for the hooks that change and one for those that only validate; their webhooks bear
+Two objects, one for the hooks that change and one for those that only validate; their webhooks have
 Volcano's names, which users see in refusals.
 """
 

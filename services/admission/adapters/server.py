@@ -98,9 +98,9 @@ class WebhookServer:
                     self._spans.add(cause, "review", begun=begun, hook=path, allowed=allowed)
         except PumiceError as error:
             self._log.warning("review_failed", hook=hook.path, reason=str(error))
-            return web.Response(status=_FAILED, text=f"cannot judge now: {error}"), "failed"
+            return web.Response(status=_FAILED, text=f"cannot review now: {error}"), "failed"
         if isolated.error is not None:
-            text = f"cannot be judged: {describe(isolated.error)}"
+            text = f"cannot be reviewed: {describe(isolated.error)}"
             return web.Response(status=_FAILED, text=text), "failed"
         if not verdict.allowed:
             self._log.info(

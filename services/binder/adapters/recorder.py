@@ -1,6 +1,6 @@
 """Kubernetes Events of pods and PodGroups (D01 to D03), and pods bound and evicted for subscribers.
 
-Kubernetes Events are written when the requests of intents leave room. The same thing told again is
+Kubernetes Events are written when the requests of intents leave room. The same event again is
 counted up on the Event that there is. The id of a subscribers' event is made of intent and pod, so
 that a redelivered intent announces nothing twice.
 """

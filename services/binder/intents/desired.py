@@ -159,7 +159,7 @@ def queue_patch(desired: DesiredQueue, present: Queue) -> Patch:
 
 
 def shard_patch(desired: DesiredNodeShard, present: NodeShard, *, now: str) -> Patch:
-    """Return what to write into a NodeShard's status, of whatever version it is by now (CA12).
+    """Return what to write into a NodeShard's status, at its current version (CA12).
 
     A node is newly in use only at a version that desires it: it may be another scheduler's since.
     """

@@ -56,7 +56,7 @@ class LeaderDuties(msgspec.Struct, frozen=True, kw_only=True):
     """What a leader does beside publishing."""
 
     published: PublishedFacts
-    """Tells what STATE holds when a term starts."""
+    """Returns the facts of STATE when a term starts."""
     revalidate: Callable[[], None]
     """Has the watchers confirm that the observed objects are current."""
     leases: InstallationElector

@@ -2,8 +2,8 @@
 
 Third step of the flow "Job event → pods created". Patches contain our own fields only and the uid
 of the object that was decided on. Deleting a deleted object succeeds. Methods raise `Retryable`
-(try again later), `Conflict` (somebody else wrote: decide again) or `Rejected` (the API server will
-never accept it).
+(try again later), `Conflict` (another client wrote: decide again) or `Rejected` (the API server
+will never accept it).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator

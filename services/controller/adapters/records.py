@@ -57,7 +57,7 @@ class JobRecord:
         remember is not there."""
         self.reported_pending = ""  # reason of its PodGroup's wait, as in the last event
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
-        """Reason of an event → what the API server said in the stage that is being carried out."""
+        """Reason of an event → the API server's message in the present stage."""
         self.refusals = 0
         """Consecutive reconciliations with a permanent refusal of the API server (J13)."""
         self.rejected = RejectedCreates()
@@ -195,7 +195,7 @@ class JobRecord:
     def note_tombstone(self, pod: PodView) -> None:
         """Record a deleted pod whose tombstone says that it had succeeded.
 
-        The owner of the job knows every restart so far; the next owner judges by the status.
+        The owner of the job knows every restart so far; the next owner goes by the status.
         """
         if self.owned:
             self._note_completed(pod)

@@ -234,7 +234,7 @@ class Stores:
             **self.owners,
         }
         self._gone: dict[str, StoreKey] = {}
-        """Uid → object whose deletion was confirmed, until STATE tells of it."""
+        """Uid → object whose deletion was confirmed, until STATE shows it."""
         self.quarantined: dict[StoreKey, str] = {}
         """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
         read."""

@@ -1,6 +1,6 @@
 """Releases the nodes of dead schedulers, whose Leases are no longer renewed (CA12).
 
-A NodeShard bears the name of the Lease under which its scheduler claims nodes. When that Lease was
+A NodeShard names the Lease under which its scheduler claims nodes. When that Lease was
 not renewed for its whole duration, the claims are taken back. The Lease is held meanwhile, so that
 no other process holds it. A scheduler that comes back finds another leadership term, and ignores
 its former claims. A NodeShard without such a name is skipped, because its scheduler may act without

@@ -5,7 +5,7 @@ order in which the scheduler admitted the gangs; the first gang is scheduled and
 next one is created. All other writes go first: they are few, and often free resources. Each round
 takes `ROUND` pods of a namespace: its other pods, of a large gang or of many small ones, are queued
 again behind those of other namespaces. A large gang likewise does not hold up the small ones behind
-it, nor they it.
+it, and it waits for none of them.
 """
 
 import asyncio

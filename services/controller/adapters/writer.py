@@ -2,8 +2,8 @@
 
 Last step of the flow "Job event → pods created". All controllers of a process share one limit on
 concurrent requests. The response to a write is in the stores before the call returns, so the next
-reconciliation sees it. An object that was deleted is removed from the stores, and one that somebody
-else has written is read again.
+reconciliation sees it. An object that was deleted is removed from the stores, and one that another
+client has written is read again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -153,7 +153,7 @@ def _name(network: str, labels: tuple[str, ...], place: _Place) -> str:
 
 
 def clean(network: str) -> str:
-    """Return the name of a network as it stands in names of objects, as Volcano writes it."""
+    """Return the name of a network as Volcano writes it into names of objects."""
     return _NOT_IN_NAMES.sub("-", network.lower())
 
 

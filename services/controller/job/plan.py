@@ -309,7 +309,7 @@ def _without_group(facts: JobFacts) -> list[effects.Effect]:
 
 
 def _level(facts: JobFacts, before: JobStatus, *, now: float) -> tuple[Stage, ...]:
-    """Return the stages that the present phase asks for, whatever led to it."""
+    """Return the stages that the present phase needs, independent of how it was reached."""
     phase = facts.job.status.state.phase
     if phase is None:
         opened = status.entered(facts.job, facts.job.status, JobPhase.PENDING, now=now)

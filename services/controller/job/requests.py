@@ -94,7 +94,7 @@ class PodSums:
                 self.restarted(pod.task)
 
     def restarted(self, task: str) -> None:
-        """Record that an index of a task that has succeeded counts no more."""
+        """Record that a succeeded index of a task no longer counts."""
         self._known.pop(task, None)
 
     def task(self, spec: JobSpec, name: str) -> TaskSpec | None:

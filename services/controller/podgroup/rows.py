@@ -41,7 +41,7 @@ class RoleRow(RowPart, frozen=True, kw_only=True):
     times: str | Annotated[int, Meta(ge=0)] = 1
     """A factor of `count`."""
     template: str = ""
-    """Path of the pod template, which tells what a pod takes before there is one."""
+    """Path of the pod template, which has the requests of pods that do not exist yet."""
     when: Paths = ()
     """Conditions: `path` for something that is there, or `path=value`; all have to hold."""
     unless: Paths = ()

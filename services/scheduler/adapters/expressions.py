@@ -3,7 +3,7 @@
 Requests come from the deciding thread, which reads known results and does not wait. Another thread
 passes them to a process with hard limits, one namespace after the other, so a tenant with many or
 costly expressions delays only itself. An expression that exceeds a limit is remembered, so that it
-runs once, whatever becomes of the process (ADR 42).
+runs once, even if the process dies (ADR 42).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A cycle runs in a thread of its own and may block there for as long as its configuration allows;
 the loop goes on keeping leases and reading facts, and carries the request as well, so that its
-time is bounded as a whole, whatever the server does.
+time is bounded as a whole, independent of what the server does.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Two files from which a process learns what its predecessor did when it died.
+"""Two files that show a process what its predecessor did when it died.
 
 `handling` is mapped into memory: the present step is written there before it begins, which costs a
-copy of some bytes, and the kernel keeps it whatever ends the process: kill -9, the limit of memory,
+copy of some bytes, and the kernel keeps it after any end of the process: kill -9, the memory limit,
 a call that holds Python's lock forever. `quarantine.json` holds the quarantined objects.
 They are for the next process on the same volume (an emptyDir outlives its containers); what other
 replicas and pods have to know is on the bus as well.

@@ -149,7 +149,7 @@ class Report:
             self._pages.clear()
 
     def delayed(self, reason: str) -> None:
-        """Note why no cycle can run, or ("") that one could; said once per reason."""
+        """Note why no cycle can run, or ("") that one could; logged once per reason."""
         if reason and reason != self._delay:
             self._log.warning("cycle_delayed", reason=reason)
         if reason != self._delay:

@@ -1,7 +1,7 @@
 """Polls the configured source of node usage and keeps its latest samples (K03, CA13).
 
 The block `metrics` of the configuration file names the source; it counts from the next poll on
-when the file changes. A source that fails is told once per reason and counted; its last samples
+when the file changes. A source that fails is logged once per reason and counted; its last samples
 stay, with their times, until they are too old for the plugins that read them.
 """
 

@@ -50,7 +50,7 @@ _OURS: Final = ("services.scheduler.", "pumice.plugins.")
 
 
 ThreadClock = Callable[[], float | None]
-"""Tells any thread the processor time of one thread in seconds, None where nobody says it."""
+"""Returns the processor time of one thread in seconds to any thread; None where it is unknown."""
 
 
 def thread_clock() -> ThreadClock:

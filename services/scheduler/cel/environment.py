@@ -29,7 +29,7 @@ class Environment:
         """Expression → program, or why there is none."""
 
     def answer(self, expression: str, device: SeenDevice) -> Answer:
-        """Tell whether a device meets an expression, or why that cannot be said."""
+        """Return whether a device meets an expression, or why that is unknown."""
         program = self._compiled.get(expression)
         if program is None:
             program = self._compiled[expression] = self._compile(expression)

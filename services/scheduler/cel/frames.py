@@ -39,7 +39,7 @@ class EvaluationRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 Answer = bool | str
-"""Whether a device meets the expression, or why that cannot be said."""
+"""Whether a device meets the expression, or why that is unknown."""
 
 
 def qualified(name: str, driver: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ class ExpressionLimits(msgspec.Struct, frozen=True, array_like=True):
     memory_bytes: int = 256 << 20
     """Address space of the whole process, which needs 40 MiB for itself."""
     wall_s: float = 5.0
-    """Time until the scheduler ends the process, for one that neither computes nor answers."""
+    """Time until the scheduler ends the process, if it neither computes nor replies."""
 
 
 _FILES: Final = 32

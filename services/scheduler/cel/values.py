@@ -1,6 +1,6 @@
 """Quantities and semantic versions as values of CEL, and what else Kubernetes adds to the language.
 
-They are protobuf messages, which the library compares by their fields. So each stands in one form:
+They are protobuf messages, which the library compares by their fields. So each has one form:
 a quantity in thousandths, a version without its build metadata, which Kubernetes ignores.
 """
 
@@ -203,7 +203,7 @@ _FUNCTIONS: Final[dict[str, list[tuple[list[Any], Any, Callable[..., Any]]]]] = 
     "_bool": [([ANY], _T.BOOL, _to_bool)],
 }
 _METHODS: Final[dict[str, list[tuple[list[Any], Any, Callable[..., Any]]]]] = {
-    # Quantity and version look alike to the library, which tells messages by their kind alone.
+    # Quantity and version look alike to the library, which compares the kinds of messages.
     "compareTo": [([_QUANTITY, _QUANTITY], _T.INT, _compare)],
     "isGreaterThan": [([_QUANTITY, _QUANTITY], _T.BOOL, lambda a, b: _compare(a, b) > 0)],
     "isLessThan": [([_QUANTITY, _QUANTITY], _T.BOOL, lambda a, b: _compare(a, b) < 0)],

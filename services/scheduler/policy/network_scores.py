@@ -50,8 +50,8 @@ def tier_weights(tiers: Sequence[int], fading: float) -> dict[int, float]:
     """Return the weight of each tier for tasks without a topology: smaller for higher tiers.
 
     `tiers` are those that have HyperNodes, the lowest first; tiers between them count, too, where
-    they are few. The exponent counts from tier 1, whatever the lowest one is. A fading of 0 leaves
-    only tier 1; below tier 1 weights would be infinite, so the tier counts as 1.
+    they are few. The exponent counts from tier 1, also if the lowest one is another. A fading of 0
+    leaves only tier 1; below tier 1 weights would be infinite, so the tier counts as 1.
     """
     lowest, highest = tiers[0], tiers[-1]
     counted = range(lowest, highest + 1) if highest - lowest <= _TIERS_MAX else tiers

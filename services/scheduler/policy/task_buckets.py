@@ -3,9 +3,9 @@
 Roles attract each other, or themselves, or keep apart; a bucket collects tasks so that attraction
 is largest. Tasks that have a node already make up the bucket of that node.
 
-Users write the rules and choose how many tasks there are. So buckets with the same roles are judged
-once, tasks of the same request are counted and not listed, and rules on more than `ROLES_MAX` roles
-are not looked at.
+Users write the rules and choose how many tasks there are. So buckets with the same roles are
+compared once, tasks of the same request are counted and not listed, and rules on more than
+`ROLES_MAX` roles are not looked at.
 """
 
 import heapq

@@ -1,6 +1,6 @@
 """Knows the API server by its certificate, and its users by the headers that it sends.
 
-What to trust stands in the ConfigMap `extension-apiserver-authentication`, which the API server
+What to trust is in the ConfigMap `extension-apiserver-authentication`, which the API server
 writes itself, or in flags. Either is read again and again, as certificates are renewed. What was
 good last stays in force when it cannot be read.
 """

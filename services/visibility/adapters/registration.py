@@ -88,7 +88,7 @@ class VisibilityRegistration:
         """Bring the objects to what they shall be. Raises the errors of `Kube`.
 
         Outside of the cluster it returns once the API server reaches us. If it cannot, the objects
-        are removed again, since they would stand in the way of other requests. They come again only
+        are removed again, because they would block other requests. They come again only
         if it had reached us before: after a machine has slept, or its network was cut.
         """
         if self._is_withdrawn():

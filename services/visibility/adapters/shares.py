@@ -2,7 +2,7 @@
 
 A user takes a free slot. Without a free one, the user with most slots loses the one taken last if
 the requesting user has at least two fewer. A user with one watch therefore always gets it, and
-nobody can displace users that have no more than their share.
+users within their share cannot be displaced.
 """
 
 import asyncio

@@ -216,7 +216,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, View]
 
 
 def versioned(obj: View, version: str) -> View:
-    """Return an object that bears the version of the list it is from."""
+    """Return an object with the resourceVersion of its list."""
     metadata = msgspec.structs.replace(
         obj.metadata,  # type: ignore[attr-defined]
         resource_version=version,

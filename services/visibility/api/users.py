@@ -9,7 +9,7 @@ import msgspec
 from services.visibility.api.statuses import unauthorized
 
 MASTERS: Final = "system:masters"
-"""Group that may do everything, whatever the roles say."""
+"""Group that may do everything, independent of roles."""
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 

@@ -2,7 +2,7 @@
 
 Time goes from one end of a job to the next; ends and arrivals close to each other count as one
 moment, and the more so the farther away they are, which bounds the number of cycles. One that is
-told to hurry plays on with longer moments and without other jobs to come: it looks as far, and less
+asked to hurry continues with longer steps and without other jobs to come: it looks as far, and less
 closely. The cluster state is changed as `Imagined` and is the same afterwards.
 
 What is coarse: a gang ends as a whole; a gang that loses pods below its minimum starts again; pods

@@ -103,7 +103,7 @@ def explain(
     """Return the explanation of a job or one of its pods.
 
     `why` is what stops it in a session on the state of `found_at` (Unix seconds), None for nothing;
-    `decided` is what the leader has said.
+    `decided` is what the leader has published.
     """
     job = subject.job
     meta = ObjectMeta(name=subject.about.name, namespace=subject.about.namespace)
@@ -220,7 +220,7 @@ def _of_binds(subject: ExplainedJob) -> Why | None:
 
 
 def _latest(why: Why | None, decided: PublishedWait | None, at: float) -> Finding | None:
-    """Return what a session has found since, if that is another gate than the leader has said."""
+    """Return what a session has found since, if it is not the gate that the leader published."""
     gate = why.gate if why else ""
     if decided is None or decided.why.gate == gate or decided.at > at:
         return None
@@ -333,7 +333,7 @@ def _refused_bind(mirror: ClusterMirror, job: Job) -> str:
 
 
 def _describe(job: Job) -> str:
-    """Return the command that shows what its owner has said of a job."""
+    """Return the command that shows what the owner of a job reports."""
     owner = controller_of(job)
     group = owner.api_version.rpartition("/")[0]
     is_of_volcano = owner.kind == JOB.kind and group in {"", JOB.group}

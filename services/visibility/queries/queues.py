@@ -162,7 +162,7 @@ class _Trees:
     def _resources(self, queue: Queue) -> Iterator[QueueResource]:
         names, sums = self._session.resources, self._sums[queue.name]
         figures = self._figures.get(queue.name)
-        # Without a tree the plugin judges each queue alone; a parent shows sums for its readers.
+        # Without a tree the plugin compares each queue alone; a parent shows sums for its readers.
         judged = self._is_tree or not self._family.children(queue.name)
         deserved = queue.deserved if figures is None else figures.deserved
         amounts = (deserved, queue.guarantee, sums.allocated, sums.inqueue, sums.pending)

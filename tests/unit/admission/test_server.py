@@ -240,7 +240,7 @@ async def test_without_the_api_server_what_needs_it_is_left_to_the_failure_polic
 ) -> None:
     webhooks.api.script[:] = [status(503, "not now")] * 100
     code, text = await webhooks.send("/jobs/validate", GOOD)
-    assert (code, "cannot judge now" in text) == (500, True), text
+    assert (code, "cannot review now" in text) == (500, True), text
     assert (await webhooks.response("/jobs/mutate", GOOD))["allowed"]
     webhooks.api.script[:] = [cluster] * 100
     assert (await webhooks.response("/jobs/validate", GOOD))["allowed"]

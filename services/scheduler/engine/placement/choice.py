@@ -40,7 +40,7 @@ class PlacementTarget(NamedTuple):
 def choose_by_batch_order(
     hooks: Combined, candidates: Candidates, target: PlacementTarget, *, waiting: bool, first: int
 ) -> list[int]:
-    """Return the best column for one task, none when no plugin tells the candidates apart.
+    """Return the best column for one task, none if all candidates have the same score.
 
     Where plugins score by the rest of a group (BatchNodeOrder of SS08), the scores change with each
     placement and compare the candidates with each other: the caller gets one column at a time.

@@ -167,8 +167,8 @@ def unschedulable_jobs(
     A change of nothing but a condition's message can wait: messages name nodes and amounts, and
     change with every pod that comes or goes.
 
-    `is_reported` tells by the key of a job whether subscribers know of its wait. `at_enqueue` and
-    `at_allocate` tell whether jobs that these actions refused may enter the pool.
+    `is_reported` returns, by the key of a job, whether an event has reported its wait. `at_enqueue`
+    and `at_allocate` tell whether jobs that these actions refused may enter the pool.
     """
     if not (at_enqueue or at_allocate):
         return []

@@ -10,7 +10,7 @@ NodeShards, and each scheduler reads them in that order: of two schedulers that 
 later one has seen the claim of the earlier one before it sees its own.
 
 Where schedulers act under Leases, the nodes of one whose Lease has run out may be given to others.
-So a claim holds in one term of the Lease only: until the NodeShard bears the name of the present
+So a claim holds in one term of the Lease only: until the NodeShard names the present
 one, what it shows may be from before, and no node of it is used.
 """
 
@@ -183,7 +183,7 @@ class NodeShards:
         self._desired.clear()
 
     def unsigned(self, name: str) -> str | UnsetType:
-        """Return the present leadership term if the NodeShard does not bear its name."""
+        """Return the present leadership term if the NodeShard does not name it."""
         own = self._shards.get(name)
         if own is None or self.leadership_term is None or self._is_of_now(own):
             return UNSET

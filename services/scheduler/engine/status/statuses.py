@@ -158,7 +158,7 @@ def _with_details(
 def _kept_out(session: Session, job: Job) -> Condition | None:
     """Return why a group without pods may not enter its queue, or why its reservation expired.
 
-    Volcano tells the first in an event only. ⚠ Only groups without pods: of all others the gang
+    Volcano reports the first in an event only. ⚠ Only groups without pods: of all others the gang
     itself speaks.
     """
     if job.reservation_expired:

@@ -34,7 +34,7 @@ class TaskClasses:
         self._states = states
         self._by_content: dict[tuple[bytes, AffinityTerms], TaskClass] = {}
         self._given = 0
-        """Numbers given out; none is given twice, whatever is forgotten."""
+        """Numbers in use so far; a number is never reused, even after its class is forgotten."""
         self._enough = _ENOUGH
 
     def _next(self) -> int:
@@ -73,7 +73,7 @@ class TaskClasses:
         """Return the class by which a pod that is on a node counts in its job and queue.
 
         The author of a pod may name its node, and any amounts. It counts with what the largest node
-        has at most, so that a queue bears no more than one pod that a node can hold (ADR 14).
+        has at most, so that a queue is charged no more than one pod that a node can hold (ADR 14).
         """
         if task_class.counted_within is not largest:
             task_class.counted = self._bounded(self.as_requested(task_class), largest)

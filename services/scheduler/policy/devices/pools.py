@@ -12,7 +12,7 @@ from shared.api.selectors import NodeSelector
 from shared.model.quantity import milli
 
 Selects = Callable[[NodeSelector], bool]
-"""Tells whether a selector selects the current node."""
+"""Returns whether a selector selects the current node."""
 PoolKey = tuple[str, str]
 """Driver and name of a pool."""
 

@@ -107,7 +107,7 @@ class Volumes(PolicyState):
             for driver in drivers.spec.drivers
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
-        # No entry rather than an empty one, so that a node reads the same whatever it had before.
+        # No entry rather than an empty one: a node reads the same as one that never had any.
         if limits:
             self.limits[node] = limits
         else:

@@ -28,7 +28,7 @@ class Card(NamedTuple):
     network: int | None = None
     """Number of the network; cards of one network are connected."""
     sliced: bool | None = None
-    """Whether the node's device plugin slices its cards by software; None: not said."""
+    """Whether the node's device plugin slices its cards by software; None: unknown."""
 
 
 class CardPart(NamedTuple):

@@ -1,6 +1,6 @@
-"""Ascend 310P NPUs of nodes and which pods have parts of them, as MindCluster tells (DV3).
+"""Ascend 310P NPUs of nodes and which pods have parts of them, as MindCluster reports (DV3).
 
-Which chips a node has stands in its annotations; which of them are broken, MindCluster's ClusterD
+Which chips a node has is in its annotations; which of them are broken, MindCluster's ClusterD
 says in ConfigMaps, each for many nodes.
 """
 
@@ -42,7 +42,7 @@ class MindclusterNpus(SharedCards[ChipWant]):
     name: ClassVar[str] = "mindcluster"
 
     def __init__(self, *, on: bool = False) -> None:
-        """Read what MindCluster tells when it is `on`: without, no chip is known to be sound."""
+        """Read what MindCluster reports if it is `on`; if not, no chip is known to be healthy."""
         super().__init__(ChipWant())
         self.on: Final = on
         self._known: dict[str, Node] = {}

@@ -1,6 +1,6 @@
 """Kinds of Ascend NPUs and the templates by which their device plugin of HAMi cuts them (DV3).
 
-The table of a cluster stands in the arguments of `deviceshare`, in the words of the device plugin's
+The table of a cluster is in the arguments of `deviceshare`, in the words of the device plugin's
 own configuration (`vnpus` of `device-config.yaml`); without one the chips are those that the device
 plugin comes with.
 """
