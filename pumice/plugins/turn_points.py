@@ -37,7 +37,7 @@ class TurnPoints:
     job_waits: Plain[Callable[[Job], None], Callable[[Job], None]] = Plain(
         "",
         "",
-        "nothing, is told that a turn of a job found no room for it, or that it was held",
+        "nothing; called when a turn of a job found no room for it, or a `StartBlock`",
         together=combining.notified,
         guarded=guarded_results(guarding.nothing),
         failing="",

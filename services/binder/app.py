@@ -169,7 +169,7 @@ class _BinderBuilder:
             env=context,
         )
         slots = IntentSlots(
-            received=asyncio.Semaphore(settings.intents_held),
+            received=asyncio.Semaphore(settings.intents_received),
             executing=asyncio.Semaphore(settings.intents_active),
         )
         executor = self._executor(finished)

@@ -36,8 +36,8 @@ class BinderSettings(CommonSettings, frozen=True, kw_only=True):
             description="a response slower than this halves the number of parallel requests", gt=0
         ),
     ] = Seconds(1.0)
-    intents_held: Annotated[
-        int, Meta(description="maximum number of intents that this replica holds", ge=1)
+    intents_received: Annotated[
+        int, Meta(description="maximum number of intents received and not ended", ge=1)
     ] = 256
     intents_active: Annotated[
         int, Meta(description="maximum number of intents executed in parallel", ge=1)

@@ -1,4 +1,4 @@
-"""Metrics of the cache: objects held, facts on their way to the stream, watches that broke."""
+"""Metrics of the cache: objects observed, facts to publish, watches that broke."""
 
 from shared.runtime.metrics import Metrics
 
@@ -7,7 +7,7 @@ class CacheMetrics:
     """Counters, gauges and histograms of one cache process."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.objects = metrics.gauge("pumice_cache_objects", "Objects held", ["kind"])
+        self.objects = metrics.gauge("pumice_cache_objects", "Objects observed", ["kind"])
         self.published = metrics.counter(
             "pumice_cache_facts_published", "Facts published", ["kind", "op"]
         )
@@ -24,7 +24,7 @@ class CacheMetrics:
             "pumice_cache_unreadable", "Objects that cannot be decoded", ["kind"]
         )
         self.ignored = metrics.gauge(
-            "pumice_cache_ignored_versions", "Ignored versions older than the one held"
+            "pumice_cache_ignored_versions", "Ignored versions older than the observed one"
         )
         self.cut_off = metrics.counter(
             "pumice_cache_watch_interruptions", "Lists and watches that broke", ["kind", "status"]
