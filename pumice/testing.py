@@ -242,7 +242,7 @@ def evictions_of(plan: Plan) -> dict[str, str]:
 
 
 def phase_in(plan: Plan, name: str) -> str | None:
-    """Return the phase that a plan wants for a PodGroup, None when it wants nothing."""
+    """Return the phase that a plan desires for a PodGroup, None without one."""
     return next((g.phase for g in plan.podgroups if g.key == f"ns/{name}"), None)
 
 

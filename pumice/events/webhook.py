@@ -38,7 +38,7 @@ class DeliveryMode(enum.StrEnum):
 
 
 class ReceiverGone(EventsError):  # noqa: N818 - named by what happened
-    """The receiver wants no more events: it has returned 410."""
+    """The receiver accepts no more events: it has returned 410."""
 
 
 class DeliveryMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class Webhook:
                 self._url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 if response.status == 410:  # noqa: PLR2004 - as CloudEvents' webhooks say
-                    raise ReceiverGone(f"{self._url} wants no more events: 410 {response.reason}")
+                    raise ReceiverGone(f"{self._url} accepts no more events: 410 {response.reason}")
                 taken = 200 <= response.status < 300  # noqa: PLR2004
                 return "" if taken else f"{self._url} answers {response.status} {response.reason}"
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:

@@ -104,7 +104,7 @@ class StateRecord:
         return True
 
     async def run(self) -> None:
-        """Write again what could not be written, for ever."""
+        """Repeat failed writes until cancelled."""
         while True:
             await asyncio.sleep(_AGAIN_S)
             if self._is_behind and self.write():

@@ -212,7 +212,7 @@ class Job(Protocol):
 
     @property
     def requested(self) -> IntArray:
-        """Amounts of tasks that hold or want resources: allocated and pending ones."""
+        """Amounts of allocated and pending tasks."""
 
     @property
     def claimed(self) -> IntArray:

@@ -94,7 +94,7 @@ class Reminders:
 
 
 def shard_status(message: m.DesiredNodeShard) -> ShardStatus:
-    """Return the status that a message wants of a NodeShard."""
+    """Return the status of a NodeShard that a message desires."""
     return ShardStatus(
         in_use=frozenset(message.in_use),
         to_add=frozenset(message.to_add),

@@ -228,7 +228,7 @@ class Follower:
                 raise FeedLost(gap)
             if chunk.empty and not caught_up:
                 caught_up = place.caught_up = True
-                # What was stored before and did not come is none of ours.
+                # Messages before it that did not come have other subjects.
                 place.sequence = max(place.sequence, self._started.last_seq)
                 yield CaughtUp()
             elif chunk.empty and not messages:

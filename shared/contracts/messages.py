@@ -78,7 +78,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
 
     v: int = CURRENT
     complete: tuple[str, ...]
-    """Kinds whose list is wholly published, sorted."""
+    """Kinds whose objects are all published, sorted."""
     bookmarks: dict[str, str]
     """Last resourceVersion seen per kind."""
     time: float
@@ -212,7 +212,7 @@ class Evict(
     id: str
     cycle: int
     reason: str
-    """The action that wants it: `preempt`, `reclaim`, `shuffle`, …"""
+    """The action that decided it: `preempt`, `reclaim`, `shuffle`, …"""
     preemptor: Preemptor | None = None
     victims: tuple[Victim, ...]
 

@@ -69,7 +69,7 @@ class ObservedLease:
 
 
 class LeaseCandidate:
-    """One Lease as one installation sees it that wants to hold it."""
+    """One Lease as a candidate installation sees it."""
 
     def __init__(
         self, identity: str, times: LeaseTimes, *, former: frozenset[str] = frozenset()

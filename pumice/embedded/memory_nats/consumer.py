@@ -74,7 +74,7 @@ class Consumer:
 
     @property
     def explicit(self) -> bool:
-        """Return whether deliveries want an acknowledgement."""
+        """Return whether deliveries need an acknowledgement."""
         return bool(self.config["ack_policy"] == "explicit")
 
     @property

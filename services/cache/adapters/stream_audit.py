@@ -16,7 +16,7 @@ from shared.runtime.clock import Clock
 
 
 class StreamAudit:
-    """Reads the stream back at leisure."""
+    """Reads the stream back periodically, and compares it."""
 
     def __init__(self, follow: Callable[[], StateFollower], audit: Audit, *, clock: Clock) -> None:
         """`follow` returns a new reader of the stream."""

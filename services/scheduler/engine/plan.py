@@ -59,7 +59,7 @@ class Eviction(Victim, frozen=True, kw_only=True):
     """Eviction of one pod: reason, and the pod that it makes room for."""
 
     reason: str
-    """The action that wants it."""
+    """The action that decided it."""
     preemptor: str = ""
     """Key of the pod that it makes room for."""
     preemptor_uid: str = ""
@@ -123,7 +123,7 @@ class Shortage(Struct, frozen=True, kw_only=True):
 
 
 class JobExplanation(Struct, frozen=True, kw_only=True):
-    """Why a job is not (wholly) placed: the first gate that stopped it."""
+    """Why a job is not, or not completely, placed: the first gate that stopped it."""
 
     job: str
     job_uid: str = ""

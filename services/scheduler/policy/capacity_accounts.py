@@ -1,7 +1,8 @@
 """Accounts of queues for the plugin capacity: a tree, or one level; pure arithmetic (PL06).
 
-An account holds what its queue and all queues below it have and want. In the flat form every queue
-that owns jobs has one; in the hierarchical form every queue has one, `root` above all.
+An account has the allocated and requested amounts of its queue and all queues below it. In the flat
+form every queue that owns jobs has one; in the hierarchical form every queue has one, `root` above
+all.
 """
 
 from collections.abc import Iterator, Mapping

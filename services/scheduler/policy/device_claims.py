@@ -250,7 +250,7 @@ class DeviceQuotas:
             self._reserve(job.queue, _waiting(job))
 
     def _asked(self, claims: tuple[str, ...]) -> Mapping[str, int]:
-        return self._devices.asked(claims, capacities=self._capacities)
+        return self._devices.requested(claims, capacities=self._capacities)
 
     def _limit(self, level: str, name: str) -> int | None:
         """Return the limit of a queue, None if it is unlimited."""

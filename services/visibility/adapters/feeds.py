@@ -48,7 +48,7 @@ class EventFeed:
         self._clock = clock
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read until cancelled."""
         start = FromTime(self._clock.now() - _PAST_S)
         stored = self._bus.stored(self._stream.name, self._stream.subjects, start=start)
         while True:
@@ -74,7 +74,7 @@ class DecisionFeed:
         self._log = log
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Follow until cancelled."""
         follow = self._bus.follow(
             self._stream.name, list(self._stream.subjects), start=_FIRST, pace=self._pace
         )

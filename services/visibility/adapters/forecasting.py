@@ -115,7 +115,7 @@ class Forecasting:
         return self._expected.get(key)
 
     async def run(self) -> None:
-        """Learn and simulate for ever."""
+        """Learn and simulate until cancelled."""
         async with TaskGroup() as tasks:
             tasks.create_task(self._follow_events(), name="forecast-events")
             tasks.create_task(self._learn_forever(), name="forecast-lessons")

@@ -66,7 +66,7 @@ class MirrorOwner:
         return self._mirror.version
 
     async def run(self) -> None:
-        """Fold for ever."""
+        """Fold until cancelled."""
         while True:
             await self._inbox.changed.wait()
             async with self._turn:

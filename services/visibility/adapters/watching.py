@@ -96,7 +96,7 @@ class Watching:
         return response
 
     def _begin(self, target: ServedTarget) -> Snapshot | None:
-        """Return what the client knows; None when it wants everything."""
+        """Return what the client knows; None if it needs everything."""
         version = target.query.get("resourceVersion", "")
         if version in ("", "0") or _is_set(target, "sendInitialEvents"):
             return None
@@ -177,7 +177,7 @@ class _Lines:
         ]
 
     def bookmark(self, version: str, annotations: Mapping[str, str] | None = None) -> bytes:
-        """Return a line that names the version only; empty when the client wants none."""
+        """Return a line that names the version only; empty if the client requests none."""
         if not self._bookmarks:
             return b""
         metadata: Json = {"resourceVersion": version, "creationTimestamp": None}

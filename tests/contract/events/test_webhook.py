@@ -209,7 +209,7 @@ async def test_a_receiver_that_wants_no_more_ends_it(
     words = ("--webhook", receiver.url, "--since", "9000d")
     async with receiver.up(), forwarder.running(*words) as process, asyncio.timeout(20):
         assert await process.wait() == 1
-    assert b"wants no more events: 410" in forwarder.err
+    assert b"accepts no more events: 410" in forwarder.err
 
 
 def test_a_header_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:

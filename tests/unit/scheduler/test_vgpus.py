@@ -177,7 +177,7 @@ def test_mig_is_refused_by_its_name_on_nodes_and_on_pods():
     assert dict(plan.explanations[0].reasons) == {"GPUs in MIG mode are not supported": 1}
     wish = {"volcano.sh/vgpu-mode": "mig"}
     plan = ask(world_of(), "g", number=1, memory=10, annotations=wish).decide()
-    reasons = {"the pod wants vGPUs in another mode than hami-core": 1}
+    reasons = {"the pod requests vGPUs in another mode than hami-core": 1}
     assert dict(plan.explanations[0].reasons) == reasons
 
 

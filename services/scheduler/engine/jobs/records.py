@@ -137,7 +137,7 @@ class Job:
         self.pending_best_effort = 0
         self.gated = 0
         self.sums = Sums((3, capacity))
-        """Amounts that its tasks hold, want, and wait for."""
+        """Amounts of its tasks: allocated, requested, and pending."""
 
     def divide(self, spec: PodGroupSpec) -> None:
         """Create the sub-jobs of a spec; keep the present ones if the spec is equal."""

@@ -380,7 +380,7 @@ def _quantities(session: Session, amounts: IntArray) -> dict[str, str]:
 
 
 def explanation_of(session: Session, wording: Wording, job: Job) -> JobExplanation | None:
-    """Return why a job is not wholly placed, with a gate even when no action named one."""
+    """Return why a job is not completely placed, with a gate even when no action named one."""
     unplaced = job.by_status[TaskStatus.PENDING] or session.failures(job).no_room
     if job.is_ready and not unplaced:
         return None

@@ -425,7 +425,7 @@ class Devices(PolicyState):
 
     # --- quotas ------------------------------------------------------------------------------
 
-    def asked(self, claims: tuple[str, ...], *, capacities: bool = False) -> Mapping[str, int]:
+    def requested(self, claims: tuple[str, ...], *, capacities: bool = False) -> Mapping[str, int]:
         """Return the requests of claims by names of quotas, in thousandths.
 
         An unknown claim requests nothing. With `capacities` requested capacities of devices are

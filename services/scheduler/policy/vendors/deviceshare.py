@@ -42,7 +42,7 @@ _VGPU_REASONS = (
     Reason("node not initialized with devicehamivgpu"),
     Reason("hami-vgpuDeviceSharing error"),
     Reason("GPUs in MIG mode are not supported", resolvable=False),
-    Reason("the pod wants vGPUs in another mode than hami-core", resolvable=False),
+    Reason("the pod requests vGPUs in another mode than hami-core", resolvable=False),
 )
 _UNREGISTERED, _NOT_FITTED, _CUT, _OTHER_MODE = 1, 2, 3, 4
 _NPU_REASONS = (
@@ -110,7 +110,7 @@ class DeviceShare:
         cards, names = cluster.store(Gpus), cluster.node_names
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            request = cards.asked(task_class)
+            request = cards.request_of(task_class)
             if not (request.memory if self._sharing else request.number):
                 return np.zeros(len(rows), dtype=np.uint8)
             room = cards.room(request, rows.index, names)
@@ -138,19 +138,19 @@ class DeviceShare:
             return _places(cards, task_class, rows, names, np.flatnonzero(rows.pick(registered)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            request = cards.want(task_class)
+            request = cards.request_of(task_class)
             if not request.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
             codes = np.where(request.wants_other_mode(), _OTHER_MODE, rows.pick(refusals))
             return _codes(places(task_class, rows), codes)
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
-            if not cards.want(task_class).requests:
+            if not cards.request_of(task_class).requests:
                 return np.zeros(len(rows), dtype=np.float64)
             return _points(places(task_class, rows)) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            taken = cards.settle_on(task) if cards.want(task.task_class).requests else ()
+            taken = cards.settle_on(task) if cards.request_of(task.task_class).requests else ()
             return vgpus.annotations_of(taken, task.node, cluster.now) if taken else {}
 
         if self._rules:
@@ -168,7 +168,7 @@ class DeviceShare:
             return _places(cards, task_class, rows, names, np.arange(len(rows)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            request = cards.want(task_class)
+            request = cards.request_of(task_class)
             if not request.requests:
                 return np.zeros(len(rows), dtype=np.uint8)
             if refuses(table, request):
@@ -176,12 +176,12 @@ class DeviceShare:
             return _codes(places(task_class, rows), np.full(len(rows), _NO_NPU, dtype=np.uint8))
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
-            if not cards.want(task_class).requests:
+            if not cards.request_of(task_class).requests:
                 return np.zeros(len(rows), dtype=np.float64)
             return _points(places(task_class, rows)) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            request = cards.want(task.task_class)
+            request = cards.request_of(task.task_class)
             taken = cards.settle_on(task) if request.requests else ()
             if not taken:
                 return {}
@@ -200,17 +200,17 @@ class DeviceShare:
             return _places(cards, task_class, rows, names, np.arange(len(rows)))
 
         def predicate(task_class: TaskClass, rows: NodeRows) -> CodeArray:
-            if not cards.want(task_class).cores:
+            if not cards.request_of(task_class).cores:
                 return np.zeros(len(rows), dtype=np.uint8)
             return _codes(places(task_class, rows), np.full(len(rows), _NO_CHIP, dtype=np.uint8))
 
         def score(task_class: TaskClass, rows: NodeRows) -> FloatArray:
-            if not cards.want(task_class).cores:
+            if not cards.request_of(task_class).cores:
                 return np.zeros(len(rows), dtype=np.float64)
             return np.array([found or 0.0 for found in places(task_class, rows)]) * self._weight
 
         def annotations(task: Task) -> Mapping[str, str]:
-            taken = cards.settle_on(task) if cards.want(task.task_class).cores else ()
+            taken = cards.settle_on(task) if cards.request_of(task.task_class).cores else ()
             return mind_chips.annotations_of(taken, cluster.now) if taken else {}
 
         hooks.predicate(predicate, reasons=_CHIP_REASONS)
@@ -224,7 +224,7 @@ class DeviceShare:
         )
 
     def _rules_of(self, cards: VGpus, task: Task) -> str:
-        matched = self._matches(task.labels) if cards.want(task.task_class).requests else ()
+        matched = self._matches(task.labels) if cards.request_of(task.task_class).requests else ()
         return ",".join(str(number) for number in sorted(matched))
 
 

@@ -135,7 +135,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
         if sign < 0:
             cards.pods.pop(task.uid, None)
             return
-        request = self.asked(task.task_class)
+        request = self.request_of(task.task_class)
         chosen = self.assigned(task, lambda: cards.choose(request))
         cards.pods[task.uid] = (chosen, request.memory)
 
@@ -154,7 +154,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
 
     # --- questions ---------------------------------------------------------------------------
 
-    def asked(self, task_class: TaskClass) -> GpuRequest:
+    def request_of(self, task_class: TaskClass) -> GpuRequest:
         """Return what a task of a class asks for."""
         found: GpuRequest = task_class.demands.get(self, _NO_CARDS)
         return found

@@ -179,7 +179,7 @@ def _room(card: Card, used: CardUsage) -> tuple[int, int]:
 
 
 def _suits(video: str, used: CardUsage) -> bool:
-    """Tell whether a chip's video units are free as a part wants them.
+    """Return whether a chip has the free video units that a part needs.
 
     A part without a word does not know, so it is let onto no chip whose units a part has.
     """

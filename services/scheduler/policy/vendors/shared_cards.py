@@ -31,7 +31,7 @@ _TABLE_LIMIT: Final = 200_000
 
 Given = TypeVar("Given")
 """The type of a pod's assignment."""
-Want = TypeVar("Want")
+CardRequest = TypeVar("CardRequest")
 """The type of a pod's request."""
 State = tuple[tuple[tuple[Any, ...], CardUsage], ...]
 """Properties and usage of each card of a node without names: sufficient for most pods."""
@@ -151,10 +151,10 @@ class CardAssignments(PolicyState, ABC, Generic[Given]):
         return chosen[1] if chosen is not None and chosen[0] == task.node else choose()
 
 
-class SharedCards(CardAssignments[Shares], Generic[Want]):
+class SharedCards(CardAssignments[Shares], Generic[CardRequest]):
     """The cards of one kind on all nodes."""
 
-    def __init__(self, nothing: Want) -> None:
+    def __init__(self, nothing: CardRequest) -> None:
         """Take what a pod asks for that asks for no card."""
         super().__init__()
         self._nothing = nothing
@@ -181,7 +181,11 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
 
     @abstractmethod
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], request: Want, closed: set[str]
+        self,
+        node: NodeCards,
+        usage: Mapping[str, CardUsage],
+        request: CardRequest,
+        closed: set[str],
     ) -> CardChoice | None:
         """Return cards for one pod, None when they do not suffice."""
 
@@ -193,13 +197,13 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         """Return the exclusive rules that the tasks of a class match."""
         return NONE
 
-    def group_of(self, request: Want) -> str:  # noqa: ARG002 - few kinds have any
+    def group_of(self, request: CardRequest) -> str:  # noqa: ARG002 - few kinds have any
         """Return the group whose pods do not share cards with each other; "": none."""
         return ""
 
     def key_of(self, task_class: TaskClass) -> Hashable | None:
         """Return the cache key of a class; None if the names of cards matter too."""
-        found: Hashable = self.want(task_class)
+        found: Hashable = self.request_of(task_class)
         return found
 
     # --- facts -------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         if sign < 0:
             node.pods.pop(task.uid, None)
             return
-        rules, request = self.rules_of(task), self.want(task.task_class)
+        rules, request = self.rules_of(task), self.request_of(task.task_class)
         shares = self.assigned(task, lambda: self._first_choice(node, request, rules))
         node.pods[task.uid] = CardShares(shares, rules, self.group_of(request))
 
@@ -242,7 +246,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         """Tell whether a pod counts on the cards of a node."""
         return node in self._nodes and uid in self._nodes[node].pods
 
-    def _first_choice(self, node: NodeCards, request: Want, rules: frozenset[int]) -> Shares:
+    def _first_choice(self, node: NodeCards, request: CardRequest, rules: frozenset[int]) -> Shares:
         closed = node.closed_to(rules, self.group_of(request))
         found = self.choose(node, node.usage(), request, closed)
         return found.shares if found else ()
@@ -262,9 +266,9 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
 
     # --- questions ---------------------------------------------------------------------------
 
-    def want(self, task_class: TaskClass) -> Want:
+    def request_of(self, task_class: TaskClass) -> CardRequest:
         """Return what a task of a class asks for."""
-        found: Want = task_class.demands.get(self, self._nothing)
+        found: CardRequest = task_class.demands.get(self, self._nothing)
         return found
 
     def settle_on(self, task: Task) -> Shares:
@@ -311,7 +315,7 @@ class SharedCards(CardAssignments[Shares], Generic[Want]):
         self, node: NodeCards, task_class: TaskClass, count: int
     ) -> tuple[list[float], bool]:
         """Place pods of a class one after another; return their scores, and whether it is full."""
-        rules, request = self.rules_of_class(task_class), self.want(task_class)
+        rules, request = self.rules_of_class(task_class), self.request_of(task_class)
         group = self.group_of(request)
         usage, closed = node.usage(), node.closed_to(rules, group)
         steps: list[float] = []

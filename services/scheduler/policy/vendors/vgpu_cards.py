@@ -33,7 +33,7 @@ NO_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
 USE_TYPE: Final = "nvidia.com/use-gputype"
 NO_TYPE: Final = "nvidia.com/nouse-gputype"
 PREFERENCES: Final = (MODE, USE_UUID, NO_UUID, USE_TYPE, NO_TYPE, SPREAD_POLICY)
-"""Annotations of pods that tell which cards they want."""
+"""Annotations of pods that select cards."""
 _WHOLE: Final = 100
 MAKER: Final = "NVIDIA"
 _MODE: Final = "hami-core"
@@ -72,8 +72,8 @@ def requests_of(spec: PodSpec) -> tuple[VGpuRequest, ...]:
     return tuple(found)
 
 
-class Want(NamedTuple):
-    """Requests of a pod, and the cards it wants."""
+class VGpuRequests(NamedTuple):
+    """Requests of a pod, and the cards that it selects."""
 
     requests: tuple[VGpuRequest, ...] = ()
     preferences: Mapping[str, str] = {}
@@ -81,7 +81,7 @@ class Want(NamedTuple):
     """PodGroup of a pod that keeps off cards of its own group."""
 
     @classmethod
-    def of(cls, pod: Pod) -> "Want | None":
+    def of(cls, pod: Pod) -> "VGpuRequests | None":
         """Return what a pod asks for or shows to have. Raises `BadQuantity`."""
         requests, annotations = requests_of(pod.spec), pod.metadata.annotations
         if not requests and not annotations.get(IDS):
@@ -96,11 +96,11 @@ class Want(NamedTuple):
         )
 
     def wants_other_mode(self) -> bool:
-        """Tell whether the pod wants cards shared in a mode that is not supported."""
+        """Return whether the pod requests cards in a mode that is not supported."""
         return self.preferences.get(MODE, _MODE) != _MODE
 
     def takes(self, card: Card) -> bool:
-        """Tell whether a card is of a kind that the pod wants."""
+        """Return whether a card is of a kind that the pod selects."""
         preferences = self.preferences
         kind = card.type.upper()
         if MAKER not in kind or self.wants_other_mode():
@@ -117,7 +117,7 @@ class Want(NamedTuple):
 def choose(
     cards: Sequence[Card],
     usage: Mapping[str, CardUsage],
-    wanted_cards: Want,
+    requested: VGpuRequests,
     closed: Iterable[str],
     policy: str,
 ) -> CardChoice | None:
@@ -131,14 +131,14 @@ def choose(
     shut = set(closed)
     score = 0.0
     chosen = []
-    for request in wanted_cards.requests:
+    for request in requested.requests:
         shares: list[CardPart] = []
         for at in _order(cards, used, policy):
             if len(shares) == request.number:
                 break
             card = cards[at]
             share = _share(card, used[card.uuid], request)
-            if share is not None and card.uuid not in shut and wanted_cards.takes(card):
+            if share is not None and card.uuid not in shut and requested.takes(card):
                 used[card.uuid] = used[card.uuid].plus(share)
                 shares.append(share)
                 score += _points(card, used[card.uuid], policy)

@@ -20,7 +20,7 @@ from services.scheduler.policy.vendors.vgpu_cards import (
     NO_UUID,
     PERCENT,
     USE_UUID,
-    Want,
+    VGpuRequests,
     are_cut,
     cards_of,
     choose,
@@ -34,7 +34,7 @@ _REGISTER: Final = "volcano.sh/node-vgpu-register"
 _HANDSHAKE: Final = "volcano.sh/node-vgpu-handshake"
 
 
-class VGpus(SharedCards[Want]):
+class VGpus(SharedCards[VGpuRequests]):
     """The virtual GPUs of all nodes."""
 
     name: ClassVar[str] = "shares"
@@ -42,7 +42,7 @@ class VGpus(SharedCards[Want]):
     """No node offers a part of its cards' memory (T07)."""
 
     def __init__(self) -> None:
-        super().__init__(Want())
+        super().__init__(VGpuRequests())
         self._policy = ""
         self._now = 0.0
         self._matches: Callable[[Mapping[str, str]], frozenset[int]] = lambda _: NONE
@@ -59,9 +59,9 @@ class VGpus(SharedCards[Want]):
         self._now, self._policy, self._matches = now, policy, matches
 
     @override
-    def demand(self, pod: Pod) -> Want | None:
+    def demand(self, pod: Pod) -> VGpuRequests | None:
         """Return what a pod asks for; one that only shows shares counts on its cards, too."""
-        return Want.of(pod)
+        return VGpuRequests.of(pod)
 
     # --- what kinds of cards differ in -------------------------------------------------------
 
@@ -79,7 +79,11 @@ class VGpus(SharedCards[Want]):
 
     @override
     def choose(
-        self, node: NodeCards, usage: Mapping[str, CardUsage], request: Want, closed: set[str]
+        self,
+        node: NodeCards,
+        usage: Mapping[str, CardUsage],
+        request: VGpuRequests,
+        closed: set[str],
     ) -> CardChoice | None:
         return choose(node.cards, usage, request, closed, self._policy)
 
@@ -93,12 +97,12 @@ class VGpus(SharedCards[Want]):
         return frozenset(int(number) for number in text.split(",")) if text else NONE
 
     @override
-    def group_of(self, request: Want) -> str:
+    def group_of(self, request: VGpuRequests) -> str:
         return request.group
 
     @override
     def key_of(self, task_class: TaskClass) -> Hashable | None:
-        request = self.want(task_class)
+        request = self.request_of(task_class)
         if task_class.traits.get(RULES) or request.group:
             return None
         if request.preferences.get(USE_UUID) or request.preferences.get(NO_UUID):
