@@ -26,18 +26,18 @@ from services.controller.adapters.store import (
     identity_of,
 )
 from services.controller.adapters.stores import (
-    HeldPod,
+    StoredPod,
     Stores,
-    held_metadata,
-    held_node,
-    held_pod,
-    home,
-    is_meant,
+    is_for_record,
     is_same_queue,
-    load_held,
+    metadata_to_store,
     node_changed,
+    node_to_store,
+    owner_key,
     owners_of,
+    pod_to_store,
     quota_changed,
+    stored_load,
     target_of,
 )
 from services.controller.job.facts import JobFacts, PodView, pod_view
@@ -59,12 +59,12 @@ _URGENT: Final = frozenset(
 
 
 class Informers(Stores):
-    """The stores, as facts and answers change them."""
+    """The stores, changed by facts and by responses to own writes."""
 
     def __init__(self, *, scheduler_names: Collection[str], loads: bool = False) -> None:
         """Pods of `scheduler_names` that are in no group are bare pods.
 
-        With `loads` it is followed, too, how much CPU pods request of each node.
+        With `loads`, the CPU that pods request on each node is stored too.
         """
         super().__init__()
         self.oversized: dict[str, str] = {}
@@ -85,19 +85,19 @@ class Informers(Stores):
         self._scheduler_names = tuple(scheduler_names)
         self._loads = loads
         self._waiting_for: dict[str, dict[str, None]] = {}
-        """Key of a claim that is not there → keys of the jobs that asked for it."""
-        self._by_home: dict[str, JobRecord] = {}
-        """By namespace and uid, see `home`."""
+        """Key of a missing claim → keys of the jobs that need it."""
+        self._by_owner: dict[str, JobRecord] = {}
+        """By namespace and uid, see `owner_key`."""
         self._ended: dict[str, dict[str, PodView]] = defaultdict(dict)
-        """Home of a job that STATE has not shown yet → its pods that had succeeded and are gone."""
+        """Owner key of a job that STATE does not show yet → its deleted pods that had succeeded."""
         self._deletions = RecentDeletions()
-        self._unseen: dict[StoreKey, str] | None = None
-        self._unshown: dict[StoreKey, Identity] = {}
-        """Objects that this process has made, as they were then, until STATE shows them."""
+        self._not_replayed: dict[StoreKey, str] | None = None
+        self._own_writes: dict[StoreKey, Identity] = {}
+        """Objects that this process has created, until STATE shows them."""
         self._on_change: list[Callable[[Touched], None]] = []
 
     def on_change(self, call: Callable[[Touched], None]) -> None:
-        """Have `call` called with what each change touches."""
+        """Register `call` for the objects that each change touches."""
         self._on_change.append(call)
 
     def request(self) -> AbstractContextManager[None]:
@@ -112,10 +112,10 @@ class Informers(Stores):
         touched = Touched()
         for fact in facts:
             ref = StoreKey(fact.kind, fact.key)
-            if self._unseen is not None:
-                self._unseen.pop(ref, None)
-            if (made := self._unshown.get(ref)) is not None and made.uid == fact.uid:
-                del self._unshown[ref]
+            if self._not_replayed is not None:
+                self._not_replayed.pop(ref, None)
+            if (made := self._own_writes.get(ref)) is not None and made.uid == fact.uid:
+                del self._own_writes[ref]
             if fact.op is Op.PUT:
                 self._put_fact(fact, touched)
             elif fact.op is Op.OVERSIZED:
@@ -142,7 +142,7 @@ class Informers(Stores):
             return touched
         if kind is not kinds.JOB or identity.key not in self.oversized:
             if self.by_kind[kind.token].uid_of(identity.key) != identity.uid:
-                self._unshown[StoreKey(kind.token, identity.key)] = identity
+                self._own_writes[StoreKey(kind.token, identity.key)] = identity
             self._put(kind.token, identity, found, touched)
         return self._notify(touched)
 
@@ -160,9 +160,9 @@ class Informers(Stores):
         `covered` maps the token of a kind to the resourceVersion up to which STATE has its changes.
         """
         touched = Touched()
-        for ref, made in list(self._unshown.items()):
+        for ref, made in list(self._own_writes.items()):
             if made.rv <= (whole(covered.get(ref.token, "")) or 0):
-                del self._unshown[ref]
+                del self._own_writes[ref]
                 self._drop(ref.token, ref.key, made.uid, touched)
         return self._notify(touched)
 
@@ -181,7 +181,7 @@ class Informers(Stores):
     def begin_resync(self) -> None:
         """Record that STATE is read again: objects that it has not named by `complete` are gone."""
         self.quarantined.clear()
-        self._unseen = {
+        self._not_replayed = {
             StoreKey(token, key): uid
             for token, store in self.by_kind.items()
             for key, uid in store.uids()
@@ -190,9 +190,9 @@ class Informers(Stores):
     def complete(self) -> Touched:
         """Record that STATE was read completely; drop objects that it no longer holds."""
         touched = Touched()
-        for (token, key), uid in (self._unseen or {}).items():
+        for (token, key), uid in (self._not_replayed or {}).items():
             self._drop(token, key, uid, touched)
-        self._unseen = None
+        self._not_replayed = None
         self._ended.clear()
         return self._notify(touched)
 
@@ -208,7 +208,7 @@ class Informers(Stores):
             admitted=record.admitted,
             queue=self.queues.get(queue),
             queue_is_leaf=all(q.spec.parent != queue for q in self.queues.values()),
-            commands=tuple(c for c in self.commands_to(record.key) if is_meant(c, record)),
+            commands=tuple(c for c in self.commands_to(record.key) if is_for_record(c, record)),
             desired_group=record.desired_group(values),
             completed=record.completed,
             claims_missing=self._claims_missing(record.job),
@@ -279,13 +279,13 @@ class Informers(Stores):
         match found:
             case Pod():
                 before = self.pods.of_uid(known.key, known.uid)
-                return held_pod(found, self._scheduler_names, before, loads=self._loads)
+                return pod_to_store(found, self._scheduler_names, before, loads=self._loads)
             case Job():
                 return self._held_job(found, known)
             case Node():
-                return held_node(found)
+                return node_to_store(found)
             case PersistentVolumeClaim():
-                return held_metadata(found.metadata)
+                return metadata_to_store(found.metadata)
             case _:
                 return found
 
@@ -297,13 +297,13 @@ class Informers(Stores):
         if record is not None and record.uid == known.uid:
             record.take(job)
             return record.job
-        at = home(job.metadata.namespace, known.uid)
+        at = owner_key(job.metadata.namespace, known.uid)
         pods = self.pods.by_index("job", at)
         views = {pod.view.name: pod.view for pod in pods if pod.view is not None}
         record = JobRecord(job, views, scheduler_name=self._scheduler_names[0])
         record.group = self._group_of(record)
         record.ended = self._ended.pop(at, {})
-        self.jobs[known.key] = self._by_home[at] = record
+        self.jobs[known.key] = self._by_owner[at] = record
         return record.job
 
     def _job_changed(self, change: ObjectChange[Job], touched: Touched) -> None:
@@ -313,21 +313,21 @@ class Informers(Stores):
                 touched.add(kinds.KINDS[ref.token], ref.key)
         if before is not None and after is None:
             meta = before.metadata
-            self._by_home.pop(home(meta.namespace, meta.uid), None)
+            self._by_owner.pop(owner_key(meta.namespace, meta.uid), None)
             if key in self.jobs and self.jobs[key].uid == meta.uid:
                 del self.jobs[key]
         touched.add(kinds.JOB, key, urgent=after is not None)
 
     # Pods
 
-    def _pod_changed(self, change: ObjectChange[HeldPod], touched: Touched) -> None:
+    def _pod_changed(self, change: ObjectChange[StoredPod], touched: Touched) -> None:
         before, after = change.before, change.after
         for pod in (before, after):
             if pod is not None and pod.group:
                 touched.add(kinds.PODGROUP, pod.group)
-        if self._loads and load_held(before) != load_held(after):
+        if self._loads and stored_load(before) != stored_load(after):
             touched.add(kinds.POD, change.key)
-        was, now = before.home if before else "", after.home if after else ""
+        was, now = before.owner_key if before else "", after.owner_key if after else ""
         view = before.view if before else None
         if was and was != now:
             self._note(was, view, None, touched)
@@ -339,7 +339,7 @@ class Informers(Stores):
         self, at: str, before: PodView | None, after: PodView | None, touched: Touched
     ) -> None:
         """Tell the record of a job that a pod of it has changed."""
-        record = self._by_home.get(at)
+        record = self._by_owner.get(at)
         if record is None:
             return
         ours = before is not None and before.uid in self._gone
@@ -351,12 +351,12 @@ class Informers(Stores):
         """Record from a tombstone that a job's pod had succeeded, if that is new (ADR 10)."""
         pod = kinds.decode(kinds.POD, fact.body)
         found, stored = pod_view(pod), self.pods.get(fact.key)
-        other = stored is not None and stored.home and not self.pods.of_uid(fact.key, fact.uid)
+        other = stored is not None and stored.owner_key and not self.pods.of_uid(fact.key, fact.uid)
         if found is None or other or fact.uid in self._gone:
             return
-        at = home(pod.metadata.namespace, found[0])
+        at = owner_key(pod.metadata.namespace, found[0])
         view = msgspec.structs.replace(found[1], rv=int(fact.rv))
-        record = self._by_home.get(at)
+        record = self._by_owner.get(at)
         if record is None:
             self._ended[at][view.name] = view
             return
@@ -390,7 +390,7 @@ class Informers(Stores):
     def _record_of(self, group: PodGroup) -> JobRecord | None:
         """Return the job that a PodGroup was made for."""
         owner = group.metadata.controller
-        return self._by_home.get(home(group.metadata.namespace, owner.uid)) if owner else None
+        return self._by_owner.get(owner_key(group.metadata.namespace, owner.uid)) if owner else None
 
     def _group_of(self, record: JobRecord) -> PodGroup | None:
         """Return a job's PodGroup: named by name and uid, or, as formerly, by name alone (J27).

@@ -29,11 +29,11 @@ NO_TARGET: Final = StoreKey("", "")
 """Value of the index for Commands whose target is of a kind that takes no Commands."""
 
 
-class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stored pod: a small view of a job's pod, the whole object of a bare pod."""
+class StoredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is stored of a pod: a small view of a job's pod, the complete object of a bare pod."""
 
-    home: str = ""
-    """Home of its job, see `home`."""
+    owner_key: str = ""
+    """Owner key of its job, see `owner_key`."""
     view: PodView | None = None
     group: str = ""
     """Key of the PodGroup of a bare pod: `namespace/podgroup-<uid of the owner>`."""
@@ -43,25 +43,25 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cpu_milli: int = 0
 
 
-class HeldNode(msgspec.Struct, frozen=True, gc=False):
-    """A node: its names and labels, and the capacity that shards are dealt out by."""
+class StoredNode(msgspec.Struct, frozen=True, gc=False):
+    """What is stored of a node: its metadata, and the capacity by which shards are sized."""
 
     metadata: ObjectMeta
     cpu_milli: int
 
 
-def home(namespace: str, uid: str) -> str:
-    """Return the key of what a job owns.
+def owner_key(namespace: str, uid: str) -> str:
+    """Return the key by which the objects of an owner are found.
 
-    The API server checks no owner references: one from another namespace that names a uid of here
-    is forged.
+    The namespace is part of it because the API server does not check owner references: one from
+    another namespace is forged.
     """
     return f"{namespace}/{uid}"
 
 
-def held_pod(
-    pod: Pod, scheduler_names: Collection[str], known: HeldPod | None, *, loads: bool = False
-) -> HeldPod | None:
+def pod_to_store(
+    pod: Pod, scheduler_names: Collection[str], known: StoredPod | None, *, loads: bool = False
+) -> StoredPod | None:
     """Return the part of a pod to store, None if it is neither bare nor a job's.
 
     `known` is its stored part. A job's pod stays one even if its annotations change. With `loads`
@@ -74,8 +74,12 @@ def held_pod(
     node, cpu_milli = load_of(pod) if loads else ("", 0)
     if found is None and not bare and not node and (before is None or before.view is None):
         return None
-    return HeldPod(
-        home=home(meta.namespace, found[0]) if found else before.home if before else "",
+    return StoredPod(
+        owner_key=owner_key(meta.namespace, found[0])
+        if found
+        else before.owner_key
+        if before
+        else "",
         view=found[1] if found else before.view if before else None,
         group=f"{meta.namespace}/{group_name(pod)}" if bare else "",
         pod=pod if bare else None,
@@ -101,13 +105,13 @@ def group_of_owner(owner: Workload) -> tuple[str]:
     return (f"{owner.metadata.namespace}/podgroup-{owner.metadata.uid}",)
 
 
-def other_owners(stored: HeldPod) -> tuple[str, ...]:
-    """Return the homes of the owners of a bare pod that do not control it."""
+def other_owners(stored: StoredPod) -> tuple[str, ...]:
+    """Return the owner keys of the owners of a bare pod that do not control it."""
     if stored.pod is None:
         return ()
     meta = stored.pod.metadata
     return tuple(
-        home(meta.namespace, ref.uid) for ref in meta.owner_references if not ref.controller
+        owner_key(meta.namespace, ref.uid) for ref in meta.owner_references if not ref.controller
     )
 
 
@@ -122,12 +126,12 @@ def owners_of(job: Job) -> Iterator[StoreKey]:
         yield StoreKey(kinds.JOBTEMPLATE.token, key)
 
 
-def owner_homes(job: Job) -> tuple[str, ...]:
-    """Return the home of the CronJob or the JobFlow that controls a job, if one does."""
+def controller_key(job: Job) -> tuple[str, ...]:
+    """Return the owner key of the CronJob or the JobFlow that controls a job, if one does."""
     owner = job.metadata.controller
     if owner is None or (owner.api_version, owner.kind) not in _OWNERS:
         return ()
-    return (home(job.metadata.namespace, owner.uid),)
+    return (owner_key(job.metadata.namespace, owner.uid),)
 
 
 def templates_of(job: Job) -> tuple[str, ...]:
@@ -157,7 +161,7 @@ def _given(command: Command) -> tuple[int, str]:
     return int(command.metadata.resource_version or 0), command.metadata.key
 
 
-def held_metadata(meta: ObjectMeta) -> PartialObject:
+def metadata_to_store(meta: ObjectMeta) -> PartialObject:
     """Return the part to store of an object of which only names and labels are read."""
     return PartialObject(
         metadata=ObjectMeta(
@@ -170,13 +174,13 @@ def held_metadata(meta: ObjectMeta) -> PartialObject:
     )
 
 
-def held_node(node: Node) -> HeldNode:
+def node_to_store(node: Node) -> StoredNode:
     """Return the part of a node to store."""
     cpu = node.status.capacity.get("cpu", 0)
-    return HeldNode(held_metadata(node.metadata).metadata, milli(cpu))
+    return StoredNode(metadata_to_store(node.metadata).metadata, milli(cpu))
 
 
-def is_meant(command: Command, record: JobRecord) -> bool:
+def is_for_record(command: Command, record: JobRecord) -> bool:
     """Tell whether a Command to the job's name is for this very job."""
     return command.target is not None and command.target.uid in {"", record.uid}
 
@@ -195,7 +199,7 @@ class Stores:
         self.flows: IndexedStore[JobFlow] = IndexedStore()
         self.templates: IndexedStore[JobTemplate] = IndexedStore()
         self.hypernodes: IndexedStore[HyperNode] = IndexedStore()
-        self.nodes: IndexedStore[HeldNode] = IndexedStore()
+        self.nodes: IndexedStore[StoredNode] = IndexedStore()
         self.shards: IndexedStore[NodeShard] = IndexedStore()
         self.commands: IndexedStore[Command] = IndexedStore(
             {"target": lambda command: (target_of(command),)}
@@ -203,15 +207,15 @@ class Stores:
         self.claims: IndexedStore[PartialObject] = IndexedStore()
         self.priorities: IndexedStore[PriorityClass] = IndexedStore()
         self.quotas: IndexedStore[ResourceQuota] = IndexedStore()
-        self.pods: IndexedStore[HeldPod] = IndexedStore(
+        self.pods: IndexedStore[StoredPod] = IndexedStore(
             {
-                "job": lambda pod: (pod.home,) if pod.home else (),
+                "job": lambda pod: (pod.owner_key,) if pod.owner_key else (),
                 "group": lambda pod: (pod.group,) if pod.group else (),
                 "other-owner": other_owners,
             }
         )
         self.job_objects: IndexedStore[Job] = IndexedStore(
-            {"owner": owner_homes, "template": templates_of}
+            {"owner": controller_key, "template": templates_of}
         )
         self.owners: dict[str, IndexedStore[Workload]] = {
             kind.token: IndexedStore({"group": group_of_owner}) for kind in kinds.WORKLOADS
@@ -263,7 +267,7 @@ class Stores:
     def stray_commands(self, key: str) -> list[Command]:
         """Return the Commands to a job of this key that is not known, or not the one meant."""
         found, record = self.commands_to(key), self.jobs.get(key)
-        return [c for c in found if record is None or not is_meant(c, record)]
+        return [c for c in found if record is None or not is_for_record(c, record)]
 
     def commands_to(self, job: str) -> list[Command]:
         """Return the Commands to a job of that key in the order in which they were given."""
@@ -283,7 +287,7 @@ class Stores:
 
     def jobs_of(self, owner: ObjectMeta) -> list[Job]:
         """Return the jobs that an object controls in its own namespace, by name."""
-        return self.job_objects.by_index("owner", home(owner.namespace, owner.uid))
+        return self.job_objects.by_index("owner", owner_key(owner.namespace, owner.uid))
 
     def jobs_from(self, template_key: str) -> list[Job]:
         """Return the jobs that name a template as their origin, by name."""
@@ -335,7 +339,7 @@ class Stores:
 
     def groups_of_owner(self, owner: Workload) -> tuple[str, ...]:
         """Return the keys of the PodGroups of bare pods that name an owner, its own group first."""
-        at = home(owner.metadata.namespace, owner.metadata.uid)
+        at = owner_key(owner.metadata.namespace, owner.metadata.uid)
         others = (stored.group for stored in self.pods.by_index("other-owner", at))
         return tuple(dict.fromkeys((*group_of_owner(owner), *others)))
 
@@ -362,14 +366,14 @@ def _room(status: ResourceQuotaStatus, name: str) -> int:
     return milli(status.hard[name]) - milli(status.used.get(name, 0))
 
 
-def node_changed(change: ObjectChange[HeldNode], touched: Touched) -> None:
+def node_changed(change: ObjectChange[StoredNode], touched: Touched) -> None:
     """Touch a node whose labels or CPU changed; nothing depends on its other fields."""
     before, after = change.before, change.after
     if before is None or after is None or _sharding_facts(before) != _sharding_facts(after):
         touched.add(kinds.NODE, change.key)
 
 
-def _sharding_facts(node: HeldNode) -> tuple[Mapping[str, str], int]:
+def _sharding_facts(node: StoredNode) -> tuple[Mapping[str, str], int]:
     return node.metadata.labels, node.cpu_milli
 
 
@@ -379,6 +383,6 @@ def is_same_queue(before: Queue, after: Queue) -> bool:
     return same and before.metadata.generation == after.metadata.generation
 
 
-def load_held(pod: HeldPod | None) -> tuple[str, int]:
+def stored_load(pod: StoredPod | None) -> tuple[str, int]:
     """Return the node of a stored pod and its CPU there; "" for none."""
     return (pod.node, pod.cpu_milli) if pod is not None else ("", 0)

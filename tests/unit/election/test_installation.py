@@ -52,7 +52,7 @@ async def seen() -> Seen:
 async def test_nothing_is_written_before_the_cache_has_spoken(seen):
     assert not seen.leadership.held
     assert not seen.gate.ok
-    with pytest.raises(Retryable, match="not said yet"):
+    with pytest.raises(Retryable, match="not reported yet"):
         seen.leadership.check()
 
 
