@@ -346,7 +346,7 @@ def _pod(
         about=pod.key,
         start=start,
         end=None if end is None else max(end, start),
-        detail=_outcome(pod, evicted[1] if evicted else None),
+        detail="evicted" if evicted else pod.phase,
         exact=made_s is None and ended_s is None,
         spans=(*_stages(stages, end), *_eviction(evicted)),
     )
@@ -364,10 +364,6 @@ def _stages(
         yield Span(name=name, start=begun, end=end, detail=detail, exact=name == "is bound")
         if ended is None:
             return
-
-
-def _outcome(pod: PodTimes, evicted: PodEvicted | None) -> str:
-    return "evicted" if evicted is not None else pod.phase
 
 
 def _eviction(evicted: tuple[float, PodEvicted] | None) -> Iterator[Span]:

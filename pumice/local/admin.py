@@ -230,11 +230,7 @@ def crd_manifests(directory: Path) -> list[dict[str, Any]]:
     """Return the CRDs in a directory's YAML files, by file name; other kinds are left out."""
     return [
         document
-        for file in _yaml_in(directory)
+        for file in sorted(directory.glob("*.yaml"))
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
         if document and document.get("kind") == "CustomResourceDefinition"
     ]
-
-
-def _yaml_in(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.yaml"))

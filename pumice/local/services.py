@@ -95,7 +95,7 @@ class Service(Hosted):
         argv = flags_of(service, name, settings, flags)
         spec = ProcessSpec(
             name=name,
-            argv=(*_program(service), *argv),
+            argv=(sys.executable, "-P", "-m", f"services.{service}", *argv),
             log=settings.logs / f"{name}.log" if settings.logs else None,
             environ=settings.nats.environ(service) if settings.nats is not None else {},
             nice=_NICE,
@@ -189,10 +189,6 @@ def flags_of(
     taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")
     every = host or "0.0.0.0"  # noqa: S104 - what an empty host means
     return (*common, *own, f"--{_LISTENS}={every}:{taken}")
-
-
-def _program(service: str) -> tuple[str, ...]:
-    return (sys.executable, "-P", "-m", f"services.{service}")
 
 
 def _callback_address(service: str, name: str, flags: Iterable[str]) -> tuple[str, ...]:

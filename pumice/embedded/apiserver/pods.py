@@ -38,7 +38,7 @@ def bind(api: ApiState, target: RequestTarget) -> ApiReply:
         raise RequestFailure(500, "", "invalid value for binding: target.name: Required value")
     pod = api.load(target.resource, target.namespace, target.name)
     preconditions = binding.get("metadata") or {}
-    resource = _as_binding(target.resource)
+    resource = msgspec.structs.replace(target.resource, plural="pods/binding")
     _check_identity(target.resource, target.name, pod, preconditions)
     _check_free(resource, target.name, pod)
     if target.dry_run:
@@ -70,10 +70,6 @@ def _done() -> Object:
         "status": "Success",
         "code": CREATED,
     }
-
-
-def _as_binding(resource: ApiResource) -> ApiResource:
-    return msgspec.structs.replace(resource, plural="pods/binding")
 
 
 def _conditions(pod: Object) -> list[Object]:

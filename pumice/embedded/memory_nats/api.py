@@ -67,7 +67,9 @@ class JetStream:
             if found is not None:
                 body = msgspec.json.decode(payload) if payload else {}
                 reply = found(body, *tokens[length:], now=now, wall=wall)
-                return msgspec.json.encode(failed(reply) if _is_refusal(reply) else reply)
+                return msgspec.json.encode(
+                    failed(reply) if isinstance(reply, PublishRefusal) else reply
+                )
         return None
 
     def direct(self, stream: str, payload: bytes, *, wall: float) -> Iterator[Status]:
@@ -285,10 +287,6 @@ def _next_batch(stream: MemoryStream, request: dict[str, Any]) -> tuple[list[Sto
             return found, 1
         found.append(stored)
     return found, 0
-
-
-def _is_refusal(reply: Answer) -> bool:
-    return isinstance(reply, PublishRefusal)
 
 
 def _about(consumer: Consumer) -> dict[str, Any]:

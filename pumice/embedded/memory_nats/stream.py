@@ -275,7 +275,7 @@ class MemoryStream:
         return self._messages[next(reversed(siblings))] if siblings else None
 
     def next_from(self, sequence: int, filter_: Filter) -> StoredMessage | None:
-        """Return the first message at or after `sequence` that `wanted` takes."""
+        """Return the first message at or after `sequence` that `filter_` takes."""
         for stored in self.messages(sequence):
             if filter_.takes(stored.subject):
                 return stored
@@ -289,7 +289,7 @@ class MemoryStream:
         return self.last_seq + 1
 
     def lasts(self, filter_: Filter) -> list[StoredMessage]:
-        """Return the last message of each subject that `wanted` takes, in the stream's order."""
+        """Return the last message of each subject that `filter_` takes, in the stream's order."""
         found = [
             next(reversed(s)) for subject, s in self._of_subject.items() if filter_.takes(subject)
         ]

@@ -149,7 +149,7 @@ class Statuses:
 def compare(
     desired: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
 ) -> StatusPatch | NoPatch:
-    """Return the difference between a desired status and an object of the wanted uid."""
+    """Return the difference between a desired status and an object of the desired uid."""
     new_conditions: list[DesiredCondition] = []
     if isinstance(desired, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(desired, present, now=now)

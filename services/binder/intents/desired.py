@@ -104,7 +104,7 @@ def _podgroup_condition(
 def changed_conditions(
     desired: Sequence[DesiredCondition], present: Sequence[PodGroupCondition | PodCondition]
 ) -> list[DesiredCondition]:
-    """Return the wanted conditions that say something new: each is worth a Kubernetes Event."""
+    """Return the desired conditions that are new: each is worth a Kubernetes Event."""
     known = {_meaning(condition) for condition in present}
     return [condition for condition in desired if _meaning(condition) not in known]
 

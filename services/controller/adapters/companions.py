@@ -260,7 +260,7 @@ def _read_meta(body: bytes) -> ObjectMeta:
 
 
 def _holds(found: object, desired: object) -> bool:
-    """Tell whether a merge patch with `wanted` would change nothing."""
+    """Return whether a merge patch with `desired` would change nothing."""
     if isinstance(found, dict) and isinstance(desired, dict):
         return all(key in found and _holds(found[key], value) for key, value in desired.items())
     return found == desired

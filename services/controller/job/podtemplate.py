@@ -107,6 +107,11 @@ def claim_name(job: Job, index: int) -> str:
     return job.spec.volumes[index].volume_claim_name or made_up_claim_name(job, index)
 
 
+def claim_names(job: Job) -> list[str]:
+    """Return the names of the claims of a job, in the order of its volumes."""
+    return [claim_name(job, index) for index in range(len(job.spec.volumes))]
+
+
 def made_up_claim_name(job: Job, index: int) -> str:
     """Return the name of the claim of `spec.volumes[index]` when the user gives it none (J30).
 
@@ -170,14 +175,10 @@ def _mount(job: Job, spec: dict[str, Any]) -> None:
     names = [
         f"{job.metadata.name}-{_tag(job, f'volume-{i}')}" for i in range(len(job.spec.volumes))
     ]
-    for name, claim, volume in zip(names, _claim_names(job), job.spec.volumes, strict=True):
+    for name, claim, volume in zip(names, claim_names(job), job.spec.volumes, strict=True):
         add(spec, "volumes", {"name": name, "persistentVolumeClaim": {"claimName": claim}})
         for container in spec.get("containers") or ():
             add(container, "volumeMounts", {"name": name, "mountPath": volume.mount_path})
-
-
-def _claim_names(job: Job) -> list[str]:
-    return [claim_name(job, index) for index in range(len(job.spec.volumes))]
 
 
 def _labels(job: Job, task: TaskSpec) -> dict[str, str]:

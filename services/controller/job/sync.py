@@ -11,7 +11,7 @@ import msgspec
 
 from services.controller.job import completed_indexes, effects, group, kills, rejected_creates
 from services.controller.job.facts import JobFacts, PodView
-from services.controller.job.podtemplate import PodBuilder, claim_name, claims
+from services.controller.job.podtemplate import PodBuilder, claim_name, claim_names, claims
 from services.controller.job.requests import pod_name
 from shared.api import keys
 from shared.api.batch import Job, TaskSpec
@@ -100,15 +100,14 @@ def companions(job: Job) -> tuple[Companion, ...]:
 
 
 def digest(desired: tuple[Companion, ...]) -> int:
-    """Return a number that changes with the content of `wanted`; never 0."""
+    """Return a number that changes with the content of the companions; never 0."""
     return zlib.crc32(msgspec.json.encode([c.body for c in desired])) | 1 << 32
 
 
 def marks(job: Job) -> dict[str, str]:
     """Return `status.controlledResources` of a job in a phase with pods (§2.2, J30)."""
     made = {f"{PLUGIN_MARK}{name}": name for name, plugin, _ in plugins_of(job) if plugin.marked}
-    names = [claim_name(job, index) for index in range(len(job.spec.volumes))]
-    made.update({f"{VOLUME_MARK}{name}": name for name in names})
+    made.update({f"{VOLUME_MARK}{name}": name for name in claim_names(job)})
     return dict(sorted(made.items()))
 
 

@@ -181,10 +181,6 @@ def _key(value: Any) -> Any:  # noqa: ANN401 - what can be compared
     return _order(value) if isinstance(value, Semver) else value
 
 
-def _sum(values: list[Any]) -> Any:  # noqa: ANN401 - numbers
-    return sum(values)
-
-
 ANY: Final = cel.Type("google.protobuf.Any")
 _T: Final = cel.Type
 _QUANTITY: Final = cel.Type(f"{_PACKAGE}.Quantity")
@@ -231,7 +227,7 @@ _METHODS: Final[dict[str, list[tuple[list[Any], Any, Callable[..., Any]]]]] = {
     "_lastIndexOf": [([ANY, ANY], _T.INT, _last_index)],
     "min": [([_T.LIST], _T.DYN, lambda values: min(values, key=_key))],
     "max": [([_T.LIST], _T.DYN, lambda values: max(values, key=_key))],
-    "sum": [([_T.LIST], _T.DYN, _sum)],
+    "sum": [([_T.LIST], _T.DYN, sum)],
     "isSorted": [([_T.LIST], _T.BOOL, _is_sorted)],
 }
 

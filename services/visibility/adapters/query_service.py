@@ -114,7 +114,11 @@ class QueryService(Queries):
         jobs = await self._owner.query(lambda mirror: self._pending(mirror, namespace, queue))
         await self._starts.current()
         return [
-            replace(job, expected_start=self._starts.expected(_gang(job)) or job.expected_start)
+            replace(
+                job,
+                expected_start=self._starts.expected(f"{job.metadata.namespace}/{job.pod_group}")
+                or job.expected_start,
+            )
             for job in jobs
         ]
 
@@ -263,11 +267,6 @@ class QueryService(Queries):
         found = survey(mirror.state, policy, now=now)
         self._cached = _CachedSurvey(found, self._clock.monotonic(), mirror.version, of)
         return found
-
-
-def _gang(job: PendingJob) -> str:
-    """Return the key of a job's PodGroup."""
-    return f"{job.metadata.namespace}/{job.pod_group}"
 
 
 def _time_limit() -> Callable[[], bool]:

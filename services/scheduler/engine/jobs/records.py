@@ -120,7 +120,7 @@ class Job:
         self.last_seen = LastSeen()
         """The PodGroup as it showed itself last."""
         self.decided: GroupStatus | None = None
-        """A status that was wanted and has not been seen on the object yet."""
+        """A desired status that the object does not show yet."""
         self.annotations: Mapping[str, str] = {}
         self.preemptable = False
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""

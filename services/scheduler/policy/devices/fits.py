@@ -64,7 +64,7 @@ class SearchShares:
     """
 
     def __init__(self, total: int, *, least: int) -> None:
-        """`session` and `turn` are the work limits in device checks."""
+        """`total` is the limit of a session in device checks, `least` that of one search."""
         self._total = total
         self._least = least
         self._left = total
