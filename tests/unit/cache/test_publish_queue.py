@@ -15,7 +15,7 @@ from tests.support import structs
 Keyed = tuple[str, ObservedObject]
 
 
-def observed_pod(name: str, version: int, **more: Any) -> Keyed:
+def a_pod(name: str, version: int, **more: Any) -> Keyed:
     return observed_object(structs.pod(name, version=version, **more))
 
 
@@ -73,25 +73,25 @@ def told(fact: Fact) -> str:
 
 def test_a_list_is_published_once() -> None:
     world = World()
-    world.lists(observed_pod("b", 2), observed_pod("a", 1))
+    world.lists(a_pod("b", 2), a_pod("a", 1))
     assert world.publishes() == ["put ns/a@1", "put ns/b@2"]
-    world.lists(observed_pod("b", 2), observed_pod("a", 1))
+    world.lists(a_pod("b", 2), a_pod("a", 1))
     assert world.publishes() == []
 
 
 def test_a_change_that_nobody_reads_is_not_published() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     world.publishes()
-    world.puts(observed_pod("a", 9))
+    world.puts(a_pod("a", 9))
     assert world.publishes() == []
-    world.puts(observed_pod("a", 10, node="n1"))
+    world.puts(a_pod("a", 10, node="n1"))
     assert world.publishes() == ["put ns/a@10"]
 
 
 def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> None:
-    _, first = observed_pod("a", 1)
-    _, second = observed_pod("a", 2)
+    _, first = a_pod("a", 1)
+    _, second = a_pod("a", 2)
     assert json.loads(first.body)["metadata"]["resourceVersion"] == "1"
     assert first.digest == second.digest
     metas = (
@@ -109,10 +109,10 @@ def test_the_body_keeps_its_version_and_the_digest_ignores_only_the_first() -> N
 
 def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     on_its_way = world.takes()
     for version in range(2, 7):
-        world.puts(observed_pod("a", version, node=f"n{version}"))
+        world.puts(a_pod("a", version, node=f"n{version}"))
     assert world.takes() == []
     world.confirms(on_its_way)
     assert world.publishes() == ["put ns/a@6"]
@@ -120,28 +120,28 @@ def test_changes_while_a_fact_is_on_its_way_become_one_more_fact() -> None:
 
 def test_a_change_back_to_what_was_said_needs_no_fact() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     world.publishes()
-    world.puts(observed_pod("a", 2, node="n"))
-    world.puts(observed_pod("a", 3))
+    world.puts(a_pod("a", 2, node="n"))
+    world.puts(a_pod("a", 3))
     assert world.publishes() == []
     assert world.queue.waiting == 0
 
 
 def test_a_deletion_is_a_tombstone_and_one_that_was_never_published_is_nothing() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     world.publishes()
     world.deletes("a", 5)
     assert world.publishes() == ["delete ns/a@5"]
-    world.puts(observed_pod("b", 6))
+    world.puts(a_pod("b", 6))
     world.deletes("b", 7)
     assert world.publishes() == []
 
 
 def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
     world = World()
-    world.puts(observed_pod("a", 1))
+    world.puts(a_pod("a", 1))
     on_its_way = world.takes()
     world.deletes("a", 2)
     world.confirms(on_its_way)
@@ -151,7 +151,7 @@ def test_a_deletion_behind_a_fact_on_its_way_is_a_tombstone() -> None:
 def test_an_object_that_a_list_lacks_while_its_fact_is_on_its_way_gets_its_tombstone() -> None:
     """As after the bus lost its data: a leader says again what it remembers, then lists anew."""
     world = World()
-    world.lists(observed_pod("a", 10))
+    world.lists(a_pod("a", 10))
     on_their_way = world.takes()
     world.lists(version=20)
     world.confirms(on_their_way)
@@ -160,45 +160,40 @@ def test_an_object_that_a_list_lacks_while_its_fact_is_on_its_way_gets_its_tombs
 
 def test_the_deletion_of_a_namesake_that_came_before_is_ignored() -> None:
     world = World()
-    world.puts(observed_pod("a", 8, uid="new"))
+    world.puts(a_pod("a", 8, uid="new"))
     world.deletes("a", 7, uid="old")
     assert world.publishes() == ["put ns/a@8"]
 
 
 def test_an_object_that_is_made_again_replaces_its_namesake_without_a_tombstone() -> None:
     world = World()
-    world.lists(observed_pod("a", 1, uid="old"))
+    world.lists(a_pod("a", 1, uid="old"))
     world.publishes()
     world.deletes("a", 2, uid="old")
-    world.puts(observed_pod("a", 3, uid="new"))
+    world.puts(a_pod("a", 3, uid="new"))
     assert world.publishes() == ["put ns/a@3"]
     assert world.stream["ns/a"].uid == "new"
 
 
 def test_a_restarted_cache_publishes_the_differences_only() -> None:
     world = World()
-    world.lists(observed_pod("same", 1), observed_pod("changed", 2), observed_pod("vanished", 3))
+    world.lists(a_pod("same", 1), a_pod("changed", 2), a_pod("vanished", 3))
     world.publishes()
     world.queue = PublishQueue(["pods"])
     world.begin()
     assert world.publishes() == []
-    world.lists(
-        observed_pod("same", 4),
-        observed_pod("changed", 5, node="n"),
-        observed_pod("new", 6),
-        version=9,
-    )
+    world.lists(a_pod("same", 4), a_pod("changed", 5, node="n"), a_pod("new", 6), version=9)
     assert world.publishes() == ["put ns/changed@5", "put ns/new@6", "delete ns/vanished@9"]
 
 
 def test_an_old_version_of_an_object_is_ignored() -> None:
     """CA10: a stale watch event must not take a pod from its node."""
     world = World()
-    world.lists(observed_pod("a", 10, node="n1"))
+    world.lists(a_pod("a", 10, node="n1"))
     world.publishes()
-    world.puts(observed_pod("a", 9))
+    world.puts(a_pod("a", 9))
     assert world.publishes() == []
-    world.lists(observed_pod("a", 8))
+    world.lists(a_pod("a", 8))
     assert world.publishes() == []
     assert world.queue.ignored == 2
 
@@ -206,13 +201,13 @@ def test_an_old_version_of_an_object_is_ignored() -> None:
 def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None:
     """It was frozen: the stream knows a bind, a new pod and a new namesake that it does not."""
     world = World(leads=False)
-    world.lists(observed_pod("bound", 5), observed_pod("again", 6, uid="old"), version=10)
+    world.lists(a_pod("bound", 5), a_pod("again", 6, uid="old"), version=10)
     world.stream = {
         key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
         for key, shown in (
-            observed_pod("bound", 20, node="n1"),
-            observed_pod("unknown", 21),
-            observed_pod("again", 22, uid="new"),
+            a_pod("bound", 20, node="n1"),
+            a_pod("unknown", 21),
+            a_pod("again", 22, uid="new"),
         )
     }
     world.begin()
@@ -220,9 +215,9 @@ def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None
     world.deletes("again", 15, uid="old")
     assert world.publishes() == []
     world.lists(
-        observed_pod("bound", 20, node="n1"),
-        observed_pod("again", 22, uid="new"),
-        observed_pod("unknown", 21),
+        a_pod("bound", 20, node="n1"),
+        a_pod("again", 22, uid="new"),
+        a_pod("unknown", 21),
         version=30,
     )
     assert world.publishes() == []
@@ -230,9 +225,9 @@ def test_a_new_leader_whose_memory_lags_neither_takes_back_nor_deletes() -> None
 
 def test_a_list_that_comes_before_the_stream_is_read_back_counts_for_the_term() -> None:
     world = World()
-    world.lists(observed_pod("a", 10), observed_pod("b", 11))
+    world.lists(a_pod("a", 10), a_pod("b", 11))
     world.publishes()
-    world.begin(observed_pod("b", 11), version=20)
+    world.begin(a_pod("b", 11), version=20)
     world.deletes("b", 21)
     assert world.publishes() == ["delete ns/a@20", "delete ns/b@21"]
     assert world.queue.complete() == ("pods",)
@@ -240,10 +235,10 @@ def test_a_list_that_comes_before_the_stream_is_read_back_counts_for_the_term() 
 
 def test_what_goes_between_the_list_and_the_reading_back_is_said_to_be_gone() -> None:
     world = World()
-    world.lists(observed_pod("a", 10))
+    world.lists(a_pod("a", 10))
     world.publishes()
     world.queue.end()
-    world.lists(observed_pod("a", 10), version=20)
+    world.lists(a_pod("a", 10), version=20)
     world.deletes("a", 25)
     world.queue.begin([(("pods", key), said) for key, said in world.stream.items()])
     assert world.publishes() == ["delete ns/a@25"]
@@ -251,7 +246,7 @@ def test_what_goes_between_the_list_and_the_reading_back_is_said_to_be_gone() ->
 
 def test_what_the_leader_before_said_after_our_list_stays() -> None:
     world = World()
-    world.lists(observed_pod("a", 10))
+    world.lists(a_pod("a", 10))
     world.publishes()
     world.queue.end()
     world.lists(version=20)
@@ -262,14 +257,14 @@ def test_what_the_leader_before_said_after_our_list_stays() -> None:
 
 def test_a_standby_that_has_come_further_than_the_stream_says_what_is_gone() -> None:
     world = World(leads=False)
-    world.lists(observed_pod("stays", 10), observed_pod("goes", 11), version=15)
+    world.lists(a_pod("stays", 10), a_pod("goes", 11), version=15)
     world.stream = {
         key: Published(uid=shown.uid, rv=shown.rv, digest=shown.digest)
         for key, shown in (
-            observed_pod("stays", 10),
-            observed_pod("goes", 11),
-            observed_pod("went", 14),
-            observed_pod("came", 21),
+            a_pod("stays", 10),
+            a_pod("goes", 11),
+            a_pod("went", 14),
+            a_pod("came", 21),
         )
     }
     world.deletes("goes", 20)
@@ -282,17 +277,17 @@ def test_a_standby_that_has_come_further_than_the_stream_says_what_is_gone() -> 
     "come",
     [
         lambda world: world.queue.bookmark("pods", "30"),
-        lambda world: world.puts(observed_pod("new", 31)),
+        lambda world: world.puts(a_pod("new", 31)),
         lambda world: world.deletes("other", 30),
         lambda world: world.queue.listed(
-            "pods", dict([observed_pod("a", 10)]), (), "30", is_current=False
+            "pods", dict([a_pod("a", 10)]), (), "30", is_current=False
         ),
     ],
     ids=["bookmark", "change", "deletion", "list of before"],
 )
 def test_a_kind_is_current_once_its_watch_has_come_as_far_as_the_term_expects(come) -> None:
     world = World(leads=False)
-    world.lists(observed_pod("a", 10), version=15)
+    world.lists(a_pod("a", 10), version=15)
     world.stream["ns/b"] = Published(uid="uid-b", rv="22")
     world.begin()
     world.queue.expect("pods", "30")
@@ -307,7 +302,7 @@ def test_a_kind_is_current_once_its_watch_has_come_as_far_as_the_term_expects(co
 
 def test_a_kind_that_has_come_so_far_already_is_current_at_once() -> None:
     world = World(leads=False)
-    world.lists(observed_pod("a", 10), version=15)
+    world.lists(a_pod("a", 10), version=15)
     world.queue.end()
     world.queue.expect("pods", "15")
     world.queue.begin([])
@@ -348,7 +343,7 @@ def test_what_a_watch_shows_and_cannot_be_read_is_not_said_to_be_gone() -> None:
 
 def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
     world = World(leads=False)
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     world.deletes("a", 2)
     assert world.takes() == []
     assert world.queue.waiting == 0
@@ -359,7 +354,7 @@ def test_a_standby_publishes_nothing_and_gathers_nothing() -> None:
 
 def test_a_publication_without_an_answer_is_said_again() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     for fact in world.takes():
         world.queue.failed(fact)
     assert world.queue.complete() == ()
@@ -369,7 +364,7 @@ def test_a_publication_without_an_answer_is_said_again() -> None:
 
 def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
     world = World()
-    world.puts(observed_pod("a", 1))
+    world.puts(a_pod("a", 1))
     on_its_way = world.takes()
     world.deletes("a", 2)
     for fact in on_its_way:
@@ -384,10 +379,10 @@ def test_a_fact_that_may_be_in_the_stream_gets_its_tombstone() -> None:
 def test_a_kind_is_complete_once_its_list_is_published() -> None:
     world = World()
     assert world.queue.complete() == ()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     assert world.queue.complete() == ()
     on_its_way = world.takes()
-    world.puts(observed_pod("a", 2, node="n"))
+    world.puts(a_pod("a", 2, node="n"))
     assert world.queue.complete() == ()
     world.confirms(on_its_way)
     assert world.queue.complete() == ("pods",)
@@ -402,7 +397,7 @@ def test_an_empty_kind_is_complete_at_once() -> None:
 
 def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
     world = World()
-    world.lists(observed_pod("a", 1))
+    world.lists(a_pod("a", 1))
     world.publishes()
     world.queue.absent("pods")
     assert world.queue.complete() == ()
@@ -412,20 +407,20 @@ def test_a_kind_that_the_server_does_not_know_is_complete_and_empty() -> None:
 
 def test_an_unreadable_object_keeps_what_was_said_of_it() -> None:
     world = World()
-    world.lists(observed_pod("a", 1), observed_pod("b", 2))
+    world.lists(a_pod("a", 1), a_pod("b", 2))
     world.publishes()
-    world.lists(observed_pod("a", 1), unreadable=("ns/b",))
+    world.lists(a_pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
     world.queue = PublishQueue(["pods"])
     world.begin()
-    world.lists(observed_pod("a", 1), unreadable=("ns/b",))
+    world.lists(a_pod("a", 1), unreadable=("ns/b",))
     assert world.publishes() == []
 
 
 def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
     world = World()
     world.lists(version=5)
-    world.puts(observed_pod("a", 6))
+    world.puts(a_pod("a", 6))
     assert world.queue.published_versions() == {}
     world.publishes()
     world.queue.bookmark("pods", "8")
@@ -434,13 +429,13 @@ def test_a_version_counts_as_covered_when_nothing_is_open() -> None:
 
 def test_an_object_without_room_is_said_to_be_there() -> None:
     world = World()
-    world.puts(observed_pod("a", 1))
+    world.puts(a_pod("a", 1))
     (fact,) = world.takes()
     small = without_body(fact)
     assert (small.op, bytes(small.body)) == (Op.OVERSIZED, b"null")
     world.queue.confirmed(small)
     assert world.publishes() == []
-    world.puts(observed_pod("a", 2, node="n"))
+    world.puts(a_pod("a", 2, node="n"))
     assert world.publishes() == ["put ns/a@2"]
 
 

@@ -9,7 +9,7 @@ from shared.api.core import Pod, PodPhase
 from shared.api.meta import OwnerReference
 from shared.contracts.messages import Fact, Op
 from tests.support.world import job_owner
-from tests.unit.cache.test_publish_queue import World, observed_pod
+from tests.unit.cache.test_publish_queue import World, a_pod
 
 
 def jobs_pod(
@@ -27,7 +27,7 @@ def jobs_pod(
         "ownerReferences": [job_owner("j", "u-j")],
         "deletionTimestamp": "2026-01-01T00:00:00Z" if deleting else None,
     }
-    return observed_pod(name, version, uid=uid, phase=phase, metadata=metadata)
+    return a_pod(name, version, uid=uid, phase=phase, metadata=metadata)
 
 
 def says(fact: Fact) -> Pod | None:

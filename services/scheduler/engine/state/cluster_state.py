@@ -138,13 +138,12 @@ class ClusterState:
         `kind` is a token of `shared.api.kinds.KINDS`; those that scheduling does not read are
         ignored. Raises `BadFact` for an object with a bad value, which is then quarantined.
         """
-        folds = self._folds.get(kind)
-        if folds is None:
+        if kind not in self._folds:
             return
         quarantined = self.quarantined.setdefault(kind, {})
         quarantined.pop(key, None)
         try:
-            for fold in folds:
+            for fold in self._folds[kind]:
                 fold.put(key, obj)
         except (BadQuantity, TooManyTerms) as error:
             self._remove(kind, key)
@@ -154,10 +153,7 @@ class ClusterState:
             quarantined[key] = uid
 
     def delete(self, kind: str, key: str, uid: str) -> None:
-        """Fold that no object has that key any more.
-
-        STATE keeps only the last fact of a key, so an object of another uid may be removed.
-        """
+        """Fold that no object has that key; one with another uid goes, as STATE coalesces facts."""
         if kind not in self._folds:
             return
         self.quarantined.setdefault(kind, {}).pop(key, None)
