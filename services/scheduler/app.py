@@ -11,7 +11,7 @@ from services.scheduler.adapters.dumper import Dumper
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
 from services.scheduler.adapters.extender_http import ExtenderHttp
-from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.feed import Inbox, OutcomeFeed, PastUsageFeed, StateFeed
 from services.scheduler.adapters.marker import WatchdogFiles
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import GangEvents, Report, Timings
@@ -23,7 +23,7 @@ from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.plugins.extender import Extender
-from services.scheduler.scheduler_state import SchedulerState
+from services.scheduler.scheduler_state import Measurements, SchedulerState
 from services.scheduler.settings import SchedulerSettings
 from shared.bus.client import Dial
 from shared.bus.nats import NatsBus
@@ -84,6 +84,7 @@ class _SchedulerBuilder:
             **load_plugins(PLUGINS, note=failures),
         }
         self._usage = UsageStore()
+        self._past_usage = PastUsageFeed(bus, stream=self._streams.usage, env=context)
         self._inbox = Inbox()
         self._installation = InstallationLeadership(
             SCHEDULING,
@@ -137,6 +138,7 @@ class _SchedulerBuilder:
             state,
             outcomes,
             self._usage_source(conf),
+            self._past_usage,
             self._extender,
             self._expressions,
             self._scheduler(conf=conf, state=state, outcomes=outcomes, dumper=dumper),
@@ -170,7 +172,7 @@ class _SchedulerBuilder:
             settle_s=settings.status_settle,
             plugins=self._plugins,
             evaluator=self._expressions.evaluator,
-            measured=self._usage.latest,
+            measured=Measurements(self._usage.latest, self._past_usage.latest),
             progress=self._watchdog.progress,
             ended=Timings(self._context.metrics, monotonic=self._context.clock.monotonic),
         )
@@ -236,7 +238,13 @@ class _SchedulerBuilder:
         return Scheduler(
             settings=settings,
             scheduler_state=self._scheduler_state,
-            inputs=SchedulerInputs(inbox=self._inbox, state=state, outcomes=outcomes, conf=conf),
+            inputs=SchedulerInputs(
+                inbox=self._inbox,
+                state=state,
+                outcomes=outcomes,
+                past_usage=self._past_usage,
+                conf=conf,
+            ),
             outputs=SchedulerOutputs(
                 publisher=publisher, explained=self._explained, report=report, dumper=dumper
             ),

@@ -19,7 +19,7 @@ import msgspec
 
 from services.scheduler.adapters.conf_file import ConfFile
 from services.scheduler.adapters.dumper import Dumper
-from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.feed import Gathered, Inbox, OutcomeFeed, PastUsageFeed, StateFeed
 from services.scheduler.adapters.publish import PlanPublisher, WaitPublisher
 from services.scheduler.adapters.report import Report
 from services.scheduler.adapters.watchdog import Watchdog
@@ -63,6 +63,7 @@ class SchedulerInputs(msgspec.Struct, frozen=True, kw_only=True):
     inbox: Inbox
     state: StateFeed
     outcomes: OutcomeFeed
+    past_usage: PastUsageFeed
     conf: ConfFile
 
 
@@ -98,6 +99,7 @@ class Scheduler:
         self._inbox = inputs.inbox
         self._state = inputs.state
         self._outcomes = inputs.outcomes
+        self._past_usage = inputs.past_usage
         self._conf = inputs.conf
         self._publisher = outputs.publisher
         self._explained = outputs.explained
@@ -243,6 +245,7 @@ class Scheduler:
             raise Retryable(
                 f"COMMAND holds what only a newer scheduler can read: {error}"
             ) from error
+        await self._past_usage.caught_up.wait()
         recent = await self._outcomes.read_up_to(await self._publisher.last_outcome())
         await self._fold()
         assumed = await self._in_thread(lambda: self._scheduler_state.recover(unfinished, recent))

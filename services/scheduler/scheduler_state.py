@@ -6,7 +6,7 @@ them in a thread of their own (ADR 6). Only that thread uses the cluster state, 
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,8 @@ from services.scheduler.engine.state.memory import (
 from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins, foreign_states, states
 from services.scheduler.policy.devices.selectors import Evaluator
+from services.scheduler.policy.plugins.fairshare import FairShare
+from services.scheduler.policy.states.past_usage import PastUsage
 from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
 from services.scheduler.status_writer import StatusWriter
@@ -39,6 +41,18 @@ from services.scheduler.waiting import WaitReports
 from shared.api.kinds import KINDS, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
+
+
+class Measurements(NamedTuple):
+    """Sources of what no object of the API server states; each returns its latest values."""
+
+    nodes: Callable[[], Mapping[str, NodeUsage] | None] = lambda: None
+    """Node → its load; None if none was measured yet."""
+    past_usage: Callable[[], Mapping[str, m.QueueUsage]] = dict
+    """Queue → the last message about its usage."""
+
+
+_NONE: Final = Measurements()
 
 
 class SchedulerState:
@@ -55,7 +69,7 @@ class SchedulerState:
         gang_message: int,
         settle_s: float,
         plugins: Plugins = PLUGINS,
-        measured: Callable[[], Mapping[str, NodeUsage] | None] = lambda: None,
+        measured: Measurements = _NONE,
         ended: Stopwatch = untimed,
         evaluator: Evaluator | None = None,
         progress: Progress | None = None,
@@ -67,7 +81,7 @@ class SchedulerState:
             gang_message: Most pods of one intent.
             settle_s: Seconds for which a status has to be desired unchanged.
             plugins: The plugins that a configuration may name.
-            measured: Returns new samples of node usage, None if there are none.
+            measured: Sources of what no object of the API server states.
             ended: Is called at the end of each part of a cycle.
             evaluator: Evaluates expressions of device classes; None: they match nothing.
             progress: Receives the job that the cycle works on.
@@ -95,6 +109,7 @@ class SchedulerState:
         self._progress = progress
         self._metrics = CycleMetrics()
         self._config: SchedulerConfig | None = None
+        self._usage_time = 0.0
         self._wait_reports = WaitReports(settle_s, explains=not settings.single_pods)
         self._unschedulable_policy = UnschedulablePolicy()
         self._unschedulable: list[UnschedulableJob] = []
@@ -140,13 +155,15 @@ class SchedulerState:
         self._cluster_state = self._status_writer.carried_over(self._cluster_state, self._empty())
 
     def fold(self, facts: Sequence[m.Fact]) -> list[FoldFailure]:
-        """Apply facts in order, and the latest samples of node usage.
+        """Apply facts in order, the latest samples of node usage, and past usage.
 
         Returns one failure per object whose last fact could not be folded. Such an object is
         quarantined: removed from the cluster state until its content changes.
         """
-        if (samples := self._measured()) is not None:
+        if (samples := self._measured.nodes()) is not None:
             self._cluster_state.store(UsageTable).replace(samples)
+        if usage := self._measured.past_usage():
+            self._cluster_state.store(PastUsage).replace(usage)
         failures: dict[tuple[str, str], FoldFailure] = {}
         if facts:
             self._metrics.mark_stale()
@@ -298,6 +315,7 @@ class SchedulerState:
             )
             self._cluster_state.jobs.activate_all()
             self._metrics.mark_stale()
+        self._activate_if_reordered(config, now)
         full_plan = self._plan(config, now=now, cycle=cycle, quarantined=quarantined)
         unschedulable = len(self._cluster_state.jobs.unschedulable)
         plan = self._status_writer.due(full_plan, self._cluster_state, now=now)
@@ -323,6 +341,15 @@ class SchedulerState:
             sample=self._metrics.sample,
             placements=list(placements(plan, self._cluster_state, now=now)),
         )
+
+    def _activate_if_reordered(self, config: SchedulerConfig, now: float) -> None:
+        """Activate all unschedulable jobs if the order by past usage is another one."""
+        time = self._cluster_state.store(PastUsage).time(now)
+        if time != self._usage_time and any(
+            option.name == FairShare.name for tier in config.tiers for option in tier.plugins
+        ):
+            self._usage_time = time
+            self._cluster_state.jobs.activate_all()
 
     def _inspect(self, session: Session, plan: Plan) -> None:
         """Measure the session, and find the jobs that may enter the unschedulable pool."""

@@ -10,7 +10,7 @@ from services.scheduler.adapters.conf_file import ConfFile, node_labels
 from services.scheduler.adapters.conf_reloads import ConfigurationReloads
 from services.scheduler.adapters.entry_points import PluginFailures, load_plugins
 from services.scheduler.adapters.expressions import Expressions
-from services.scheduler.adapters.feed import Inbox, OutcomeFeed, StateFeed
+from services.scheduler.adapters.feed import Inbox, OutcomeFeed, PastUsageFeed, StateFeed
 from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.engine.state.shards import Sharding, ShardMode
 from services.scheduler.policy.catalog import PLUGINS, Plugins
@@ -94,6 +94,7 @@ def query_parts(
             needed.events,
             needed.lease,
             needed.waiting,
+            needed.usage,
         ),
         on_bus.members(),
         *following,
@@ -142,6 +143,9 @@ class _Following:
         self._expressions = Expressions(
             wait_s=_EXPRESSIONS_WAIT_S, changed=lambda: None, log=context.log
         )
+        self._past_usage = PastUsageFeed(
+            bus, stream=self._streams.usage, env=context, pace=self._pace
+        )
         self._mirror = ClusterMirror(
             DecisionSettings(
                 scheduler_names=settings.scheduler_name,
@@ -152,6 +156,7 @@ class _Following:
             ),
             plugins=self._plugins,
             evaluator=self._expressions.evaluator,
+            past_usage=self._past_usage.latest,
         )
 
     def parts(self) -> tuple[QueryService, MirrorOwner, Sequence[Part]]:
@@ -193,7 +198,7 @@ class _Following:
         waits = self._streams.waiting
         decision_feed = DecisionFeed(self._bus, decisions, stream=waits, pace=self._pace, log=log)
         parts: list[Part] = [self._conf, state, outcomes, owner, decision_feed, forecasts]
-        return queries, owner, [*parts, self._expressions]
+        return queries, owner, [*parts, self._past_usage, self._expressions]
 
     def _policy(self) -> DecisionPolicy:
         return DecisionPolicy(

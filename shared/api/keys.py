@@ -70,6 +70,9 @@ WORKLOAD_GROUP: Final = "pumice.dev/workload-group"
 QUEUE_ORDER: Final = "pumice.dev/order"
 """Annotation of a queue: how jobs may pass those before them (plugin `reservation`)."""
 
+USER_SHARES: Final = "pumice.dev/user-shares"
+"""Annotation of a queue: shares of its users, `ann=2,bob=1` (plugin `fairshare`)."""
+
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"

@@ -46,6 +46,7 @@ _command: Final[msgspec.json.Decoder[m.Command]] = msgspec.json.Decoder(m.Comman
 _desired: Final[msgspec.json.Decoder[m.Desired]] = msgspec.json.Decoder(m.Desired)
 _outcome: Final = msgspec.json.Decoder(m.Outcome)
 _waiting: Final = msgspec.json.Decoder(m.WaitExplained)
+_usage: Final = msgspec.json.Decoder(m.QueueUsage)
 _lease: Final = msgspec.json.Decoder(leases.LeaseRecord)
 _member: Final = msgspec.json.Decoder(leases.ServiceReplica)
 
@@ -135,6 +136,11 @@ def decode_outcome(payload: bytes) -> m.Outcome:
 def decode_waiting(payload: bytes) -> m.WaitExplained:
     """Decode the explanation of a gang's wait."""
     return _decode(_waiting, payload)
+
+
+def decode_usage(payload: bytes) -> m.QueueUsage:
+    """Decode the decayed usage of a queue's users."""
+    return _decode(_usage, payload)
 
 
 def decode_lease(payload: bytes) -> leases.LeaseRecord:

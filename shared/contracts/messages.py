@@ -431,3 +431,18 @@ class WaitExplained(msgspec.Struct, frozen=True, kw_only=True):
     reasons: dict[str, int] = {}
     """Reason → number of nodes."""
     shortages: tuple[Short, ...] = ()
+
+
+class QueueUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the users of one queue have used, with exponential decay (stream USAGE).
+
+    The last one per queue counts. `shared.model.decayed_usage` says what the amounts are.
+    """
+
+    v: int = CURRENT
+    queue: str
+    at: float
+    """Unix seconds that the amounts are decayed to."""
+    half_life_s: float
+    users: dict[str, dict[str, float]]
+    """User → resource → amount·seconds: `cpu` in cores, memory in bytes, others as numbers."""

@@ -167,6 +167,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.outcome),
             _get(s.events),
             _follow(s.waiting),
+            _follow(s.usage),
         ),
         DECLARER: _user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: _reader(EVENTS, s.events, f"{prefix}.events.>"),
@@ -195,6 +196,7 @@ def _scheduler(s: Streams, prefix: str) -> tuple[tuple[str, ...], ...]:
         _get(s.command),
         _info(s.desired, s.events, s.waiting),
         _follow(s.outcome),
+        _follow(s.usage),
         (
             f"{prefix}.command.>",
             f"{prefix}.desired.>",

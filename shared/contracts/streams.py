@@ -110,6 +110,7 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
     events: StreamSpec
     lease: StreamSpec
     waiting: StreamSpec
+    usage: StreamSpec
 
 
 def streams(
@@ -188,6 +189,13 @@ def streams(
             max_bytes=64 * MIB,
             allow_msg_ttl=True,
         ),
+        usage=StreamSpec(
+            name=name("USAGE"),
+            subjects=(s.usages,),
+            storage=Storage.FILE,
+            max_msgs_per_subject=1,
+            max_bytes=64 * MIB,
+        ),
     )
 
 
@@ -201,6 +209,7 @@ def all_streams(declared: Streams) -> tuple[StreamSpec, ...]:
         declared.events,
         declared.lease,
         declared.waiting,
+        declared.usage,
     )
 
 

@@ -97,6 +97,15 @@ class Subjects(msgspec.Struct, frozen=True, kw_only=True):
         namespace, name = split_key(key)
         return f"{self.prefix}.waiting.{escape(namespace)}.{escape(name)}"
 
+    def usage(self, queue: str) -> str:
+        """Return the subject of the decayed usage of a queue's users."""
+        return f"{self.prefix}.usage.{escape(queue)}"
+
+    @property
+    def usages(self) -> str:
+        """Return the wildcard over the decayed usage of all queues."""
+        return f"{self.prefix}.usage.*"
+
     def outcome(self, partition: int) -> str:
         """Return the subject of the outcomes of one command partition."""
         return f"{self.prefix}.outcome.p{partition}"

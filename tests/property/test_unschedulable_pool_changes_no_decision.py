@@ -28,6 +28,7 @@ tiers:
 _RESERVING = (
     ", {name: reservation, arguments: {reservation.order: %s, reservation.defaultDuration: 9s}}"
 )
+_FAIR = ", {name: fairshare, arguments: {fairshare.resourceKey: cpu}}"
 CONFIGURATIONS = [
     configure(DEFAULT_TEXT),
     configure('actions: "allocate, backfill"' + _TIERS % ("", "proportion")),
@@ -41,6 +42,7 @@ CONFIGURATIONS = [
         )
         for order in ("backfill", "strict")
     ),
+    configure('actions: "enqueue, allocate, backfill"' + _TIERS % (_FAIR, "proportion")),
 ]
 queues = st.sampled_from(["a", "b"])
 sizes = st.sampled_from(["1", "1", "2", "3"])
@@ -57,6 +59,7 @@ steps = st.one_of(
     st.tuples(st.just("rest"), st.sampled_from([1.0, 40.0])),
     st.tuples(st.just("node"), st.integers(0, 3), st.sampled_from(["0", "2", "4"])),
     st.tuples(st.just("limit"), queues, st.sampled_from(["2", "4", "8"])),
+    st.tuples(st.just("usage"), queues, queues, st.sampled_from([1.0, 1000.0])),
 )
 
 

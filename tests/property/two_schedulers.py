@@ -9,7 +9,7 @@ from typing import Any
 
 from services.scheduler.decision import Decision
 from services.scheduler.decision_settings import DecisionSettings
-from services.scheduler.scheduler_state import SchedulerState
+from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.contracts import messages as m
 from tests.support.world import (
     fact,
@@ -29,9 +29,15 @@ class Histories:
     def __init__(self, config: Any) -> None:
         self.config = config
         self.schedulers = [
-            SchedulerState(DecisionSettings(min_waiting_for_pool=few), gang_message=9, settle_s=0.0)
+            SchedulerState(
+                DecisionSettings(min_waiting_for_pool=few),
+                gang_message=9,
+                settle_s=0.0,
+                measured=Measurements(past_usage=lambda: self.past_usage),
+            )
             for few in (0, NEVER)
         ]
+        self.past_usage: dict[str, m.QueueUsage] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.shown: list[dict[str, dict[str, Any]]] = [{}, {}]
         self.pods: dict[str, dict[str, Any]] = {}
@@ -63,6 +69,14 @@ class Histories:
         notes = {"pumice.dev/order": "best-effort"} if name == "b" else {}
         self.put("queues", stored_queue(name, uid=name, annotations=notes, **spec))
 
+    def use(self, queue: str, user: str, seconds: float) -> None:
+        """Have accounting publish what a user has used, and that the other one has used 100."""
+        used = {name: {"cpu": 100.0} for name in "ab"} | {user: {"cpu": seconds}}
+        message = m.QueueUsage(queue=queue, at=self.now, half_life_s=1000.0, users=used)
+        self.past_usage = {**self.past_usage, queue: message}
+        for scheduler in self.schedulers:
+            scheduler.fold([])
+
     def node(self, number: int, cpu: str) -> None:
         name = f"n{number}"
         if cpu == "0":
@@ -73,7 +87,10 @@ class Histories:
     def submit(self, queue: str, cpus: list[str], rank: int, **more: Any) -> str:
         """Make a PodGroup; `least` is its minimum, `pod` tells more of a pod's spec by its rank."""
         name = f"g{len(self.sizes)}"
-        meta = {"creationTimestamp": f"2026-01-01T00:00:{len(self.sizes):02}Z"}
+        meta = {
+            "creationTimestamp": f"2026-01-01T00:00:{len(self.sizes):02}Z",
+            "annotations": {"pumice.dev/user": "ab"[len(self.sizes) % 2]},
+        }
         spec: dict[str, Any] = {
             "minMember": more.get("least", len(cpus)),
             "queue": queue,
@@ -132,6 +149,8 @@ class Histories:
             self.node(*rest)
         elif what == "limit":
             self.limit(*rest)
+        elif what == "usage":
+            self.use(*rest)
         return self.decide()
 
     def decide(self) -> tuple[Decision, Decision]:

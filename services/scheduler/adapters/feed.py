@@ -1,4 +1,4 @@
-"""Followers of STATE and OUTCOME, which fill the scheduler's inbox.
+"""Followers of STATE and OUTCOME, which fill the scheduler's inbox, and of USAGE.
 
 Facts and outcomes wait in the inbox while a cycle computes. It is bounded: when `LIMIT` facts wait,
 the followers wait too, and the bus holds back the rest.
@@ -6,7 +6,7 @@ the followers wait too, and the bus holds back the rest.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -18,7 +18,8 @@ from shared.bus.pace import Pace
 from shared.bus.state import Stale, StateFollower, StateItem, Synced
 from shared.bus.values import CaughtUp, FromTime, Message, Reset, Started
 from shared.contracts import codec
-from shared.contracts.messages import Fact, Outcome
+from shared.contracts.messages import Fact, Outcome, QueueUsage
+from shared.contracts.streams import StreamSpec
 from shared.contracts.subjects import Subjects
 from shared.contracts.versions import ContractError
 from shared.election.installation import InstallationLeadership
@@ -257,3 +258,43 @@ class OutcomeFeed:
         async with self._advanced:
             await self._advanced.wait_for(lambda: self._last_seq >= sequence)
         return list(self._recent)
+
+
+class PastUsageFeed:
+    """Reads USAGE: the last message about each queue."""
+
+    name: Final = "past-usage-feed"
+
+    def __init__(
+        self, bus: NatsBus, *, stream: StreamSpec, env: Env, pace: Pace | None = None
+    ) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._pace = pace
+        self._log = env.log
+        self._latest: Mapping[str, QueueUsage] = {}
+        self.caught_up = asyncio.Event()
+        """Set once everything that was stored at the start has been read."""
+
+    def latest(self) -> Mapping[str, QueueUsage]:
+        """Return queue → message; a mapping is never changed."""
+        return self._latest
+
+    async def run(self) -> None:
+        """Follow USAGE until cancelled."""
+        follow = self._bus.follow(self._stream.name, self._stream.subjects, pace=self._pace)
+        async with aclosing(follow) as items:
+            async for item in items:
+                if isinstance(item, list):
+                    self._latest = {**self._latest, **dict(self._read(item))}
+                elif isinstance(item, CaughtUp):
+                    self.caught_up.set()
+
+    def _read(self, messages: Sequence[Message]) -> Iterator[tuple[str, QueueUsage]]:
+        for message in messages:
+            try:
+                usage = codec.decode_usage(message.payload)
+            except ContractError as error:
+                self._log.error("usage_unreadable", seq=message.sequence, reason=str(error))
+            else:
+                yield usage.queue, usage

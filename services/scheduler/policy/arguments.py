@@ -36,6 +36,14 @@ HARMLESS: Final[Mapping[str, frozenset[str]]] = {
         {"predicate.DynamicResourceAllocationEnable", "capacity.DRAConsumableCapacityEnable"}
     ),
     "rescheduling": frozenset({"metricsPeriod"}),
+    "fairshare": frozenset(
+        {
+            "fairshare.persistState",
+            "fairshare.stateNamespace",
+            "fairshare.stateConfigMap",
+            "fairshare.flushIntervalSeconds",
+        }
+    ),
 }
 """Arguments of Volcano's plugins that have no effect here."""
 HARMLESS_OF_ACTIONS: Final = frozenset(

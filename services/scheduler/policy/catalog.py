@@ -27,6 +27,7 @@ from services.scheduler.policy.plugins.cdp import Cdp
 from services.scheduler.policy.plugins.conformance import Conformance
 from services.scheduler.policy.plugins.drf import Drf
 from services.scheduler.policy.plugins.extender import Extender
+from services.scheduler.policy.plugins.fairshare import FairShare
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.limits import LimitsPlugin
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
@@ -50,6 +51,7 @@ from services.scheduler.policy.states.capacities import Capacities
 from services.scheduler.policy.states.claims import Devices
 from services.scheduler.policy.states.namespace_limits import Budgets, Quotas
 from services.scheduler.policy.states.numa import Numa
+from services.scheduler.policy.states.past_usage import PastUsage
 from services.scheduler.policy.states.queue_gates import QueueGates
 from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.volumes import Volumes
@@ -92,6 +94,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     Budgets,
     UsageTable,
     QueueGates,
+    PastUsage,
 )
 """States of built-in plugins; a recorded cycle holds their fields in this order."""
 
@@ -150,4 +153,5 @@ PLUGINS: Final[Plugins] = {
     "network-topology-aware": NetworkTopologyAware,
     "reservation": ReservationPlugin,
     "limits": LimitsPlugin,
+    "fairshare": FairShare,
 }

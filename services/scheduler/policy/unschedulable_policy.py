@@ -27,10 +27,12 @@ _REFUSING_BY_AMOUNTS: Final = frozenset(
         "cdp",
         "resource-strategy-fit",
         "reservation",
+        "fairshare",
     }
 )
 """Plugins whose refusals rest on amounts; predicates may refuse for any reason.
 
+`fairshare` changes the order of jobs with time: `SchedulerState` empties the pool when it does.
 `reservation` depends on the clock, and says for which jobs it does (`Hooks.job_watched`).
 """
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})

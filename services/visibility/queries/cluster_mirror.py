@@ -23,7 +23,7 @@ from services.scheduler.policy.actions.enqueue import inqueue_timeout_s
 from services.scheduler.policy.catalog import PLUGINS, Plugins
 from services.scheduler.policy.devices.selectors import Evaluator
 from services.scheduler.policy.states.claims import Devices
-from services.scheduler.scheduler_state import SchedulerState
+from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.api.kinds import NAMESPACE, NODE, PRIORITYCLASS, QUEUE
 from shared.contracts import messages as m
 
@@ -74,6 +74,7 @@ class ClusterMirror:
         *,
         plugins: Plugins = PLUGINS,
         evaluator: Evaluator | None = None,
+        past_usage: Callable[[], Mapping[str, m.QueueUsage]] = dict,
     ) -> None:
         self.scheduler_names = settings.scheduler_names
         self._make: Callable[[], SchedulerState] = lambda: SchedulerState(
@@ -82,6 +83,7 @@ class ClusterMirror:
             settle_s=0.0,
             plugins=plugins,
             evaluator=evaluator,
+            measured=Measurements(past_usage=past_usage),
         )
         self.epoch = self.version = -1
         self.forget()

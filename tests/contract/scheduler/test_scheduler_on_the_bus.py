@@ -1,11 +1,13 @@
 """The scheduler as a process on a real nats-server; the test plays cache and binder by hand."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from pumice.local.nats import NatsServer
+from shared.contracts import codec
 from shared.contracts import messages as m
 from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, nodes_of
 from tests.support.fleet import Service
@@ -184,3 +186,33 @@ async def test_a_wrong_key_in_the_configuration_is_named_at_start(stage: Stage, 
     service = await stage.start(wait=False, scheduler_conf=str(conf))
     assert await asyncio.wait_for(service.process.exited(), 10) == 2
     assert "tires" in service.process.last_line()
+
+
+async def test_past_usage_decides_who_comes_first_before_and_after_a_restart(
+    stage: Stage, tmp_path: Path
+):
+    conf = tmp_path / "fair.conf"
+    conf.write_text(
+        'actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: predicates}, '
+        "{name: fairshare, arguments: {fairshare.resourceKey: cpu}}]\n"
+    )
+    await stage.cluster(nodes=1, cpu="1")
+    for name, user in (("a", "ann"), ("b", "bob")):
+        await stage.group(name, 1, annotations={"pumice.dev/user": user})
+        await stage.pod(name, 0)
+    users = {"ann": {"cpu": 36000.0}, "bob": {"cpu": 3600.0}}
+    usage = m.QueueUsage(queue="default", at=time.time(), half_life_s=604800.0, users=users)
+    await stage.bus.publisher(STREAMS.usage.name).publish(
+        SUBJECTS.usage("default"), codec.encode(usage)
+    )
+    await stage.start("first", scheduler_conf=str(conf))
+    (command,) = await stage.until_commands(1)
+    assert command.job == "ns/b"
+    stage.kill_first()
+    await stage.fact("pods", "ns/b-0", None, "uid-ns/b-0")
+    await stage.settle(command)
+    await stage.group("c", 1, annotations={"pumice.dev/user": "bob"})
+    await stage.pod("c", 0)
+    await stage.start("second", scheduler_conf=str(conf))
+    (command,) = await stage.until_commands(1)
+    assert command.job == "ns/c"

@@ -12,7 +12,7 @@ from services.scheduler.adapters.usage_source import UsageSource, UsageStore
 from services.scheduler.config import MetricsOption
 from services.scheduler.decision_settings import DecisionSettings
 from services.scheduler.policy.states.usage import NodeUsage, UsageTable
-from services.scheduler.scheduler_state import SchedulerState
+from services.scheduler.scheduler_state import Measurements, SchedulerState
 from shared.runtime.metrics import Metrics
 from tests.support.env import env_of_a_test
 from tests.support.wait import until
@@ -197,7 +197,7 @@ async def test_the_configuration_may_name_another_source_or_none_at_any_time():
 async def test_what_a_source_says_reaches_the_replica_with_the_next_fold():
     samples = {"n1": NodeUsage(90.0, 10.0, 5.0)}
     scheduler = SchedulerState(
-        DecisionSettings(), gang_message=1, settle_s=0.0, measured=lambda: samples
+        DecisionSettings(), gang_message=1, settle_s=0.0, measured=Measurements(lambda: samples)
     )
     scheduler.fold([])
     scheduler.forget()
