@@ -34,10 +34,11 @@ MARKS = {
     "sim": ["laws"],
     "contract": ["nats"],
     "integration": ["kube"],
+    "native": ["native"],
     "restart": ["kube", "restart"],
     "web": ["web"],
 }
-ON_REAL_SERVERS = {"contract", "integration", "restart"}
+ON_REAL_SERVERS = {"contract", "integration", "native", "restart"}
 ON_REAL_SERVERS_S = 150
 """Long enough for a few waits of a test to end with their own words where the machine is busy."""
 LAWS_S = 3600

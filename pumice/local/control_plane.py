@@ -84,6 +84,8 @@ class ControlPlaneOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Write `audit.log` (metadata of each request), for measurements."""
     apiserver_flags: tuple[str, ...] = ()
     """Further flags of kube-apiserver, for tests and measurements."""
+    controllers_flags: tuple[str, ...] = ()
+    """Further flags of kube-controller-manager, likewise."""
 
 
 class ControlPlane:
@@ -332,6 +334,7 @@ class ControlPlane:
             "--secure-port=0",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
+            *self.options.controllers_flags,
         ]
 
     def _kwok_flags(self) -> list[str]:

@@ -57,6 +57,7 @@ def rows(scheduler_names: Collection[str], *, mindcluster: bool = False) -> tupl
         Row(kind=kinds.NODE),
         Row(kind=kinds.JOB),
         Row(kind=kinds.PODGROUP),
+        Row(kind=kinds.NATIVEPODGROUP),
         Row(kind=kinds.QUEUE),
         Row(kind=kinds.COMMAND),
         Row(kind=kinds.PRIORITYCLASS),

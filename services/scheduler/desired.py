@@ -105,7 +105,7 @@ def shard_status(message: m.DesiredNodeShard) -> ShardStatus:
 def is_outstanding(status: DesiredStatus, cluster_state: ClusterState) -> bool:
     """Tell whether a status is still the scheduler's, and its object does not show it."""
     message = status.message
-    if isinstance(message, m.DesiredPodGroup):
+    if isinstance(message, m.DesiredPodGroup | m.DesiredNativePodGroup):
         job = cluster_state.jobs.get(message.key)
         return job is not None and job.uid == message.uid and job.decided is not None
     if isinstance(message, m.DesiredUngated):

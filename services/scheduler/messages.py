@@ -32,6 +32,7 @@ from shared.api import kinds
 from shared.contracts import messages as m
 from shared.contracts.streams import COMMAND_BYTES
 from shared.jobs.durations import of_gang, template_of
+from shared.jobs.native_groups import desired_conditions
 from shared.model.status import TaskStatus
 
 ADMISSION_DEFERRAL_S: Final = 1
@@ -195,7 +196,7 @@ def _admission(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> Gan
 def _of_podgroup(
     group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
 ) -> DesiredStatus:
-    kind, result = kinds.PODGROUP.token, _of_group(group, cluster_state, cycle)
+    kind, result = _of_group(group, cluster_state, cycle)
     if group.owner_job and group.phase == "Completed":
         return DesiredStatus(kind=kind, message=result, ttl_s=END_TTL_S, deferral_s=END_DEFERRAL_S)
     return DesiredStatus(kind=kind, message=result, deferral_s=_deferral_s(group, cluster_state))
@@ -230,17 +231,26 @@ def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> in
 
 def _of_group(
     group: DesiredPodGroupStatus, cluster_state: ClusterState, cycle: int
-) -> m.DesiredPodGroup:
+) -> tuple[str, m.DesiredPodGroup | m.DesiredNativePodGroup]:
+    """Return the kind of a group, and its desired status in the form of that kind."""
     job = cluster_state.jobs.get(group.key)
-    last_seen = job.last_seen if job is not None and job.uid == group.uid else LastSeen()
-    return m.DesiredPodGroup(
+    if job is None or job.uid != group.uid:
+        job = None
+    last_seen = job.last_seen if job is not None else LastSeen()
+    conditions = [_stamped(c, last_seen.stamps.get(c)) for c in group.conditions]
+    if job is not None and job.native is not None:
+        found = desired_conditions(group.phase, conditions, job.native)
+        return kinds.NATIVEPODGROUP.token, m.DesiredNativePodGroup(
+            key=group.key, uid=group.uid, conditions=found, cycle=cycle, rv=last_seen.rv
+        )
+    return kinds.PODGROUP.token, m.DesiredPodGroup(
         key=group.key,
         uid=group.uid,
         phase=group.phase,
         running=group.running,
         succeeded=group.succeeded,
         failed=group.failed,
-        conditions=tuple(_stamped(c, last_seen.stamps.get(c)) for c in group.conditions),
+        conditions=tuple(conditions),
         cycle=cycle,
         rv=last_seen.rv,
     )

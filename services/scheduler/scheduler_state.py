@@ -38,9 +38,11 @@ from services.scheduler.policy.states.usage import NodeUsage, UsageTable
 from services.scheduler.policy.unschedulable_policy import UnschedulablePolicy, unschedulable_policy
 from services.scheduler.status_writer import StatusWriter
 from services.scheduler.waiting import WaitReports
-from shared.api.kinds import KINDS, POD, PODGROUP
+from shared.api.kinds import KINDS, NATIVEPODGROUP, POD, PODGROUP
 from shared.contracts import messages as m
 from shared.contracts.subjects import SINGLE_PODS
+
+_GROUPS: Final = frozenset({PODGROUP.token, NATIVEPODGROUP.token})
 
 
 class Measurements(NamedTuple):
@@ -205,10 +207,7 @@ class SchedulerState:
         decoder = self._decoders.get(fact.kind)
         if decoder is None:
             return
-        if (
-            fact.kind == PODGROUP.token
-            and self._quarantined_jobs.get(fact.key, fact.uid) != fact.uid
-        ):
+        if fact.kind in _GROUPS and self._quarantined_jobs.get(fact.key, fact.uid) != fact.uid:
             del self._quarantined_jobs[fact.key]
         if fact.op is m.Op.PUT:
             try:
@@ -226,7 +225,7 @@ class SchedulerState:
             self._cluster_state.delete(fact.kind, fact.key, fact.uid)
         else:
             self._cluster_state.quarantine(fact.kind, fact.key, fact.uid)
-        if fact.kind == PODGROUP.token:
+        if fact.kind in _GROUPS:
             self._quarantined_jobs.pop(fact.key, None)
         if not is_deleted:
             raise BadFact(f"{fact.kind} {fact.key} is too large to be published")

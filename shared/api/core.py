@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from shared.api import keys
 from shared.api.base import ResourceList, View
 from shared.api.meta import ObjectMeta
 from shared.api.selectors import (
@@ -105,6 +106,12 @@ class PodSchedulingGate(View, frozen=True, kw_only=True):
     name: str
 
 
+class PodSchedulingGroup(View, frozen=True, kw_only=True):
+    """The native PodGroup of a pod."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(View, frozen=True, kw_only=True):
     """Spec of a pod."""
 
@@ -124,6 +131,7 @@ class PodSpec(View, frozen=True, kw_only=True):
     """Pod-level resources; where present they stand for those of the containers."""
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
@@ -209,6 +217,13 @@ class Pod(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def group_name(self) -> str:
+        """Return the name of its PodGroup: Volcano's by annotation, else the native one, or ""."""
+        named = self.metadata.annotations.get(keys.GROUP_NAME, "")
+        native = self.spec.scheduling_group
+        return named or (native.pod_group_name if native is not None else "")
 
 
 class PodTemplateSpec(View, frozen=True, kw_only=True):

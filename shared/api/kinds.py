@@ -16,6 +16,7 @@ from shared.api import (
     core,
     cron,
     flow,
+    native_groups,
     nodeinfo,
     resource,
     scheduling,
@@ -174,6 +175,15 @@ QUEUE: Final = Kind(
     namespaced=False,
     type=scheduling.Queue,
 )
+NATIVEPODGROUP: Final = Kind(
+    kind="PodGroup",
+    group="scheduling.k8s.io",
+    version="v1beta1",
+    plural="podgroups",
+    alias="nativepodgroups",
+    type=native_groups.NativePodGroup,
+)
+"""Kubernetes' own PodGroups, which API servers before 1.37 do not serve."""
 HYPERNODE: Final = Kind(
     kind="HyperNode",
     group="topology.volcano.sh",
@@ -265,6 +275,7 @@ KINDS: Final[dict[str, Kind]] = {
         JOB,
         COMMAND,
         PODGROUP,
+        NATIVEPODGROUP,
         QUEUE,
         HYPERNODE,
         NUMATOPOLOGY,

@@ -263,21 +263,21 @@ class DesiredPodGroup(
     rv: Version = ""
 
 
-class DesiredPod(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="pod",
-    forbid_unknown_fields=True,
-):
-    """Why a pod is not scheduled: its PodScheduled condition (D02)."""
-
+class _DesiredConditions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     v: int = CURRENT
     key: Key
     uid: Uid
     conditions: tuple[DesiredCondition, ...] = ()
     cycle: int = 0
     rv: Version = ""
+
+
+class DesiredNativePodGroup(_DesiredConditions, frozen=True, kw_only=True, tag="nativepodgroup"):
+    """Conditions to set on a native PodGroup, which keeps those of other types."""
+
+
+class DesiredPod(_DesiredConditions, frozen=True, kw_only=True, tag="pod"):
+    """Why a pod is not scheduled: its PodScheduled condition (D02)."""
 
 
 class DesiredUngated(
@@ -338,7 +338,14 @@ class DesiredNodeShard(
     rv: Version = ""
 
 
-Desired = DesiredPodGroup | DesiredPod | DesiredUngated | DesiredQueue | DesiredNodeShard
+Desired = (
+    DesiredPodGroup
+    | DesiredNativePodGroup
+    | DesiredPod
+    | DesiredUngated
+    | DesiredQueue
+    | DesiredNodeShard
+)
 
 
 class Result(enum.Enum):

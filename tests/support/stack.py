@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -38,15 +39,23 @@ async def real_plane(
     *,
     audit_log: bool = False,
     apiserver_flags: tuple[str, ...] = (),
+    controllers_flags: tuple[str, ...] = (),
     nats: NatsCluster | None = None,
+    programs: Mapping[str, Path] = MappingProxyType({}),
 ) -> AsyncIterator[ControlPlane]:
     """etcd, kube-apiserver, its controllers, KWOK and NATS, with our CRDs and roles; no nodes yet.
 
-    `audit_log` is for a test that reads the log itself. `nats` takes the place of the one server.
+    `audit_log` is for a test that reads the log itself. `nats` takes the place of the one server,
+    and `programs` that of the parts of these names.
     """
     flags = apiserver_flags if audit_log else (*apiserver_flags, *roles.audit_flags(directory))
-    options = ControlPlaneOptions(directory=directory, audit_log=audit_log, apiserver_flags=flags)
-    plane = ControlPlane(options, parts.require())
+    options = ControlPlaneOptions(
+        directory=directory,
+        audit_log=audit_log,
+        apiserver_flags=flags,
+        controllers_flags=controllers_flags,
+    )
+    plane = ControlPlane(options, {**parts.require(), **programs})
     roles.make_accounts(plane)
     if nats is not None:
         plane.nats = nats  # type: ignore[assignment]  # it has all that a plane asks for

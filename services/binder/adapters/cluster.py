@@ -167,6 +167,6 @@ def snapshot_of(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
 def _foreign(pod: Pod, scheduler_names: Collection[str]) -> str:
     if pod.spec.scheduler_name not in scheduler_names:
         return f"its schedulerName is {pod.spec.scheduler_name!r}"
-    if not pod.metadata.annotations.get(keys.GROUP_NAME):
-        return f"it has no annotation {keys.GROUP_NAME}"
+    if not pod.group_name:
+        return f"it has no annotation {keys.GROUP_NAME} and no spec.schedulingGroup"
     return ""

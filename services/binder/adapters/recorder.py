@@ -13,18 +13,19 @@ from typing_extensions import override
 from pumice.events import PodBound, PodEvicted
 from services.binder.adapters.throttle import Throttle
 from services.binder.metrics import BinderMetrics
-from shared.api.kinds import EVENT, POD, PODGROUP, QUEUE, Kind, decode
+from shared.api.kinds import EVENT, NATIVEPODGROUP, POD, PODGROUP, QUEUE, Kind, decode
 from shared.api.time import format_seconds
 from shared.bus.event_publisher import EventPublisher
 from shared.contracts.messages import Bind, BindGang, DesiredCondition, Evict, Preemptor, Victim
 from shared.contracts.subjects import split_key
+from shared.jobs.native_groups import INITIALLY_SCHEDULED, UNSCHEDULABLE
 from shared.kube.client import Kube
 from shared.kube.events import EventWriter, Note
 from shared.runtime.env import Env
 from shared.runtime.errors import Gone
 from shared.runtime.quarantine import REASON
 
-_KINDS: Final = {kind.token: kind for kind in (POD, PODGROUP, QUEUE)}
+_KINDS: Final = {kind.token: kind for kind in (POD, PODGROUP, NATIVEPODGROUP, QUEUE)}
 _KNOWN_MAX: Final = 4096
 _YIELD_S: Final = 0.02
 _YIELDS: Final = 500
@@ -91,6 +92,14 @@ class BinderRecorder(EventWriter):
         message = f"{condition.reason}: {condition.message}".strip(": ")
         warning = condition.type == "Unschedulable"
         self._event(PODGROUP, key, uid, condition.type, message, warning=warning)
+
+    def native_condition(self, key: str, uid: str, condition: DesiredCondition) -> None:
+        """Record that a native PodGroup was scheduled, or why it waits."""
+        if condition.type == INITIALLY_SCHEDULED and condition.status == "True":
+            self._event(NATIVEPODGROUP, key, uid, condition.reason, "its minimum has nodes")
+        elif condition.type == UNSCHEDULABLE and condition.status == "True":
+            message = f"{condition.reason}: {condition.message}"
+            self._event(NATIVEPODGROUP, key, uid, "Unschedulable", message, warning=True)
 
     def quarantined(self, token: str, key: str, uid: str, message: str) -> None:
         """Record that an object was quarantined; a `Quarantine` calls it."""

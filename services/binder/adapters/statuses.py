@@ -16,6 +16,7 @@ from services.binder.intents.desired import (
     as_decided,
     changed_conditions,
     gate_patch,
+    native_patch,
     pod_patch,
     podgroup_patch,
     queue_patch,
@@ -23,12 +24,14 @@ from services.binder.intents.desired import (
 )
 from shared.api import keys
 from shared.api.core import Pod
-from shared.api.kinds import NODESHARD, POD, PODGROUP, QUEUE, Kind, decode
+from shared.api.kinds import NATIVEPODGROUP, NODESHARD, POD, PODGROUP, QUEUE, Kind, decode
+from shared.api.native_groups import NativePodGroup
 from shared.api.scheduling import NodeShard, PodGroup, Queue
 from shared.api.time import format_seconds
 from shared.contracts.messages import (
     Desired,
     DesiredCondition,
+    DesiredNativePodGroup,
     DesiredNodeShard,
     DesiredPod,
     DesiredPodGroup,
@@ -43,6 +46,7 @@ from shared.runtime.errors import Gone
 
 KIND_OF: Final[dict[type, Kind]] = {
     DesiredPodGroup: PODGROUP,
+    DesiredNativePodGroup: NATIVEPODGROUP,
     DesiredPod: POD,
     DesiredUngated: POD,
     DesiredQueue: QUEUE,
@@ -120,6 +124,8 @@ class Statuses:
         for condition in change.new_conditions:
             if change.kind is POD:
                 self._recorder.pod_condition(desired.key, desired.uid, condition)
+            elif change.kind is NATIVEPODGROUP:
+                self._recorder.native_condition(desired.key, desired.uid, condition)
             else:
                 self._recorder.podgroup_condition(desired.key, desired.uid, condition)
 
@@ -135,7 +141,7 @@ class Statuses:
             uid=change.desired.uid,
             resource_version=change.rv,
             subresource="" if of_spec or change.kind is PODGROUP else "status",
-            patch_type="strategic" if change.kind is POD else "merge",
+            patch_type="strategic" if change.kind in {POD, NATIVEPODGROUP} else "merge",
         )
 
     async def _sign(self, desired: DesiredNodeShard) -> None:
@@ -147,13 +153,15 @@ class Statuses:
 
 
 def compare(
-    desired: Desired, present: PodGroup | Pod | Queue | NodeShard, *, now: str
+    desired: Desired, present: PodGroup | NativePodGroup | Pod | Queue | NodeShard, *, now: str
 ) -> StatusPatch | NoPatch:
     """Return the difference between a desired status and an object of the desired uid."""
     new_conditions: list[DesiredCondition] = []
     if isinstance(desired, DesiredPodGroup) and isinstance(present, PodGroup):
         patch = podgroup_patch(desired, present, now=now)
         new_conditions = changed_conditions(desired.conditions, present.status.conditions)
+    elif isinstance(desired, DesiredNativePodGroup) and isinstance(present, NativePodGroup):
+        patch, new_conditions = native_patch(desired, present, now=now)
     elif isinstance(desired, DesiredUngated) and isinstance(present, Pod):
         patch = gate_patch(present)
     elif isinstance(desired, DesiredNodeShard) and isinstance(present, NodeShard):

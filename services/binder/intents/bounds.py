@@ -8,8 +8,16 @@ of the writes (`evict`).
 from typing import Final
 
 from shared.api import keys
-from shared.contracts.messages import Bind, BindGang, Command, Desired, DesiredPod
+from shared.contracts.messages import (
+    Bind,
+    BindGang,
+    Command,
+    Desired,
+    DesiredNativePodGroup,
+    DesiredPod,
+)
 from shared.contracts.subjects import split_key
+from shared.jobs.native_groups import INITIALLY_SCHEDULED, PREFIX
 
 MEMBERSHIP: Final = frozenset(
     {
@@ -31,6 +39,8 @@ _KUBERNETES: Final = ("kubernetes.io", "k8s.io")
 """Domains whose annotations Kubernetes keeps to itself; the kubelet acts on some."""
 _OF_PODS: Final = frozenset({"PodScheduled"})
 """Types of the conditions that scheduling writes on pods."""
+_OF_NATIVE_GROUPS: Final = (INITIALLY_SCHEDULED, PREFIX)
+"""Beginnings of the types of those that it writes on native PodGroups."""
 
 
 def breach(command: Command) -> str:
@@ -73,6 +83,10 @@ def breach_of_desired(desired: Desired) -> str:
         for condition in desired.conditions:
             if condition.type not in _OF_PODS:
                 return f"condition {condition.type} of a pod is not scheduling's to write"
+    if isinstance(desired, DesiredNativePodGroup):
+        for condition in desired.conditions:
+            if not condition.type.startswith(_OF_NATIVE_GROUPS):
+                return f"condition {condition.type} of a PodGroup is not scheduling's to write"
     return ""
 
 

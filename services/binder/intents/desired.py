@@ -14,16 +14,19 @@ from typing import Any, Final
 
 from shared.api import keys
 from shared.api.core import Pod, PodCondition
+from shared.api.native_groups import NativePodGroup
 from shared.api.scheduling import NodeShard, PodGroup, PodGroupCondition, Queue
 from shared.contracts.messages import (
     Desired,
     DesiredCondition,
+    DesiredNativePodGroup,
     DesiredNodeShard,
     DesiredPod,
     DesiredPodGroup,
     DesiredQueue,
     DesiredUngated,
 )
+from shared.jobs import native_groups
 
 _COUNTS: Final = ("running", "succeeded", "failed")
 
@@ -43,7 +46,7 @@ def as_decided(desired: Desired, *, now: str) -> tuple[Patch, list[DesiredCondit
         return {"allocated": allocated, "pending": desired.pending}, []
     if isinstance(desired, DesiredNodeShard):
         return _shard_status(desired.in_use, desired.to_add, desired.to_remove, now), []
-    if isinstance(desired, DesiredPod):
+    if isinstance(desired, DesiredPod | DesiredNativePodGroup):
         conditions = [_pod_condition(condition, None, now) for condition in desired.conditions]
         return {"conditions": conditions}, list(desired.conditions)
     if isinstance(desired, DesiredUngated):
@@ -123,6 +126,16 @@ def pod_patch(desired: DesiredPod, present: Pod, *, now: str) -> Patch:
         for condition in changed_conditions(desired.conditions, present.status.conditions)
     ]
     return {"conditions": conditions} if conditions else {}
+
+
+def native_patch(
+    desired: DesiredNativePodGroup, present: NativePodGroup, *, now: str
+) -> tuple[Patch, list[DesiredCondition]]:
+    """Return what to write into a native PodGroup's status, and its new conditions."""
+    shown = native_groups.shown_conditions(present)
+    changed = native_groups.changed_conditions(desired.conditions, shown)
+    patches = [_pod_condition(condition, None, now) for condition in changed]
+    return {"conditions": patches} if patches else {}, list(changed)
 
 
 def gate_patch(present: Pod) -> Patch:

@@ -11,7 +11,7 @@ import msgspec
 
 from shared.api import keys
 from shared.api.core import Pod, PodPhase, PodStatus
-from shared.api.kinds import JOB, POD, PODGROUP
+from shared.api.kinds import JOB, NATIVEPODGROUP, POD, PODGROUP
 from shared.api.meta import ObjectMeta
 from shared.api.scheduling import podgroup_of
 from shared.contracts.messages import Fact, Op
@@ -94,13 +94,13 @@ def tombstone_body(succeeded_body: bytes) -> bytes:
 
 def cause_of(fact: Fact) -> str:
     """Return the key of the PodGroup that a fact concerns, "" if there is none."""
-    if fact.kind == PODGROUP.token:
+    if fact.kind in {PODGROUP.token, NATIVEPODGROUP.token}:
         return fact.key
     if fact.kind == JOB.token:
         return podgroup_of(fact.key, fact.uid)
     if fact.kind != POD.token or fact.op is not Op.PUT:
         return ""
-    group = _pods.decode(fact.body).metadata.annotations.get(keys.GROUP_NAME, "")
+    group = _pods.decode(fact.body).group_name
     return f"{fact.key.rpartition('/')[0]}/{group}" if group else ""
 
 

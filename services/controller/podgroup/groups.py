@@ -54,8 +54,11 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_bare(pod: Pod, scheduler_names: Collection[str]) -> bool:
-    """Whether `pod` is ours to schedule and in no group but one of this module's making (P01)."""
-    if pod.spec.scheduler_name not in scheduler_names:
+    """Whether `pod` is ours to schedule and in no group but one of this module's making (P01).
+
+    A pod in a native PodGroup needs none of Volcano's.
+    """
+    if pod.spec.scheduler_name not in scheduler_names or pod.spec.scheduling_group is not None:
         return False
     named = pod.metadata.annotations.get(keys.GROUP_NAME)
     return not named or named == group_name(pod)

@@ -13,6 +13,7 @@ from shared.contracts.messages import (
     BindGang,
     ClaimUse,
     DesiredCondition,
+    DesiredNativePodGroup,
     DesiredPod,
     DesiredQueue,
     DeviceUse,
@@ -72,3 +73,12 @@ def test_of_the_conditions_of_pods_scheduling_writes_one_only() -> None:
     assert not breach_of_desired(wish("PodScheduled"))
     assert "Ready" in breach_of_desired(wish("PodScheduled", "Ready"))
     assert not breach_of_desired(DesiredQueue(key="q", uid="u", allocated={}))
+
+
+def test_of_a_native_podgroups_conditions_scheduling_writes_its_own_only() -> None:
+    def desired(*types: str) -> DesiredNativePodGroup:
+        conditions = tuple(DesiredCondition(type=t, status="False", reason="r") for t in types)
+        return DesiredNativePodGroup(key="ns/g", uid="u", conditions=conditions)
+
+    assert not breach_of_desired(desired("PodGroupInitiallyScheduled", "pumice.dev/Phase"))
+    assert "DisruptionTarget" in breach_of_desired(desired("DisruptionTarget"))

@@ -158,7 +158,11 @@ def test_a_victim_of_no_gang_of_ours_is_never_written_to() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        ({"schedulerName": "volcano"}, "it has no annotation scheduling.k8s.io/group-name"),
+        (
+            {"schedulerName": "volcano"},
+            "it has no annotation scheduling.k8s.io/group-name and no spec.schedulingGroup",
+        ),
+        ({"schedulerName": "volcano", "schedulingGroup": {"podGroupName": "g"}}, ""),
         ({}, "its schedulerName is ''"),
         ({"schedulerName": "default-scheduler"}, "its schedulerName is 'default-scheduler'"),
     ],

@@ -116,6 +116,19 @@ GOLDEN = {
             b'"cycle":0,"rv":"12"}'
         ),
     ),
+    "desired native podgroup": (
+        m.DesiredNativePodGroup(
+            key="ns/g",
+            uid="u2",
+            conditions=(m.DesiredCondition(type="pumice.dev/Phase", status="True"),),
+            rv="9",
+        ),
+        codec.decode_desired,
+        (
+            b'{"type":"nativepodgroup","v":1,"key":"ns/g","uid":"u2",'
+            b'"conditions":[{"type":"pumice.dev/Phase","status":"True"}],"cycle":0,"rv":"9"}'
+        ),
+    ),
     "desired pod": (
         m.DesiredPod(
             key="ns/p",

@@ -8,7 +8,7 @@ import pytest
 from services.controller.adapters.informers import Informers
 from services.controller.podgroup.groups import GroupFacts, change_for, group_for, is_bare
 from shared.api import keys, kinds
-from shared.api.core import Pod
+from shared.api.core import Pod, PodSchedulingGroup, PodSpec
 from shared.api.kinds import Kind
 from shared.api.scheduling import PodGroup
 from shared.api.workloads import Workload
@@ -45,6 +45,13 @@ def test_a_pod_of_ours_is_bare_unless_it_names_somebody_elses_group_p01() -> Non
     assert not is_bare(bare(), ["other"])
     assert not is_bare(bare(annotations={keys.GROUP_NAME: "g"}), ["volcano"])
     assert is_bare(bare(annotations={keys.GROUP_NAME: "podgroup-u-bare"}), ["volcano"])
+
+
+def test_a_pod_in_a_native_podgroup_gets_none_of_volcanos() -> None:
+    pod = msgspec.structs.replace(
+        bare(), spec=PodSpec(scheduler_name="volcano", scheduling_group=PodSchedulingGroup())
+    )
+    assert not is_bare(pod, ["volcano"])
 
 
 def test_a_bare_pod_gets_a_group_that_it_owns_p01_p02() -> None:

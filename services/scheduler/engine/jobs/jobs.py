@@ -7,7 +7,7 @@ jobs.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pumice.plugins import Condition, GroupOf, Measure, NodeGroups
+from pumice.plugins import Condition, Fold, GroupOf, Measure, NodeGroups
 from pumice.plugins.combining import OrderKey
 from services.scheduler.engine.jobs.holders import Holders
 from services.scheduler.engine.jobs.records import GroupStatus, Job, LastSeen, Queue, Stamp
@@ -17,8 +17,14 @@ from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX, stretched
 from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
 from services.scheduler.engine.tasks.task import Task
-from shared.api import keys
-from shared.api.scheduling import PodGroup, PriorityClass, QueueAffinity, QueueState
+from shared.api import keys, kinds
+from shared.api.scheduling import (
+    PodGroup,
+    PodGroupCondition,
+    PriorityClass,
+    QueueAffinity,
+    QueueState,
+)
 from shared.api.scheduling import Queue as QueueObject
 from shared.jobs.pod_terms import TooManyTerms, excess_of_subgroups
 from shared.model.numbers import parse_bool
@@ -70,8 +76,24 @@ class Jobs:
 
     # --- facts -------------------------------------------------------------------------------
 
-    def put_group(self, key: str, group: PodGroup) -> None:
-        """Store a PodGroup. Raises `BadQuantity` and `TooManyTerms`."""
+    def folds(self) -> dict[str, list[Fold]]:
+        """Return how to fold queues and priority classes; PodGroups are in `state.groups`."""
+        priorities = Fold(self.put_priority_class, self.remove_priority_class)
+        return {
+            kinds.QUEUE.token: [Fold(self.put_queue, self.remove_queue)],
+            kinds.PRIORITYCLASS.token: [priorities],
+        }
+
+    def put_group(
+        self,
+        key: str,
+        group: PodGroup,
+        native: Mapping[str, PodGroupCondition] | None = None,
+    ) -> None:
+        """Store a PodGroup. Raises `BadQuantity` and `TooManyTerms`.
+
+        `native`: conditions of the native PodGroup that it stands for.
+        """
         spec, meta = group.spec, group.metadata
         if why := excess_of_subgroups(spec):
             raise TooManyTerms(why)
@@ -85,6 +107,7 @@ class Jobs:
         if job.uid != meta.uid:
             job.decided = None
         job.has_group = True
+        job.native = native
         job.uid = meta.uid
         job.queue = spec.queue
         job.owner_job = meta.owner_job
@@ -112,6 +135,7 @@ class Jobs:
             return
         self._by_queue.get(job.queue, {}).pop(key, None)
         job.has_group = False
+        job.native = None
         job.uid = ""
         job.queue = ""
         job.owner_job, job.controller = "", None

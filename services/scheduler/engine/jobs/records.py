@@ -13,7 +13,7 @@ from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
-from shared.api.scheduling import PodGroupSpec
+from shared.api.scheduling import PodGroupCondition, PodGroupSpec
 from shared.jobs.durations import Expected, of_gang
 from shared.jobs.wall_time import max_runtime_s
 from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus
@@ -80,6 +80,7 @@ class Job:
         "min_task_total",
         "name",
         "namespace",
+        "native",
         "non_preemptable",
         "owner_job",
         "pending_best_effort",
@@ -119,6 +120,8 @@ class Job:
         """Status as last written or desired."""
         self.last_seen = LastSeen()
         """The PodGroup as it showed itself last."""
+        # conditions that a native PodGroup shows, by type; None for one of Volcano's
+        self.native: Mapping[str, PodGroupCondition] | None = None
         self.decided: GroupStatus | None = None
         """A desired status that the object does not show yet."""
         self.annotations: Mapping[str, str] = {}
@@ -134,8 +137,7 @@ class Job:
         self.by_status: list[dict[str, Task]] = [{} for _ in range(_STATUSES)]
         self.roles: dict[str, list[int]] = {}
         """Role → number of tasks per status; best-effort pending ones in one more entry."""
-        self.pending_best_effort = 0
-        self.gated = 0
+        self.pending_best_effort = self.gated = 0
         self.sums = Sums((3, capacity))
         """Amounts of its tasks: allocated, requested, and pending."""
 
@@ -268,6 +270,15 @@ class Job:
     def task_count(self) -> int:
         """Number of tasks."""
         return len(self.tasks)
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """Running, succeeded and failed tasks as its PodGroup shows them; a native one does not."""
+        if self.native is not None:
+            return 0, 0, 0
+        counted = (TaskStatus.RUNNING, TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+        running, succeeded, failed = (len(self.by_status[status]) for status in counted)
+        return running, succeeded, failed
 
     @property
     def ready_count(self) -> int:

@@ -25,6 +25,7 @@ from services.scheduler.engine.state.assumptions import (
     Nominations,
     Purpose,
 )
+from services.scheduler.engine.state.groups import PodGroups
 from services.scheduler.engine.state.refusals import Refusals
 from services.scheduler.engine.state.shards import NodeShards
 from services.scheduler.engine.state.single_pods import SinglePods
@@ -75,6 +76,7 @@ class ClusterState:
         self.nodes = Nodes(self.dimensions, self.task_classes)
         affinity = self.nodes.pod_affinity
         self.jobs = Jobs(self.dimensions)
+        self.groups = PodGroups(self.jobs)
         self.hypernodes = HyperNodes()
         self.shards = NodeShards()
         self.static_cache = StaticCache()
@@ -90,15 +92,11 @@ class ClusterState:
         self.refusals = Refusals()
         self._folds: dict[str, list[Fold]] = {
             kinds.POD.token: [Fold(self._put_pod, self._remove_pod)],
-            kinds.NAMESPACE.token: [Fold(affinity.put_namespace, affinity.remove_namespace)],
             kinds.NODE.token: [Fold(self._put_node, self._remove_node)],
-            kinds.PODGROUP.token: [Fold(self.jobs.put_group, self.jobs.remove_group)],
-            kinds.QUEUE.token: [Fold(self.jobs.put_queue, self.jobs.remove_queue)],
-            kinds.PRIORITYCLASS.token: [
-                Fold(self.jobs.put_priority_class, self.jobs.remove_priority_class)
-            ],
+            **self.jobs.folds(),
             kinds.HYPERNODE.token: [Fold(self.hypernodes.put, self.hypernodes.remove)],
             kinds.NODESHARD.token: [Fold(self._put_shard, self._remove_shard)],
+            **self.groups.folds(Fold(affinity.put_namespace, affinity.remove_namespace)),
         }
         self.single_pods = single_pods
         if single_pods:
@@ -114,7 +112,8 @@ class ClusterState:
     def _take_pods_singly(self) -> None:
         singles = SinglePods(self.jobs, self._names)
         self._folds[kinds.POD.token].insert(0, Fold(singles.put, singles.remove))
-        del self._folds[kinds.PODGROUP.token], self._folds[kinds.QUEUE.token]
+        for kind in (kinds.PODGROUP, kinds.NATIVEPODGROUP, kinds.QUEUE):
+            del self._folds[kind.token]
 
     @property
     def kinds(self) -> frozenset[str]:

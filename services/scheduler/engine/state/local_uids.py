@@ -11,10 +11,9 @@ def local_uids(state: ClusterState) -> Mapping[str, Mapping[str, str]]:
 
     Includes objects that were folded but do not count, or that cannot be read.
     """
-    groups = (job for job in state.jobs.all() if job.has_group)
     found = {
         kinds.POD.token: {task.key: task.uid for task in state.tasks()},
-        kinds.PODGROUP.token: {job.key: job.uid for job in groups},
+        **state.groups.uids(),
         kinds.QUEUE.token: {name: queue.uid for name, queue in state.jobs.queues.items()},
     }
     for kind, objects in found.items():

@@ -63,11 +63,7 @@ def group_status(session: Session, wording: Wording, job: Job) -> DesiredPodGrou
     unschedulable = any(c.type == "Unschedulable" and c.status == "True" for c in raised)
     desired = GroupStatus(
         phase=phase_of(job, unschedulable=unschedulable),
-        counters=(
-            len(job.by_status[TaskStatus.RUNNING]),
-            len(job.by_status[TaskStatus.SUCCEEDED]),
-            len(job.by_status[TaskStatus.FAILED]),
-        ),
+        counters=job.counters,
         conditions=conditions,
     )
     if desired == job.last_status or (

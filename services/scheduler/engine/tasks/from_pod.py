@@ -43,7 +43,7 @@ def traits_of(pod: Pod) -> dict[str, str]:
 def fill_in(task: Task, key: str, pod: Pod) -> None:
     """Fill in what the pod alone says; its class and what the scheduler decided are not of it."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    group = meta.annotations.get(keys.GROUP_NAME)
+    group = pod.group_name
     task.uid = meta.uid
     task.key = key
     task.name = meta.name

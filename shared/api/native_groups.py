@@ -1,0 +1,56 @@
+"""PodGroup of Kubernetes (scheduling.k8s.io/v1beta1, KEP-4671), since 1.37 behind a feature gate.
+
+Called native here, because Volcano's kind has the same name. A pod names its group in
+`spec.schedulingGroup.podGroupName`. The view has what scheduling reads of it.
+"""
+
+from shared.api.base import View
+from shared.api.meta import ObjectMeta
+from shared.api.scheduling import PodGroupCondition
+
+
+class GangPolicy(View, frozen=True, kw_only=True):
+    """All-or-nothing scheduling."""
+
+    min_count: int = 1
+    """Pods that are placed together or not at all."""
+
+
+class PodGroupSchedulingPolicy(View, frozen=True, kw_only=True):
+    """How the pods of a group are scheduled; without `gang` each by itself."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(View, frozen=True, kw_only=True):
+    """Pods of a group must be on nodes with one value of a label."""
+
+    key: str
+
+
+class PodGroupSchedulingConstraints(View, frozen=True, kw_only=True):
+    """Constraints on the nodes of a group; the API server allows one topology at most."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class NativePodGroupSpec(View, frozen=True, kw_only=True):
+    """Spec of a native PodGroup."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    priority_class_name: str = ""
+
+
+class NativePodGroupStatus(View, frozen=True, kw_only=True):
+    """Status of a native PodGroup."""
+
+    conditions: tuple[PodGroupCondition, ...] = ()
+
+
+class NativePodGroup(View, frozen=True, kw_only=True):
+    """A native PodGroup."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NativePodGroupSpec = NativePodGroupSpec()
+    status: NativePodGroupStatus = NativePodGroupStatus()

@@ -1,0 +1,133 @@
+"""Gangs of Kubernetes' own PodGroups on an API server of 1.37 (docs/native-gangs.md)."""
+
+from typing import Any
+
+import pytest
+
+from tests.support import world
+from tests.support.api import Api
+from tests.support.fleet import Fleet
+from tests.support.native_groups import GROUP, member, podgroup
+from tests.support.wait import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Object = dict[str, Any]
+
+
+class Groups:
+    """Native PodGroups and pods of one namespace."""
+
+    def __init__(self, api: Api, namespace: str, services: Fleet) -> None:
+        self.api = api
+        self.namespace = namespace
+        self._services = services
+        self._path = f"{GROUP}/namespaces/{namespace}/podgroups"
+
+    async def group(self, name: str, **spec: Any) -> None:
+        """Create a native PodGroup."""
+        await self.api.request("POST", self._path, podgroup(name, **spec))
+
+    async def merge(self, name: str, patch: Object) -> None:
+        """Change a native PodGroup."""
+        path = f"{self._path}/{name}"
+        await self.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+
+    async def pods(self, group: str, count: int, *, cpu: str = "1", first: int = 0) -> None:
+        """Create pods of a native PodGroup."""
+        for number in range(first, first + count):
+            pod = world.pod(f"{group}-{number}", cpu=cpu, **member(group))
+            await self.api.create("pods", pod, self.namespace)
+
+    async def placed(self, count: int) -> dict[str, str]:
+        """Wait until so many pods have a node; return the node of each."""
+
+        async def nodes() -> dict[str, str] | None:
+            pods = await self.api.items("pods", self.namespace)
+            found = {p["metadata"]["name"]: p["spec"].get("nodeName", "") for p in pods}
+            found = {name: node for name, node in found.items() if node}
+            return found if len(found) == count else None
+
+        return await until(nodes, describe=lambda: f"{count} pods placed\n{self._services.logs()}")
+
+    async def condition(self, name: str, kind: str, **fields: str) -> Object:
+        """Wait for a condition of a native PodGroup with these fields."""
+
+        async def found() -> Object | None:
+            group = await self.api.request("GET", f"{self._path}/{name}")
+            for condition in group.get("status", {}).get("conditions", []):
+                if condition["type"] == kind and fields.items() <= condition.items():
+                    return condition
+            return None
+
+        what = f"{kind} {fields} of {name}"
+        return await until(found, describe=lambda: f"{what}\n{self._services.logs()}")
+
+    async def volcanos(self) -> list[Object]:
+        """Return the PodGroups of Volcano in the namespace."""
+        return await self.api.items("podgroups", self.namespace)
+
+
+@pytest.fixture
+def groups(api: Api, namespace: str, services: Fleet) -> Groups:
+    return Groups(api, namespace, services)
+
+
+async def test_a_gang_is_placed_whole_and_its_podgroup_says_so(groups: Groups) -> None:
+    await groups.group("g", min_count=3)
+    await groups.pods("g", 3)
+    await groups.placed(3)
+    await groups.condition("g", "PodGroupInitiallyScheduled", status="True", reason="Scheduled")
+    await groups.condition("g", "pumice.dev/Phase", reason="Running")
+    assert await groups.volcanos() == []
+
+
+async def test_a_gang_that_does_not_fit_waits_whole_and_starts_with_a_lower_minimum(
+    groups: Groups,
+) -> None:
+    await groups.group("g", min_count=3)
+    await groups.pods("g", 3, cpu="3")
+    first = await groups.condition("g", "PodGroupInitiallyScheduled", status="False")
+    assert first["reason"] == "Unschedulable"
+    assert "insufficient cpu" in first["message"]
+    assert await groups.placed(0) == {}
+    await groups.merge("g", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
+    await groups.placed(2)
+    await groups.condition("g", "PodGroupInitiallyScheduled", status="True")
+
+
+async def test_pods_that_come_before_their_podgroup_wait_for_it(groups: Groups) -> None:
+    await groups.pods("g", 2)
+    await groups.group("other", min_count=1)
+    await groups.pods("other", 1)
+    assert list(await groups.placed(1)) == ["other-0"]
+    await groups.group("g", min_count=2)
+    await groups.placed(3)
+
+
+async def test_a_job_of_kubernetes_with_a_gang_policy_starts_whole(groups: Groups) -> None:
+    template = {
+        "spec": {
+            "schedulerName": "volcano",
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+            ],
+        }
+    }
+    spec = {
+        "parallelism": 3,
+        "completions": 3,
+        "completionMode": "Indexed",
+        "template": template,
+        "scheduling": {"schedulingPolicy": {"gang": {}}},
+    }
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
+    path = f"/apis/batch/v1/namespaces/{groups.namespace}/jobs"
+    await groups.api.request("POST", path, job)
+    await groups.placed(3)
+    found = await groups.api.request("GET", f"{GROUP}/namespaces/{groups.namespace}/podgroups")
+    (group,) = found["items"]
+    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 3
+    await groups.condition(group["metadata"]["name"], "PodGroupInitiallyScheduled", status="True")
+    assert await groups.volcanos() == []
