@@ -239,7 +239,7 @@ def _of_group(
     last_seen = job.last_seen if job is not None else LastSeen()
     conditions = [_stamped(c, last_seen.stamps.get(c)) for c in group.conditions]
     if job is not None and job.native is not None:
-        found = desired_conditions(group.phase, conditions, job.native)
+        found = desired_conditions(group.phase, conditions, job.native.conditions)
         return kinds.NATIVEPODGROUP.token, m.DesiredNativePodGroup(
             key=group.key, uid=group.uid, conditions=found, cycle=cycle, rv=last_seen.rv
         )

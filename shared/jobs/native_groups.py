@@ -42,6 +42,23 @@ _IN_MESSAGE: Final = "SeeMessage"
 """Reason of a condition whose own one is the first line of the message."""
 
 
+class NativeTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a native PodGroup has beyond the PodGroup of Volcano that it amounts to."""
+
+    conditions: Mapping[str, PodGroupCondition]
+    """As it shows them, by type."""
+    domain_key: str = ""
+    """Label of which all nodes of its pods must have one value; empty: none."""
+
+
+def terms_of(group: NativePodGroup) -> NativeTerms:
+    """Return the terms of a native PodGroup; the API server allows one topology constraint."""
+    topology = group.spec.scheduling_constraints.topology
+    return NativeTerms(
+        conditions=shown_conditions(group), domain_key=topology[0].key if topology else ""
+    )
+
+
 def as_podgroup(group: NativePodGroup, *, queue: str = DEFAULT_QUEUE) -> PodGroup:
     """Return the PodGroup of Volcano that a native one amounts to.
 

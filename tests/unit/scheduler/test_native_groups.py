@@ -192,3 +192,57 @@ def test_what_another_scheduler_placed_counts_as_placed():
     found = shown(world, "g", world.decide())
     assert found["pumice.dev/Phase"]["reason"] == "Running"
     assert "PodGroupInitiallyScheduled" not in found
+
+
+RACK = "topology.example.com/rack"
+CONSTRAINT = {"topology": [{"key": RACK}]}
+
+
+def racks(**cpus):
+    """Return a cluster with one node per rack, or two where two amounts are given."""
+    world = Cluster()
+    for rack, amounts in cpus.items():
+        for number, cpu in enumerate(amounts.split()):
+            world.node(f"{rack}-{number}", cpu=cpu, labels={RACK: rack})
+    return world
+
+
+def test_a_gang_with_a_topology_key_is_placed_within_one_domain():
+    world = gang(racks(a="1 1", b="3", c="2 2"), pods=4, schedulingConstraints=CONSTRAINT)
+    assert set(binds_of(world.decide()).values()) == {"c-0", "c-1"}
+
+
+def test_a_gang_that_fits_in_no_domain_waits_and_says_so():
+    world = gang(racks(a="1 1", b="3").node("none", cpu="9"), pods=4)
+    native(world, "g", min_count=4, schedulingConstraints=CONSTRAINT)
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    message = shown(world, "g", plan)["PodGroupInitiallyScheduled"]["message"]
+    assert f"none of 2 domains of label {RACK} has room" in message
+
+
+def test_a_gang_without_any_node_that_has_the_label_waits():
+    world = gang(Cluster().node("n1"), pods=1, schedulingConstraints=CONSTRAINT)
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    assert RACK in shown(world, "g", plan)["PodGroupInitiallyScheduled"]["message"]
+
+
+def test_later_pods_go_to_the_domain_of_the_first_ones():
+    world = gang(racks(a="9", b="2 1"), pods=3, min_count=2, schedulingConstraints=CONSTRAINT)
+    member(world, "g-0", "g", node="b-0"), member(world, "g-1", "g", node="b-0")
+    assert binds_of(world.decide()) == {"g-2": "b-1"}
+
+
+def test_best_effort_pods_of_a_gang_share_a_domain_too():
+    world = native(racks(a="1", b="1"), "g", min_count=2, schedulingConstraints=CONSTRAINT)
+    for number in range(4):
+        member(world, f"g-{number}", "g", cpu="")
+    assert len(set(binds_of(world.decide()).values())) == 1
+
+
+def test_a_gang_with_a_topology_key_that_failed_says_nothing_of_others():
+    world = racks(a="1", b="1")
+    for name in ("a", "b"):
+        gang(world, name, pods=2, **({"schedulingConstraints": CONSTRAINT} if name == "a" else {}))
+    assert set(binds_of(world.decide())) == {"b-0", "b-1"}

@@ -20,12 +20,12 @@ from services.scheduler.engine.tasks.task import Task
 from shared.api import keys, kinds
 from shared.api.scheduling import (
     PodGroup,
-    PodGroupCondition,
     PriorityClass,
     QueueAffinity,
     QueueState,
 )
 from shared.api.scheduling import Queue as QueueObject
+from shared.jobs.native_groups import NativeTerms
 from shared.jobs.pod_terms import TooManyTerms, excess_of_subgroups
 from shared.model.numbers import parse_bool
 from shared.model.resources import CPU, MEMORY, is_counted, parse_list
@@ -84,15 +84,10 @@ class Jobs:
             kinds.PRIORITYCLASS.token: [priorities],
         }
 
-    def put_group(
-        self,
-        key: str,
-        group: PodGroup,
-        native: Mapping[str, PodGroupCondition] | None = None,
-    ) -> None:
-        """Store a PodGroup. Raises `BadQuantity` and `TooManyTerms`.
+    def put_group(self, key: str, group: PodGroup, native: NativeTerms | None = None) -> None:
+        """Store a PodGroup, or one that stands for a native PodGroup with these terms.
 
-        `native`: conditions of the native PodGroup that it stands for.
+        Raises `BadQuantity` and `TooManyTerms`.
         """
         spec, meta = group.spec, group.metadata
         if why := excess_of_subgroups(spec):

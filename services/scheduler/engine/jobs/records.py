@@ -13,8 +13,9 @@ from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
 from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
-from shared.api.scheduling import PodGroupCondition, PodGroupSpec
+from shared.api.scheduling import PodGroupSpec
 from shared.jobs.durations import Expected, of_gang
+from shared.jobs.native_groups import NativeTerms
 from shared.jobs.wall_time import max_runtime_s
 from shared.model.status import HOLDS_RESOURCES, READY, VALID, TaskStatus
 
@@ -120,8 +121,7 @@ class Job:
         """Status as last written or desired."""
         self.last_seen = LastSeen()
         """The PodGroup as it showed itself last."""
-        # conditions that a native PodGroup shows, by type; None for one of Volcano's
-        self.native: Mapping[str, PodGroupCondition] | None = None
+        self.native: NativeTerms | None = None  # None for a PodGroup of Volcano
         self.decided: GroupStatus | None = None
         """A desired status that the object does not show yet."""
         self.annotations: Mapping[str, str] = {}
@@ -270,6 +270,11 @@ class Job:
     def task_count(self) -> int:
         """Number of tasks."""
         return len(self.tasks)
+
+    @property
+    def domain_key(self) -> str:
+        """Label of which all nodes of its tasks must have one value, "" if there is none."""
+        return self.native.domain_key if self.native is not None else ""
 
     @property
     def counters(self) -> tuple[int, int, int]:

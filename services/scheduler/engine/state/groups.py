@@ -11,7 +11,7 @@ from shared.api.core import Namespace
 from shared.api.native_groups import NativePodGroup
 from shared.api.scheduling import DEFAULT_QUEUE, PodGroup
 from shared.contracts.subjects import split_key
-from shared.jobs.native_groups import as_podgroup, shown_conditions
+from shared.jobs.native_groups import as_podgroup, terms_of
 
 
 class PodGroups:
@@ -85,4 +85,4 @@ class PodGroups:
         if native is None or (job is not None and job.has_group and job.native is None):
             return
         queue = self._queues.get(split_key(key)[0], DEFAULT_QUEUE)
-        self._jobs.put_group(key, as_podgroup(native, queue=queue), shown_conditions(native))
+        self._jobs.put_group(key, as_podgroup(native, queue=queue), terms_of(native))

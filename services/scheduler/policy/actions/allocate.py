@@ -15,6 +15,7 @@ from pumice.plugins import Arguments
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.session.ordering import JobHeap, by_queue
 from services.scheduler.engine.session.session import Session
+from services.scheduler.policy.actions.domains import DomainAttempt
 from services.scheduler.policy.actions.failed_attempts import FailedAttempts
 from services.scheduler.policy.actions.grouped import GroupedJobAttempt, waits_for_network
 from services.scheduler.policy.actions.job_attempt import JobAttempt, Worklist
@@ -61,14 +62,19 @@ def attempt(
     if hold is not None:
         session.block_start(job, hold)
     elif not failed.would_fail(job, tasks):
-        turn = JobAttempt if job.sub_jobs is None else GroupedJobAttempt
-        if turn(session, queue, job, worklist).run():
+        if _attempt_of(job)(session, queue, job, worklist).run():
             return True
         if job.key not in session.start_blocked:
             failed.learn(job, tasks)
     if _waits_for_room(session, job):
         session.hooks.job_waits(job)
     return False
+
+
+def _attempt_of(job: Job) -> type[JobAttempt | DomainAttempt | GroupedJobAttempt]:
+    if job.sub_jobs is not None:
+        return GroupedJobAttempt
+    return DomainAttempt if job.domain_key else JobAttempt
 
 
 def _waits_for_room(session: Session, job: Job) -> bool:

@@ -7,12 +7,15 @@ is allocated for the job (SS11).
 import heapq
 from collections.abc import Iterator
 
-from pumice.plugins import Arguments
+import numpy as np
+
+from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.ordering import by_queue
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.tasks.task import Task
+from services.scheduler.policy.actions.domains import domains
 from services.scheduler.policy.actions.job_attempt import admit
 from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.status import TaskStatus
@@ -55,7 +58,8 @@ def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
     """Place as many equal tasks as fit; return the others."""
     sub = job.sub_jobs.of_task(run[0]) if job.sub_jobs else None
     while run:
-        target = PlacementTarget(job, sub)
+        within = next(iter(domains(session, job)), _nowhere(session)) if job.domain_key else None
+        target = PlacementTarget(job, sub, within=within)
         columns = session.choose(run[0].task_class, len(run), waiting=False, target=target)
         if not columns:
             break
@@ -64,6 +68,10 @@ def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
         if session.hooks.job_ready(job) == 0:
             session.dispatch(job)
     return run
+
+
+def _nowhere(session: Session) -> BoolArray:
+    return np.zeros(session.ledger.size, dtype=np.bool_)
 
 
 def _in_order(session: Session) -> Iterator[Job]:

@@ -25,13 +25,14 @@ def starving_jobs(session: Session) -> list[Job]:
     """Return the valid jobs outside of phase Pending that may preempt others (SS07).
 
     A job that a plugin holds back is excluded: it would evict for resources that it may not use
-    yet.
+    yet. So is one whose pods share a domain: no eviction keeps to it.
     """
     hooks = session.hooks
     starving = []
     for job in session.jobs:
         if (
             not job.is_pending
+            and not job.domain_key
             and not session.exclusions.has(job)
             and job.key not in session.start_blocked
         ):

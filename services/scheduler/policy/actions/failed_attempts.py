@@ -100,6 +100,7 @@ class FailedAttempts:
             return None
         return (
             *attempt_key(self._session, job),
+            job.domain_key,
             job.min_available,
             job.min_task_total,
             tuple(sorted(job.min_task_member.items())),

@@ -113,7 +113,9 @@ class JobAttempt:
             return False
         self._tasks.clear()
         self._tasks.extend(task for task in tasks if not task.gated)  # gates were handled above
-        self._goal = WholeJob(session, job, found.elsewhere)
+        within = self._goal.target().within
+        elsewhere = found.elsewhere if within is None else found.elsewhere & within
+        self._goal = WholeJob(session, job, elsewhere)
         committed = self._attempt() is True
         if committed:
             session.unblock_start(job)
