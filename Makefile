@@ -113,6 +113,10 @@ docs: $(READY) ## the documentation as a site in build/site; a dead link fails
 dra-check: go ## device claims beside the scheduler of Kubernetes, on drawn states (builds it; needs Go)
 	@$(PY) -m tools.dra_check
 
+.PHONY: native-gangs-check
+native-gangs-check: go ## gangs of Kubernetes 1.37 on its API server, and beside its scheduler on drawn states (builds them; needs Go)
+	@$(PY) -m tools.native_gangs_check
+
 .PHONY: monitors-check
 monitors-check: go ## each alert of k8s/monitoring tried by promtool, and raised by its fault on a real cluster (builds Prometheus; needs Go)
 	@$(PY) -m tools.monitors_check

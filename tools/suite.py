@@ -2,9 +2,9 @@
 
 `python -m tools.suite [lint fast laws contract integration restart]`; without names all of these,
 with the parts of the local cluster being built beside the first ones if missing; the stages
-`kubectl`, `helm` and `web` run only when they are named. Stages run one after the other, but for
-`lint` and `laws`: no test of theirs waits, and they run beside the others, which wait for servers
-much of the time. Every stage runs even when an earlier one failed. Up to three tests that fail
+`kubectl`, `helm`, `web` and `native` run only when they are named. Stages run one after the other,
+but for `lint` and `laws`: no test of theirs waits, and they run beside the others, which wait for
+servers much of the time. Every stage runs even when an earlier one failed. Up to three tests that fail
 against real servers are run once more, alone, to tell a test that a busy machine has starved from
 one that fails. The last line names those, and each of them is a fault to be mended: with
 STRICT=true or CI=true in the environment a stage that needed it has failed. After the stages with
@@ -56,10 +56,11 @@ STAGES = {
     "kubectl": [[*PYTEST, "-n", "2", "-m", "kubectl", "tests"]],
     "helm": [[*PYTEST, "-m", "helm", "tests"]],
     "web": [[*PYTEST, "-m", "web", "tests/web"]],
+    "native": [[*PYTEST, "-m", "native", "tests/native"]],
 }
 """Tests on real servers wait for them most of the time: four at once fill two cores, and six of
 those that wait for leases and timeouts (contract)."""
-NEEDS_PARTS = {"integration", "restart", "kubectl", "helm"}
+NEEDS_PARTS = {"integration", "restart", "kubectl", "helm", "native"}
 BESIDE = ("lint", "laws")
 """Stages that no deadline hurries: they run beside the others, one after the other."""
 GENTLE = {"laws": ["nice", "-n", "10"]}
@@ -67,12 +68,12 @@ GENTLE = {"laws": ["nice", "-n", "10"]}
 
 So one of their tests may last fifty times as long as alone.
 """
-APART = {"kubectl", "helm", "web"}
+APART = {"kubectl", "helm", "web", "native"}
 """Stages that need more than Python and what the suite builds: a new Go, or a browser."""
-PROGRAMS = {"kubectl": ["kubectl"], "helm": ["kubectl", "helm"]}
+PROGRAMS = {"kubectl": ["kubectl"], "helm": ["kubectl", "helm"], "native": ["native"]}
 """Built before the tests of a stage, whose deadlines are not for a build."""
 COUNTS = re.compile(r"\d+ (?:passed|failed|errors?|skipped|xfailed)")
-REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm", "web"}
+REAL_SERVERS = {"contract", "integration", "restart", "kubectl", "helm", "web", "native"}
 AUDITED = {"integration", "restart"}
 """Stages whose API servers write down what the services ask for (tests/support/roles.py)."""
 AUDIT_DIRECTORY = "PUMICE_AUDIT_DIRECTORY"
