@@ -4,9 +4,9 @@
 with the parts of the local cluster being built beside the first ones if missing; the stages
 `kubectl`, `helm`, `web` and `native` run only when they are named. Stages run one after the other,
 but for `lint` and `laws`: no test of theirs waits, and they run beside the others, which wait for
-servers much of the time. Every stage runs even when an earlier one failed. Up to three tests that fail
-against real servers are run once more, alone, to tell a test that a busy machine has starved from
-one that fails. The last line names those, and each of them is a fault to be mended: with
+servers much of the time. Every stage runs even when an earlier one failed. Up to three tests that
+fail against real servers are run once more, alone, to tell a test that a busy machine has starved
+from one that fails. The last line names those, and each of them is a fault to be mended: with
 STRICT=true or CI=true in the environment a stage that needed it has failed. After the stages with
 services on real API servers their requests are compared with their roles (`tools.roles`): a rule
 that is missing has failed the suite and, once all of these stages have passed, so has a rule that

@@ -42,13 +42,17 @@ class Groups:
     async def placed(self, count: int) -> dict[str, str]:
         """Wait until so many pods have a node; return the node of each."""
 
-        async def nodes() -> dict[str, str] | None:
-            pods = await self.api.items("pods", self.namespace)
-            found = {p["metadata"]["name"]: p["spec"].get("nodeName", "") for p in pods}
-            found = {name: node for name, node in found.items() if node}
-            return found if len(found) == count else None
+        async def found() -> dict[str, str] | None:
+            nodes = await self.nodes()
+            return nodes if len(nodes) == count else None
 
-        return await until(nodes, describe=lambda: f"{count} pods placed\n{self._services.logs()}")
+        return await until(found, describe=lambda: f"{count} pods placed\n{self._services.logs()}")
+
+    async def nodes(self) -> dict[str, str]:
+        """Return the node of each pod that has one."""
+        pods = await self.api.items("pods", self.namespace)
+        found = {p["metadata"]["name"]: p["spec"].get("nodeName", "") for p in pods}
+        return {name: node for name, node in found.items() if node}
 
     async def condition(self, name: str, kind: str, **fields: str) -> Object:
         """Wait for a condition of a native PodGroup with these fields."""
@@ -90,7 +94,7 @@ async def test_a_gang_that_does_not_fit_waits_whole_and_starts_with_a_lower_mini
     first = await groups.condition("g", "PodGroupInitiallyScheduled", status="False")
     assert first["reason"] == "Unschedulable"
     assert "insufficient cpu" in first["message"]
-    assert await groups.placed(0) == {}
+    assert await groups.nodes() == {}
     await groups.merge("g", {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})
     await groups.placed(2)
     await groups.condition("g", "PodGroupInitiallyScheduled", status="True")

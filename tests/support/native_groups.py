@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pumice.local.control_plane import ControlPlane
-from tests.support.goprograms import NEXT, next_kubernetes
+from tests.support.goprograms import next_kubernetes
 from tests.support.stack import real_plane
 
 GROUP = "/apis/scheduling.k8s.io/v1beta1"
@@ -16,6 +16,7 @@ SERVED = (
     "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
     JOB_GATES,
 )
+OF_PLANE = ("kube-apiserver", "kube-controller-manager")
 
 Object = dict[str, Any]
 
@@ -27,7 +28,7 @@ async def native_plane(directory: Path) -> AsyncIterator[ControlPlane]:
         directory,
         apiserver_flags=SERVED,
         controllers_flags=(JOB_GATES,),
-        programs={name: next_kubernetes(name) for name in NEXT},
+        programs={name: next_kubernetes(name) for name in OF_PLANE},
     ) as plane:
         yield plane
 
