@@ -119,6 +119,7 @@ ALONE: Final[dict[str, str]] = {
     "pumice run --in-process": "tests/integration/local/test_in_process.py",
     "make docs": "make docs",
     "make dra-check": "make dra-check",
+    "make native-gangs-check": "make native-gangs-check",
     "make attack": "make attack",
     "make old-python-check": "make old-python-check",
     "make upgrade-check": "make upgrade-check",
