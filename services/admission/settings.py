@@ -52,7 +52,9 @@ class AdmissionSettings(KlogSettings, frozen=True, kw_only=True):
     ] = ("volcano",)
     admission_conf: Annotated[
         str,
-        Meta(description="file with resource groups and sources of users, reread when it changes"),
+        Meta(
+            description="file with resource groups, sources of users, limits; reread when changed"
+        ),
     ] = ""
     trusted_requesters: Annotated[
         tuple[str, ...],

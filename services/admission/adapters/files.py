@@ -1,9 +1,9 @@
 """Files named by flags, read at the start and again when they change.
 
-`--admission-conf` holds resource groups (W02, W30) and sources of users. `--client-ca-file` holds
-the CA of the certificate that a caller must show: kube-apiserver shows one to webhooks when its
-`--admission-control-config-file` names a kubeconfig with it. If a file becomes unreadable, its last
-good content stays in force, and this is logged.
+`--admission-conf` holds resource groups (W02, W30), sources of users and limits.
+`--client-ca-file` holds the CA of the certificate that a caller must show: kube-apiserver shows one
+to webhooks when its `--admission-control-config-file` names a kubeconfig with it. If a file becomes
+unreadable, its last good content stays in force, and this is logged.
 """
 
 from collections.abc import Callable
@@ -84,6 +84,7 @@ class Configuration:
             self._terms,
             resource_groups=found.resource_groups,
             user_sources={source.requester: source.annotation for source in found.users},
+            submit_limits=found.limits,
         )
 
 

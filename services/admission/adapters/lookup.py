@@ -11,11 +11,14 @@ has no fields checked.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from itertools import takewhile
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from services.admission.rules.fields import CLAIM, TEMPLATE, Schema, Schemas
+from services.admission.rules.review import SubmittedJob
+from services.admission.rules.submissions import submission
 from shared.api import kinds
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.scheduling import Queue
@@ -31,6 +34,10 @@ T = TypeVar("T")
 
 _YOUNG_S: Final = 1.0
 _NAMESPACES_MAX: Final = 1000
+_SUBMITTED_YOUNG_S: Final = 10.0
+"""All jobs of a cluster are a long list."""
+_WRITTEN_S: Final = 3.0
+"""So long after its admission a job is stored, or it never will be."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -38,11 +45,14 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Recent(Generic[T]):
-    """One read of the API server, shared by all reviews within a second."""
+    """One read of the API server, shared by all reviews within a second or another time."""
 
-    def __init__(self, read: Callable[[], Awaitable[T]], *, clock: Clock) -> None:
+    def __init__(
+        self, read: Callable[[], Awaitable[T]], *, clock: Clock, young_s: float = _YOUNG_S
+    ) -> None:
         self._read = read
         self._clock = clock
+        self._young_s = young_s
         self._found: tuple[float, T] | None = None
         """When the last read began, and its result."""
         self._failed_at = float("-inf")
@@ -51,13 +61,13 @@ class _Recent(Generic[T]):
         self._reading = asyncio.Lock()
 
     async def get(self, *, fresh: bool = False) -> T:
-        """Return a result that is at most a second old; with `fresh`, one read after this call.
+        """Return a result that is young enough; with `fresh`, one read after this call.
 
         Raises Retryable when the API server does not answer. All callers that wait for one read
         share its failure; otherwise the last of many callers would wait for many timeouts.
         """
         asked_at = self._clock.monotonic()
-        oldest = asked_at if fresh else asked_at - _YOUNG_S
+        oldest = asked_at if fresh else asked_at - self._young_s
         async with self._reading:
             if self._found is not None and self._found[0] >= oldest:
                 return self._found[1]
@@ -84,6 +94,9 @@ class Lookup:
             lambda path, accept: kube.request("GET", path, accept=accept), clock
         )
         self._queues = _Recent(self._list, clock=clock)
+        self._submitted = _Recent(self._list_jobs, clock=clock, young_s=_SUBMITTED_YOUNG_S)
+        self._admitted: dict[str, tuple[float, SubmittedJob]] = {}
+        """Uid of a job that was admitted here → when, in the order of time."""
         self._annotations: dict[str, _Recent[Mapping[str, str]]] = {}
         """By namespace, in the order in which they were first asked for."""
 
@@ -113,6 +126,31 @@ class Lookup:
             return await recent.get()
         except Gone:
             return {}
+
+    async def submitted(self, *, fresh: bool = False) -> Mapping[str, SubmittedJob]:
+        """Return the jobs that have not ended, by uid: those of a list, and those admitted since.
+
+        The list is up to ten seconds old, so that jobs which ended since may be among them; one of
+        now when `fresh`. Raises Retryable when the API server does not answer.
+        """
+        begun_at, listed = await self._submitted.get(fresh=fresh)
+        for uid in list(takewhile(lambda uid: self._is_written(uid, begun_at), self._admitted)):
+            del self._admitted[uid]
+        known = {**{uid: job for uid, (_, job) in self._admitted.items()}, **listed}
+        return {uid: job for uid, job in known.items() if job is not None}
+
+    def _is_written(self, uid: str, at: float) -> bool:
+        """Return whether a job was admitted so early that a list begun at that time has it."""
+        return self._admitted[uid][0] < at - _WRITTEN_S
+
+    def admitted(self, uid: str, job: SubmittedJob) -> None:
+        """Count a job that was just admitted, until a list has it."""
+        self._admitted[uid] = (self._clock.monotonic(), job)
+
+    async def _list_jobs(self) -> tuple[float, Mapping[str, SubmittedJob | None]]:
+        begun_at = self._clock.monotonic()
+        listing = await self._kube.list(kinds.JOB)
+        return begun_at, {job.metadata.uid: submission(job) for job in listing.items}
 
     async def owner_annotations(self, owner: OwnerReference, namespace: str) -> Mapping[str, str]:
         """Return the annotations of an owner; none if it is gone or may not be read.

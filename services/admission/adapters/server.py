@@ -17,9 +17,12 @@ from services.admission.metrics import AdmissionMetrics
 from services.admission.rules.catalogue import Hook
 from services.admission.rules.fields import Schemas
 from services.admission.rules.review import AdmissionRequest, ReviewFacts, Terms, Verdict
+from services.admission.rules.submissions import submission
 from services.admission.rules.users import controller_of
 from shared.api.base import describe_decode_error
+from shared.api.batch import Job
 from shared.api.kinds import JOB
+from shared.api.lenient import lenient
 from shared.api.nesting import cut, is_cut, is_too_deep
 from shared.api.scheduling import podgroup_of
 from shared.contracts.subjects import key_of
@@ -117,9 +120,22 @@ class WebhookServer:
         """Return the verdict; a refusal is based on fresh facts. Raises Retryable."""
         facts = await self._facts(hook, admission, fresh=hook.fresh)
         verdict = hook.review(admission, facts, self._terms())
-        if verdict.allowed or not hook.queues or hook.fresh:
-            return verdict
-        return hook.review(admission, await self._facts(hook, admission, fresh=True), self._terms())
+        if not verdict.allowed and hook.queues and not hook.fresh:
+            facts = await self._facts(hook, admission, fresh=True)
+            verdict = hook.review(admission, facts, self._terms())
+        if verdict.allowed and self._counts_submitted(hook, admission):
+            self._count_submitted(admission)
+        return verdict
+
+    def _counts_submitted(self, hook: Hook, admission: AdmissionRequest) -> bool:
+        is_new = admission.operation == "CREATE"
+        return hook.submitted and is_new and bool(self._terms().submit_limits)
+
+    def _count_submitted(self, admission: AdmissionRequest) -> None:
+        job = lenient(admission.object, Job)
+        found = submission(job)
+        if found is not None and job.metadata.uid:
+            self._lookup.admitted(job.metadata.uid, found)
 
     async def _facts(self, hook: Hook, admission: AdmissionRequest, *, fresh: bool) -> ReviewFacts:
         if hook.namespace and admission.namespace:
@@ -135,7 +151,9 @@ class WebhookServer:
                 if not hook.mutates:  # the controller fills in what is missing
                     raise
                 queues = {}
-            return ReviewFacts(queues=queues, schemas=self._schemas())
+            counts = self._counts_submitted(hook, admission)
+            submitted = await self._lookup.submitted(fresh=fresh) if counts else {}
+            return ReviewFacts(queues=queues, schemas=self._schemas(), submitted=submitted)
         return ReviewFacts(schemas=self._schemas())
 
     async def _owner_annotations(self, admission: AdmissionRequest) -> Mapping[str, str]:

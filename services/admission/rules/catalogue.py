@@ -60,6 +60,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an admission also needs fresh queues, not ones of a second ago."""
     namespace: bool = False
     """Whether the rule needs the annotations of the object's namespace."""
+    submitted: bool = False
+    """Whether the rule needs the submitted jobs where these are limited."""
     owner: bool = False
     """Whether the rule may need the annotations of the object's owner."""
     others: tuple[tuple[str, str, str], ...] = ()
@@ -96,7 +98,7 @@ _ALL: Final = (
     Hook(
         path="/jobs/validate", rule=jobs.validate, name="validatejob",
         group=_BATCH, version="v1alpha1", resource="jobs", operations=("CREATE", "UPDATE"),
-        queues=True,
+        queues=True, submitted=True,
     ),
     Hook(
         path="/podgroups/mutate", rule=podgroups.mutate, name="mutatepodgroup",

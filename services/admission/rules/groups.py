@@ -1,4 +1,4 @@
-"""The file of `--admission-conf`: resource groups, and sources of users.
+"""The file of `--admission-conf`: resource groups, sources of users, and limits.
 
 A resource group says where the pods of some namespaces or annotations have to run (W30). The groups
 have Volcano's form.
@@ -6,13 +6,14 @@ have Volcano's form.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
 
 from shared.api import keys
 from shared.api.base import describe_decode_error
+from shared.jobs.limits import LimitScope
 
 _NAMESPACE: Final = "namespace"
 _ANNOTATION: Final = "annotation"
@@ -89,11 +90,18 @@ class UserSource(msgspec.Struct, frozen=True, kw_only=True):
     annotation: str
 
 
+class SubmitLimit(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Largest number of Jobs that have not finished, of users or of all users of a queue."""
+
+    submitted: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class AdmissionConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The file of `--admission-conf`."""
 
     resource_groups: tuple[ResourceGroup, ...] = ()
     users: tuple[UserSource, ...] = ()
+    limits: tuple[SubmitLimit, ...] = ()
 
 
 def read_configuration(text: str) -> AdmissionConfiguration:

@@ -23,6 +23,7 @@ from services.admission.rules.review import (
     refused,
     unexpected,
 )
+from services.admission.rules.submissions import submission_problems
 from shared.api import keys
 from shared.api.batch import DEFAULT_MAX_RETRY, Job
 from shared.api.lenient import lenient
@@ -126,7 +127,8 @@ def validate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Ver
     warnings = term_problems(job) if ours else ()
     queue = job.spec.queue or DEFAULT_QUEUE
     limits = wall_time.job_problems(job.metadata.annotations, _annotations_of(queue, facts), queue)
-    if found := [*job_problems(job), *_queue(job, facts), *warnings, *faults, *limits]:
+    beyond = submission_problems(job, facts, terms)
+    if found := [*job_problems(job), *_queue(job, facts), *warnings, *faults, *limits, *beyond]:
         return refused(found, separator=" ", end=";")
     hints = [h for _, plugin, words in plugins_of(job) for h in plugin.hints(words)]
     return Verdict(hints=[*hints, *_warnings(unknown)])

@@ -6,12 +6,12 @@ A rule is a function of one request, of the facts that its hook needs, and of th
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from services.admission.rules.fields import Schemas
-from services.admission.rules.groups import ResourceGroup
+from services.admission.rules.groups import ResourceGroup, SubmitLimit
 from shared.api.base import View
 from shared.api.lenient import lenient
 from shared.api.scheduling import Queue
@@ -42,6 +42,13 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `object` is nested so deeply that only the upper part of it was read."""
 
 
+class SubmittedJob(NamedTuple):
+    """Queue and user of a Job."""
+
+    queue: str
+    user: str
+
+
 class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Facts about the cluster; a hook names those that it needs."""
 
@@ -51,6 +58,8 @@ class ReviewFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     namespace_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Annotations of the object's controlling owner."""
+    submitted: Mapping[str, SubmittedJob] = msgspec.field(default_factory=dict)
+    """Jobs that have not finished, by uid."""
 
     def children(self, name: str) -> list[Queue]:
         """Return the queues whose parent is `name`, in order of their names."""
@@ -78,6 +87,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Requesters that may state another user than themselves."""
     user_sources: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Requester → annotation of the owner that names the user of what the requester creates."""
+    submit_limits: Sequence[SubmitLimit] = ()
     queue_gates: bool = False
     """Whether pods that ask for the gate of their queue get it (W31)."""
     refuse_unknown_fields: bool = False

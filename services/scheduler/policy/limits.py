@@ -1,48 +1,35 @@
-"""Limits of users and queues, and what counts against them: the arithmetic of plugin `limits`.
-
-A limit belongs to a queue and holds for the sum over its subtree. With `users` it holds for each of
-these users by itself, `*` being every user whom no earlier limit of the same queue names; without,
-for all of them together.
-"""
+"""Limits of users and queues, and what counts against them: the arithmetic of plugin `limits`."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 
-from pumice.plugins import Cluster, FloatArray, IntArray, Job, Queue
+from pumice.plugins import Cluster, FloatArray, IntArray, Job
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX
 from services.scheduler.engine.resources.dimensions import PODS_DIM, is_in_bytes
 from services.scheduler.policy.reservations import unallocated_minimum
 from services.scheduler.policy.shares import room_for
-from shared.api.scheduling import ROOT_QUEUE
+from shared.jobs.limits import LimitScope, scopes_of
 from shared.jobs.users import user_of
 from shared.model.resources import PODS
 from shared.model.status import TaskStatus
 
-EVERY_USER: Final = "*"
 _SEPARATOR: Final = "\n"
 """Between queue and user in the name of a group of jobs; neither contains it."""
 _HELD, _RESERVED, _JOBS = 0, 1, 2
 _RUNNING, _ENTERED = 0, 1
 
 
-class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limit(LimitScope, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One limit of the configuration."""
 
-    queue: str = ROOT_QUEUE
-    users: tuple[str, ...] = ()
     pods: int | None = None
     """Number of pods that hold resources."""
     jobs: int | None = None
     """Number of PodGroups with such pods."""
     resources: Mapping[str, str | int | float] = {}
-
-    def has(self, user: str) -> bool:
-        """Return whether it holds for a user; a limit without users holds for all."""
-        return not self.users or user in self.users or EVERY_USER in self.users
 
 
 def group_of(job: Job) -> str:
@@ -148,10 +135,8 @@ class Account:
         return self._text(f"{running} of {self.limit.jobs} jobs", "1 job")
 
     def _text(self, holds: str, need: str) -> str:
-        of = f"in queue {self.limit.queue}"
-        who = f"user {self.user or 'unknown'}" if self.limit.users else "all users together"
-        verb = "holds" if self.limit.users else "hold"
-        return f"{who} {verb} {holds} {of}; the job needs {need}"
+        limit = self.limit
+        return f"{limit.holder(self.user)} {holds} in queue {limit.queue}; the job needs {need}"
 
 
 def shown(name: str, amount: float) -> str:
@@ -166,9 +151,7 @@ class LimitAccounts:
 
     def __init__(self, limits: Sequence[Limit], cluster: Cluster) -> None:
         self._cluster = cluster
-        self._by_queue: dict[str, list[tuple[int, Limit]]] = {}
-        for number, limit in enumerate(limits):
-            self._by_queue.setdefault(limit.queue, []).append((number, limit))
+        self._limits = limits
         self._ceilings = [_ceiling(limit, cluster) for limit in limits]
         self._accounts: dict[tuple[int, str], Account] = {}
         self._found: dict[tuple[str, str], tuple[Account, ...]] = {}
@@ -185,33 +168,20 @@ class LimitAccounts:
         """Return the accounts of a user in a queue, those of the queue itself first."""
         found = self._found.get((queue, user))
         if found is None:
-            found = tuple(self._accounts_of(queue, user))
-            self._found[queue, user] = found
+            keys = scopes_of(self._limits, queue, user, self._parent_of)
+            found = self._found[queue, user] = tuple(self._account(*key) for key in keys)
         return found
 
-    def _accounts_of(self, queue: str, user: str) -> Iterator[Account]:
-        for name in lineage(queue, self._cluster.queues):
-            of_user = False
-            for number, limit in self._by_queue.get(name, ()):
-                if not limit.has(user) or (limit.users and of_user):
-                    continue
-                of_user = of_user or bool(limit.users)
-                key = (number, user if limit.users else "")
-                account = self._accounts.get(key)
-                if account is None:
-                    account = Account(limit, key[1], self._ceilings[number])
-                    self._accounts[key] = account
-                yield account
+    def _parent_of(self, queue: str) -> str:
+        known = self._cluster.queue(queue)
+        return known.parent if known is not None else ""
 
-
-def lineage(queue: str, queues: Mapping[str, Queue]) -> Iterator[str]:
-    """Return a queue and its ancestors up to `root`, each once."""
-    seen: set[str] = set()
-    while queue and queue not in seen:
-        yield queue
-        seen.add(queue)
-        known = queues.get(queue)
-        queue = (known.parent if known is not None else "") or ROOT_QUEUE
+    def _account(self, number: int, user: str) -> Account:
+        found = self._accounts.get((number, user))
+        if found is None:
+            found = Account(self._limits[number], user, self._ceilings[number])
+            self._accounts[number, user] = found
+        return found
 
 
 def _ceiling(limit: Limit, cluster: Cluster) -> FloatArray:

@@ -76,15 +76,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def whole_system(directory: Path, configuration: str) -> AsyncIterator[Stage]:
-    """A control plane with roomy nodes, and the services as a user starts them."""
+async def whole_system(directory: Path, configuration: str, *flags: str) -> AsyncIterator[Stage]:
+    """A control plane with roomy nodes, and the services as a user starts them, with flags."""
     async with real_plane(directory / "plane") as plane:
         conf = directory / "scheduler.yaml"
         conf.write_text(configuration)
         words = ("--kubeconfig", str(plane.kubeconfig), "--scheduler-conf", str(conf))
         gates = "SchedulingGatesQueueAdmission=true"
         words += (f"--scheduler.feature-gates={gates}", f"--admission.feature-gates={gates}")
-        words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig))
+        words += ("--controller.queue-commands-from=*", *run_flags(plane.kubeconfig), *flags)
         async with (
             connect(plane.kubeconfig) as api,
             pumice_run(*words, "--log-dir", str(directory / "logs")) as services,
