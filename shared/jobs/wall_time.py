@@ -1,9 +1,10 @@
-"""Wall time: how long a job may run, by its own annotation or those of its queue.
+"""Wall time: how long a job may run, as its annotation says.
 
-Admission writes the limit into new jobs and refuses too large ones. The controller ends a job that
-exceeds its limit. The scheduler takes the limit for the latest end. All of them ask
-`max_runtime_s`. Time counts from the start of the first pod of a run; a restart of the whole job
-begins a new run.
+The limits of a queue count when a job is created: admission writes them into the job and refuses
+larger ones. Where admission was unavailable, the controller writes them before it makes pods. From
+then on the job's annotation alone counts (`max_runtime_s`): the controller ends the job by it, and
+the scheduler takes it for the latest end. Time counts from the start of the first pod of a run; a
+restart of the whole job begins a new run.
 """
 
 from collections.abc import Mapping
@@ -23,25 +24,22 @@ ACTIONS: Final = frozenset(
 Annotations = Mapping[str, str]
 
 
-def max_runtime_s(job: Annotations, queue: Annotations) -> float | None:
-    """Return how many seconds a job may run; None if nothing limits it.
+def max_runtime_s(job: Annotations) -> float | None:
+    """Return how many seconds a job may run; None without a limit that is a duration."""
+    return parse(job.get(keys.MAX_RUNTIME, ""))
 
-    Its annotation counts, else the default of its queue, else the maximum of its queue. A value
-    that is no duration does not count.
+
+def limit_by_queue(job: Annotations, queue: Annotations) -> str:
+    """Return the limit that a new job gets from its queue, as the queue states it; "" for none.
+
+    A job without a limit gets the default, else the maximum. One with a larger limit gets the
+    maximum.
     """
-    stated = (
-        job.get(keys.MAX_RUNTIME, ""),
-        queue.get(keys.DEFAULT_MAX_RUNTIME, ""),
-        queue.get(keys.MAX_RUNTIME, ""),
-    )
-    return next((found for text in stated if (found := parse(text)) is not None), None)
-
-
-def text_of_queue(queue: Annotations) -> str:
-    """Return the limit of a job that states none, as the queue's annotation has it; or ""."""
-    for key in (keys.DEFAULT_MAX_RUNTIME, keys.MAX_RUNTIME):
-        if parse(queue.get(key, "")) is not None:
-            return queue[key]
+    own_s, most_s = max_runtime_s(job), parse(queue.get(keys.MAX_RUNTIME, ""))
+    if own_s is None and parse(queue.get(keys.DEFAULT_MAX_RUNTIME, "")) is not None:
+        return queue[keys.DEFAULT_MAX_RUNTIME]
+    if most_s is not None and (own_s is None or own_s > most_s):
+        return queue[keys.MAX_RUNTIME]
     return ""
 
 

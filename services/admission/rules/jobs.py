@@ -41,7 +41,6 @@ from shared.jobs.rules import (
     update_problems,
 )
 from shared.jobs.templates import term_problems
-from shared.jobs.wall_time import text_of_queue
 
 _UNKNOWN_FIELDS_MAX: Final = 20
 _HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
@@ -63,9 +62,10 @@ def mutate(request: AdmissionRequest, facts: ReviewFacts, terms: Terms) -> Verdi
     except msgspec.ValidationError:
         return ALLOWED
     full = defaulted(job, scheduler_name=terms.scheduler_names[0])
-    limit = text_of_queue(_annotations_of(full.spec.queue, facts))
-    if keys.MAX_RUNTIME in job.metadata.annotations:
-        limit = ""
+    annotations = job.metadata.annotations
+    limit = ""
+    if keys.MAX_RUNTIME not in annotations:  # one that is stated is refused if it is too large
+        limit = wall_time.limit_by_queue(annotations, _annotations_of(full.spec.queue, facts))
     annotated = [annotated_with(request.object, keys.MAX_RUNTIME, limit)] if limit else []
     return mutated([*_patch(request.object["spec"], job, full), *annotated])
 

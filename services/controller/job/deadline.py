@@ -16,7 +16,7 @@ from shared.model import durations
 
 def deadline_of(facts: JobFacts) -> float | None:
     """Return until when a job may run, in Unix seconds; None if it does not run or has no limit."""
-    limit_s = _limit_s(facts)
+    limit_s = max_runtime_s(facts.job.metadata.annotations)
     if limit_s is None or facts.job.status.state.phase not in ALIVE:
         return None
     version = facts.job.status.version
@@ -27,19 +27,18 @@ def deadline_of(facts: JobFacts) -> float | None:
 
 def exceeded(facts: JobFacts, *, now: float) -> tuple[JobRequest, ...]:
     """Return the request of a job whose deadline has passed."""
-    due, limit_s = deadline_of(facts), _limit_s(facts)
-    if due is None or limit_s is None or now < due:
+    due = deadline_of(facts)
+    if due is None or now < due:
         return ()
-    job, limit = facts.job, durations.text(round(limit_s))
-    source = f"metadata.annotations[{keys.MAX_RUNTIME}]"
-    if keys.MAX_RUNTIME not in job.metadata.annotations:
-        source = f"the limit of queue {job.spec.queue}"
+    job = facts.job
+    limit_s = max_runtime_s(job.metadata.annotations) or 0.0
     return (
         JobRequest(
             event=DeadlineEvent.JOB_DEADLINE_EXCEEDED,
             job_uid=job.metadata.uid,
             version=job.status.version,
-            why=f"the job has run for {limit}, which is its maximum by {source}",
+            why=f"the job has run for {durations.text(round(limit_s))}, the most that"
+            f" metadata.annotations[{keys.MAX_RUNTIME}] allows",
         ),
     )
 
@@ -54,9 +53,3 @@ def events_of(request: JobRequest) -> tuple[RecordEvent, ...]:
             reason=request.event.value, message=request.why, warning=True, occasion=occasion
         ),
     )
-
-
-def _limit_s(facts: JobFacts) -> float | None:
-    queue = facts.queue
-    of_queue = queue.metadata.annotations if queue is not None else {}
-    return max_runtime_s(facts.job.metadata.annotations, of_queue)

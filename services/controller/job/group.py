@@ -105,15 +105,19 @@ def group_body(job: Job, desired: DesiredGroupSpec) -> Json:
     }
 
 
-def group_patch(group: PodGroup, desired: DesiredGroupSpec) -> Json:
+def group_patch(group: PodGroup, desired: DesiredGroupSpec, job: Job) -> Json:
     """Return the merge patch for the job's PodGroup, empty if it is as desired.
+
+    Of the job's annotations the wall time goes on to the group when it changes.
 
     Fields are compared as typed values, so that a default that the API server filled in is no
     difference. ⚠ An encoded view cannot tell: it leaves out a default only when it is the very
     same object.
     """
+    limit, shown = (o.metadata.annotations.get(keys.MAX_RUNTIME) for o in (job, group))
+    notes = {} if limit == shown else {"metadata": {"annotations": {keys.MAX_RUNTIME: limit}}}
     if desired.typed == group.spec:
-        return {}
+        return notes
     before = msgspec.to_builtins(group.spec)
     patch: Json = {}
     for field in msgspec.structs.fields(PodGroupSpec):
@@ -125,7 +129,7 @@ def group_patch(group: PodGroup, desired: DesiredGroupSpec) -> Json:
         new, old = desired.plain.get(name), before.get(name)
         both = isinstance(new, dict) and isinstance(old, dict)
         patch[name] = merge_patch(old, new) if both else new
-    return {"spec": patch} if patch else {}
+    return {**notes, "spec": patch} if patch else notes
 
 
 def why_pending(group: PodGroup | None) -> PodGroupCondition | None:

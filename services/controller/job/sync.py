@@ -21,6 +21,7 @@ from shared.api.patch import Json
 from shared.api.scheduling import PodGroupPhase
 from shared.jobplugins.catalogue import plugins_of
 from shared.jobplugins.interface import Companion
+from shared.jobs.wall_time import limit_by_queue
 
 Stage = tuple[effects.Effect, ...]
 
@@ -37,7 +38,7 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
     assert facts.desired_group is not None, "only valid jobs are synced"
     if facts.group is None:
         beside.append(effects.CreateGroup(body=group.group_body(job, facts.desired_group)))
-    elif patch := group.group_patch(facts.group, facts.desired_group):
+    elif patch := group.group_patch(facts.group, facts.desired_group, job):
         meta = facts.group.metadata
         beside.append(effects.PatchGroup(name=meta.name, uid=meta.uid, patch=patch))
     desired = companions(job)
@@ -56,16 +57,29 @@ def stages_of(facts: JobFacts) -> tuple[Stage, ...]:
 def amendment(facts: JobFacts) -> effects.AmendJob | None:
     """Return the patch of the job itself that must precede its pods; None if none is needed.
 
-    It adds the annotation of a job whose queue forwards jobs to other clusters (J33), and names of
-    claims that the user left out (J30): pods, the PodGroup and users read them there.
+    It adds the annotation of a job whose queue forwards jobs to other clusters (J33), the wall time
+    of its queue, and names of claims that the user left out (J30): pods, the PodGroup and users
+    read them there.
     """
     job = facts.job
     patch: Json = {}
+    annotations = {}
     if _is_forwarded(facts) and job.metadata.annotations.get(keys.JOB_FORWARDING) != "true":
-        patch["metadata"] = {"annotations": {keys.JOB_FORWARDING: "true"}}
+        annotations[keys.JOB_FORWARDING] = "true"
+    if limit := _new_limit(facts):
+        annotations[keys.MAX_RUNTIME] = limit
+    if annotations:
+        patch["metadata"] = {"annotations": annotations}
     if not all(volume.volume_claim_name for volume in job.spec.volumes):
         patch["spec"] = {"volumes": [_named(job, i) for i in range(len(job.spec.volumes))]}
     return effects.AmendJob(patch=patch) if patch else None
+
+
+def _new_limit(facts: JobFacts) -> str:
+    """Return the wall time that a job without pods gets from its queue; "" if it has one."""
+    if facts.group is not None or facts.pods or facts.queue is None:
+        return ""
+    return limit_by_queue(facts.job.metadata.annotations, facts.queue.metadata.annotations)
 
 
 def _named(job: Job, index: int) -> Json:

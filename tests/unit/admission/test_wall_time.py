@@ -5,7 +5,7 @@ import pytest
 from services.admission.rules.catalogue import HOOKS, conditions
 from services.admission.rules.review import Terms
 from shared.api import keys
-from shared.jobs.wall_time import max_runtime_s
+from shared.jobs.wall_time import limit_by_queue
 from tests.unit.admission.asking import Json, ask, new_queue, paths, queue_named, sparse_job
 
 AT = "metadata.annotations[pumice.dev/max-runtime]"
@@ -90,9 +90,10 @@ def test_the_limits_of_a_queue_are_durations_that_fit(annotations: Json, said: s
     assert verdict.allowed == (not said)
 
 
-def test_a_jobs_own_limit_comes_before_those_of_its_queue() -> None:
+def test_a_queue_gives_a_limit_to_jobs_without_one_and_with_a_larger_one() -> None:
     queue = {keys.DEFAULT_MAX_RUNTIME: "30m", keys.MAX_RUNTIME: "1h"}
-    assert max_runtime_s({keys.MAX_RUNTIME: "5m"}, queue) == 300.0
-    assert max_runtime_s({keys.MAX_RUNTIME: "x"}, queue) == 1800.0
-    assert max_runtime_s({}, {keys.MAX_RUNTIME: "1h"}) == 3600.0
-    assert max_runtime_s({}, {}) is None
+    assert limit_by_queue({keys.MAX_RUNTIME: "5m"}, queue) == ""
+    assert limit_by_queue({keys.MAX_RUNTIME: "2h"}, queue) == "1h"
+    assert limit_by_queue({keys.MAX_RUNTIME: "x"}, queue) == "30m"
+    assert limit_by_queue({}, {keys.MAX_RUNTIME: "1h"}) == "1h"
+    assert limit_by_queue({}, {}) == ""

@@ -57,8 +57,8 @@ def test_a_job_is_terminated_when_its_first_pod_has_run_for_the_limit() -> None:
     state = cluster.job.status.state
     assert state.reason == "JobDeadlineExceeded"
     assert state.message == (
-        "the job has run for 1h0m0s, which is its maximum by "
-        "metadata.annotations[pumice.dev/max-runtime]"
+        "the job has run for 1h0m0s, the most that metadata.annotations[pumice.dev/max-runtime] "
+        "allows"
     )
     (event,) = (e for e in cluster.told if e.reason == "JobDeadlineExceeded")
     assert event.warning
@@ -74,24 +74,45 @@ def test_the_next_pass_is_due_at_the_deadline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "limit_s"),
+    ("own", "queue", "limit_s"),
     [
-        ({keys.DEFAULT_MAX_RUNTIME: "30m", keys.MAX_RUNTIME: "1h"}, 1800.0),
-        ({keys.MAX_RUNTIME: "3600"}, HOUR_S),
-        ({keys.MAX_RUNTIME: "soon"}, None),
-        ({}, None),
+        ("", {keys.DEFAULT_MAX_RUNTIME: "30m", keys.MAX_RUNTIME: "1h"}, 1800.0),
+        ("", {keys.MAX_RUNTIME: "3600"}, HOUR_S),
+        ("2h", {keys.MAX_RUNTIME: "1h"}, HOUR_S),
+        ("soon", {keys.MAX_RUNTIME: "1h"}, HOUR_S),
+        ("", {keys.MAX_RUNTIME: "soon"}, None),
+        ("", {}, None),
     ],
 )
-def test_a_job_without_a_limit_has_that_of_its_queue(
-    queue: dict[str, str], limit_s: float | None
+def test_a_job_that_admission_did_not_see_gets_the_limit_of_its_queue(
+    own: str, queue: dict[str, str], limit_s: float | None
 ) -> None:
-    cluster = limited(queue=queue)
+    cluster = limited(queue=queue, **({"max_runtime": own} if own else {}))
     if limit_s is None:
         assert at(cluster, 1e6) == JobPhase.RUNNING
         return
     assert at(cluster, limit_s - 1.0) == JobPhase.RUNNING
     assert at(cluster, limit_s) == JobPhase.TERMINATED
-    assert "by the limit of queue default" in cluster.job.status.state.message
+
+
+def test_a_limit_that_a_queue_gets_later_ends_no_job_that_runs() -> None:
+    cluster = limited()
+    annotations = {keys.MAX_RUNTIME: "1h"}
+    cluster.queue = Queue(metadata=ObjectMeta(name="default", uid="q", annotations=annotations))
+    assert at(cluster, 100 * HOUR_S) == JobPhase.RUNNING
+
+
+def test_the_group_of_a_job_shows_its_limit_and_follows_a_change() -> None:
+    cluster = limited(queue={keys.MAX_RUNTIME: "1h"})
+    assert cluster.group is not None
+    assert cluster.group.metadata.annotations[keys.MAX_RUNTIME] == "1h"
+    notes = {**cluster.job.metadata.annotations, keys.MAX_RUNTIME: "30m"}
+    meta = msgspec.structs.replace(
+        cluster.job.metadata, annotations=notes, resource_version=cluster.rv()
+    )
+    cluster.job = msgspec.structs.replace(cluster.job, metadata=meta)
+    Controller(cluster).settle()
+    assert cluster.group.metadata.annotations[keys.MAX_RUNTIME] == "30m"
 
 
 @pytest.mark.parametrize(

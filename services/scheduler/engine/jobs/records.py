@@ -230,7 +230,7 @@ class Job:
     @property
     def limit_s(self) -> float | None:
         """Seconds after which the controller ends it; None if it has no limit, or is no Job's."""
-        return max_runtime_s(self.annotations, {}) if self.owner_job else None
+        return max_runtime_s(self.annotations) if self.owner_job else None
 
     @property
     def expected_s(self) -> float | None:
