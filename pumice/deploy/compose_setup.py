@@ -34,6 +34,7 @@ FILES: Final = (
     "controller-secrets.yaml",
     "authority-secrets.yaml",
     "cache-leases.yaml",
+    "user-annotations.yaml",
 )
 VISIBILITY: Final = "visibility"
 """Host name of visibility on the network of the stack, and its port there."""
