@@ -426,16 +426,16 @@ class Cluster(Protocol):
         """Return a key by which jobs of a queue have their turns; the smallest comes first."""
 
     def open_nodes(self, task_class: TaskClass) -> BoolArray:
-        """Return the nodes that take tasks of a class for all that node objects say.
-
-        Room, and what other pods are there, is not asked for.
-        """
+        """Return the nodes that take tasks of a class by node objects alone, whatever room is."""
 
     def room_of(self, queue: Queue) -> FloatArray:
         """Return the amounts that a queue may still get, infinite where no plugin limits it."""
 
     def schedulable(self, job: Job) -> int:
         """Return how many tasks are ready, or were before an attempt was given up."""
+
+    def waiting_for_nodes(self, job: Job) -> Sequence[Task]:
+        """Return the tasks that would start if there were nodes for all, as far as was tried."""
 
     def fit_error(self, job: Job) -> str:
         """Return why tasks of a job are not placed, as a text for people."""

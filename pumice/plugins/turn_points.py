@@ -50,6 +50,15 @@ class TurnPoints:
         guarded=guarded_results(guarding.flag, instead=True),
         failing="it does",
     )
+    waiting_reason: Plain[Callable[[Job], str | None], Callable[[Job], str | None]] = Plain(
+        "",
+        "",
+        "the reason of PodScheduled for pods of a job that wait for nodes; its other waiting pods "
+        "show `NotWaitingForNodes`; None: as in Volcano",
+        together=combining.first_objection,
+        guarded=guarded_results(guarding.optional_text),
+        failing="None",
+    )
     job_outlook: Plain[Callable[[Job], str | None], Callable[[Job], list[str]]] = Plain(
         "",
         "",

@@ -14,6 +14,7 @@ import yaml
 from msgspec import Struct, field
 
 from shared.model import durations
+from shared.model.quantity import is_quantity
 
 FLAG_DEFAULTS: Final[Mapping[str, bool]] = {
     "enableJobOrder": True,
@@ -114,10 +115,15 @@ class SchedulerConfig(Struct, frozen=True, kw_only=True):
     metrics: MetricsOption = MetricsOption()
     volcano_evictions: bool = False
     """Whether evictions are Volcano's (`volcanoEvictions`), which may repeat themselves."""
+    autoscaler_limits: Mapping[str, str] = field(default_factory=dict)
+    """Resource → quantity to which autoscalers may grow the cluster (`autoscalerLimits`)."""
     warnings: tuple[str, ...] = ()
     """Parts that were skipped; the service logs them."""
 
 
+_KEYS: Final = frozenset(
+    {"actions", "tiers", "configurations", "metrics", "volcanoEvictions", "autoscalerLimits"}
+)
 _OF_OTHERS: Final = frozenset({"init-params"})
 """Entries of `configurations` for plugins of vendors: MindCluster's reads `init-params`."""
 _RETIRED: Final = ", nor has Volcano one any more: leave it out"
@@ -156,7 +162,7 @@ def parse(text: str, *, actions: Collection[str], plugins: Collection[str]) -> S
             "this is a whole ConfigMap: the configuration is the text in it, below "
             f"data.{inside or 'volcano-scheduler.conf'}"
         )
-    _known(root, {"actions", "tiers", "configurations", "metrics", "volcanoEvictions"}, "")
+    _known(root, _KEYS, "")
     volcano_evictions = root.get("volcanoEvictions", False)
     if not isinstance(volcano_evictions, bool):
         raise BadConfig(f"volcanoEvictions: must be true or false, is {volcano_evictions!r}")
@@ -173,6 +179,7 @@ def parse(text: str, *, actions: Collection[str], plugins: Collection[str]) -> S
         arguments=_configurations(root.get("configurations"), actions, warnings),
         metrics=_metrics(root.get("metrics")),
         volcano_evictions=volcano_evictions,
+        autoscaler_limits=_amounts(root.get("autoscalerLimits") or {}, "autoscalerLimits"),
         warnings=tuple(warnings),
     )
 
@@ -302,6 +309,15 @@ def _metrics(value: object) -> MetricsOption:
         username=texts.get("elasticsearch.username", ""),
         password=texts.get("elasticsearch.password", ""),
     )
+
+
+def _amounts(value: object, path: str) -> dict[str, str]:
+    """Return a Kubernetes resource list."""
+    given = {name: str(amount) for name, amount in _mapping(value, path).items()}
+    for name, amount in given.items():
+        if not is_quantity(amount):
+            raise BadConfig(f"{path}.{name}: {amount!r} is no quantity such as 64 or 1Ti")
+    return given
 
 
 def _interval_s(text: str) -> float:

@@ -29,13 +29,12 @@ from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.state.cluster_state import ClusterState
 from services.scheduler.engine.state.shards import UNSHARDED, Sharding, ShardMode
 from services.scheduler.engine.status.messages import Wording
+from services.scheduler.engine.status.pod_conditions import pod_conditions, stray_pod_conditions
 from services.scheduler.engine.status.statuses import (
     explanation_of,
     group_status,
-    pod_conditions,
     queue_statuses,
     stray_group_statuses,
-    stray_pod_conditions,
     with_exclusions,
 )
 from services.scheduler.foreign import ForeignPlugin
@@ -140,6 +139,7 @@ def open_session(
         progress=progress,
     )
     session.volcano_evictions = config.volcano_evictions
+    session.grow(config.autoscaler_limits)
     for number, tier in enumerate(config.tiers):
         for option in tier.plugins:
             identity = f"{option.name}{sorted(option.arguments.items(), key=str)}"

@@ -72,6 +72,8 @@ QUEUE_ORDER: Final = "pumice.dev/order"
 
 USER_SHARES: Final = "pumice.dev/user-shares"
 """Annotation of a queue: shares of its users, `ann=2,bob=1` (plugin `fairshare`)."""
+AUTOSCALING: Final = "pumice.dev/autoscaling"
+"""Annotation of a queue, Job or PodGroup: how autoscalers learn of it (plugin `autoscaling`)."""
 
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"

@@ -21,6 +21,7 @@ from services.scheduler.policy.actions import (
 from services.scheduler.policy.actions.gang_evictions import GangOptions
 from services.scheduler.policy.actions.preempt import PreemptArguments
 from services.scheduler.policy.devices.selectors import Evaluator
+from services.scheduler.policy.plugins.autoscaling import Autoscaling
 from services.scheduler.policy.plugins.binpack import Binpack
 from services.scheduler.policy.plugins.capacity import Capacity
 from services.scheduler.policy.plugins.cdp import Cdp
@@ -153,5 +154,9 @@ PLUGINS: Final[Plugins] = {
     "network-topology-aware": NetworkTopologyAware,
     "reservation": ReservationPlugin,
     "limits": LimitsPlugin,
+<<<<<<< HEAD
     "fairshare": FairShare,
+=======
+    "autoscaling": Autoscaling,
+>>>>>>> 94836c39 (Have autoscalers add nodes for whole gangs)
 }

@@ -42,6 +42,7 @@ from services.scheduler.engine.session.exclusions import (
 )
 from services.scheduler.engine.session.failures import JobFailures, explanation, fit_error
 from services.scheduler.engine.session.network import Network
+from services.scheduler.engine.session.node_waits import tasks_for_nodes
 from services.scheduler.engine.session.ordering import Orders, Places
 from services.scheduler.engine.session.view import ClusterView
 from services.scheduler.engine.state.cluster_state import ClusterState
@@ -62,6 +63,9 @@ class Session(ClusterView):
     volcano_evictions = False
     """Whether evictions and reservations follow Volcano exactly, even where evictions gain nothing.
     """
+
+    may_grow = False
+    """Whether autoscalers may add nodes."""
 
     def __init__(
         self,
@@ -115,7 +119,7 @@ class Session(ClusterView):
         """Key of a job activated as the first of its group → the group (`activate_next`)."""
         self.contenders: list[DemandGroup] = []
         """Groups of the pool for which evictions might make room; if any, the cycle runs again."""
-        self.total: IntArray = self.ledger.total()
+        self.total: IntArray = self.ledger.total()  # of all nodes, or of those to come (`grow`)
 
     # --- pumice.plugins.Cluster --------------------------------------------------------------
 
@@ -128,6 +132,10 @@ class Session(ClusterView):
         """Return how many tasks are ready, or were before a trial was undone (D01)."""
         record = engine_record(job, Job)
         return self.failures(record).schedulable(record)
+
+    def waiting_for_nodes(self, job: plugins.Job) -> list[Task]:
+        """Return the tasks that would start if there were nodes for all, as far as was tried."""
+        return tasks_for_nodes(self, engine_record(job, Job), self.explanations, self.failures)
 
     def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a message to users."""
@@ -232,6 +240,15 @@ class Session(ClusterView):
         return [mask & part for part in self._shard_masks] or [mask]
 
     # --- errors ------------------------------------------------------------------------------
+
+    def grow(self, limits: Mapping[str, str]) -> None:
+        """Share out, and admit by, what autoscalers may grow the cluster to: a resource list.
+
+        An unstated number of pods is no limit. Call it before plugins contribute.
+        """
+        if limits:
+            self.may_grow = True
+            self.total = np.maximum(self.total, self.amounts({"pods": "1M", **limits}))
 
     def isolate(self, stage: str, subject: Job | Queue | None = None) -> StageIsolation:
         """Return a block in which one job or queue is handled (None: a whole action).

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pumice.plugins import Condition
-from services.scheduler.engine.plan import JobExplanation, Shortage
+from services.scheduler.engine.plan import NAME_LETTERS, JobExplanation, Shortage, shortened
 from services.scheduler.engine.resources.dimensions import readable
 from services.scheduler.engine.session.failures import OverQuota
 from services.scheduler.engine.session.session import Session
@@ -42,6 +42,7 @@ class Wording:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._largest: dict[str, int] = {}
+        self._never = "" if session.may_grow else f": {NEVER}"
 
     def details(self, why: JobExplanation, place: int) -> str:
         """Return amounts, position and expected start in brackets behind a space; "" if unknown."""
@@ -102,11 +103,11 @@ class Wording:
     def _of_nodes(self, short: Shortage) -> str:
         largest = self._largest_node(short.resource)
         if not largest:
-            return f"no node has {short.resource}, {NEVER}"
+            return f"no node has {short.resource}{self._never.replace(':', ',')}"
         needs = f"needs {readable(short.resource, short.requested)} {short.resource}"
         if short.requested > largest:
             most = readable(short.resource, largest)
-            return f"{needs} on one node, the largest has {most}: {NEVER}"
+            return f"{needs} on one node, the largest has {most}{self._never}"
         return f"{needs}, {readable(short.resource, short.largest_free)} free on one node"
 
     def _of_all(self, short: Shortage, queue: str, budget: str = "") -> str:
@@ -163,6 +164,11 @@ def _some(reported: Callable[[Shortage], str], shortages: Sequence[Shortage]) ->
 
 def _bracketed(words: Sequence[str]) -> str:
     return f" ({'; '.join(words)})" if words else ""
+
+
+def no_queue(name: str) -> str:
+    """Return the message about a queue that does not exist."""
+    return f"spec.queue: there is no queue {shortened(name, NAME_LETTERS)!r}"
 
 
 def same(one: Sequence[Condition], other: Sequence[Condition]) -> bool:

@@ -1,4 +1,4 @@
-"""Desired statuses of PodGroups, pods and queues at the end of a cycle (SS03, SS04, D01, D02).
+"""Desired statuses of PodGroups and queues at the end of a cycle (SS03, SS04, D01).
 
 Computed only for the jobs that a session visited, and returned only if it differs from the last
 one: a status is written when its meaning changes, never to refresh a time.
@@ -14,8 +14,6 @@ from pumice.plugins import NODE_MAX, Condition, IntArray
 from services.scheduler.engine.jobs.records import GroupStatus, Job, Queue
 from services.scheduler.engine.jobs.rollups import allocated_of
 from services.scheduler.engine.plan import (
-    NAME_LETTERS,
-    DesiredPodCondition,
     DesiredPodGroupStatus,
     JobExplanation,
     QueueAllocated,
@@ -31,8 +29,7 @@ from services.scheduler.engine.resources.dimensions import (
     quantity,
 )
 from services.scheduler.engine.session.session import Session
-from services.scheduler.engine.status.messages import Wording, same
-from services.scheduler.engine.tasks.task import Task
+from services.scheduler.engine.status.messages import Wording, no_queue, same
 from shared.model.quantity import BadQuantity
 from shared.model.resources import parse_list
 from shared.model.status import SCHEDULED, TaskStatus
@@ -40,7 +37,6 @@ from shared.model.status import SCHEDULED, TaskStatus
 _BEYOND = " is beyond the bound of "
 _ROOT = "root"
 _NATIVE = (CPU_DIM, MEMORY_DIM, PODS_DIM)
-_NO_NODE = "all nodes are unavailable"
 _ORIGIN = "Origin reason is"
 _REASONS_MAX = 50
 """Most reasons in an event: those of the most nodes."""
@@ -220,60 +216,6 @@ def _merged(shown: tuple[Condition, ...], raised: list[Condition]) -> tuple[Cond
     return tuple(by_type.values())
 
 
-def pod_conditions(session: Session, wording: Wording, job: Job) -> list[DesiredPodCondition]:
-    """Return the PodScheduled conditions of tasks that could not be bound, where they change.
-
-    Sorted by task, because the tasks of a job may be in any order.
-    """
-    if not job.tasks:
-        return []
-    changes: list[tuple[Task, Condition]] = []
-    explanation = session.explanations.get(job.key)
-    general = _NO_NODE
-    if explanation is not None:
-        general = explanation.message + wording.details(explanation, 0)
-    for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED):
-        for task in job.by_status[status].values():
-            if task.gated or not task.ours:
-                continue  # the API server itself says SchedulingGated
-            reason, message = _pod_reason(session, wording, job, task, general)
-            condition = bounded(Condition("PodScheduled", "False", reason, message))
-            if task.last_condition is None or not same((task.last_condition,), (condition,)):
-                changes.append((task, condition))
-    return [
-        DesiredPodCondition(key=task.key, uid=task.uid, condition=condition)
-        for task, condition in sorted(changes, key=lambda change: change[0].order())
-    ]
-
-
-def _pod_reason(
-    session: Session, wording: Wording, job: Job, task: Task, general: str
-) -> tuple[str, str]:
-    if task.backoff_reason and task.status is TaskStatus.PENDING:
-        return "Unschedulable", task.backoff_reason
-    failures = session.failures(job)
-    if (no_room := failures.no_room.get(task.uid)) is not None:
-        return "Schedulable", no_room
-    attempt = failures.undone_placements.get(task.uid)
-    status = attempt.status if attempt else task.status
-    node = attempt.node if attempt else task.node
-    if status is TaskStatus.ALLOCATED:
-        return "Schedulable", (
-            f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied"
-        )
-    if status is TaskStatus.PIPELINED:
-        return "Unschedulable", (
-            f"Pod {task.key} can possibly be assigned to {node}, "
-            "once resource is released and minAvailable is satisfied"
-        )
-    if (over_quota := failures.over_quota.get(task.uid)) is not None:
-        return "Unschedulable", over_quota.text(task.name) + wording.beyond_share(over_quota)
-    failure = failures.by_task.get(task.uid)
-    if failure is None:
-        return "Unschedulable", general
-    return "Unschedulable", failure.text() + wording.lacks(failure.shortages)
-
-
 def with_exclusions(
     session: Session, desired: list[DesiredPodGroupStatus]
 ) -> list[DesiredPodGroupStatus]:
@@ -400,25 +342,12 @@ def explanation_of(session: Session, wording: Wording, job: Job) -> JobExplanati
     return replace(explanation, message=message, details=details, position=place, reasons=reasons)
 
 
-def stray_pod_conditions(session: Session) -> Iterator[DesiredPodCondition]:
-    """Return the conditions of pods whose group's queue is unknown."""
-    for job in session.cluster_state.jobs.stray():
-        condition = bounded(Condition("PodScheduled", "False", "Unschedulable", _no_queue(job)))
-        for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
-            if task.ours and not task.gated and task.last_condition != condition:
-                yield DesiredPodCondition(key=task.key, uid=task.uid, condition=condition)
-
-
-def _no_queue(job: Job) -> str:
-    return f"spec.queue: there is no queue {shortened(job.queue, NAME_LETTERS)!r}"
-
-
 def stray_group_statuses(
     session: Session,
 ) -> Iterator[tuple[JobExplanation, DesiredPodGroupStatus | None]]:
     """Return the statuses of jobs whose queue does not exist; Volcano gives them none."""
     for job in session.cluster_state.jobs.stray():
-        message = _no_queue(job)
+        message = no_queue(job.queue)
         condition = Condition("Unschedulable", "True", "QueueNotFound", message)
         running, succeeded, failed = job.last_status.counters
         desired = DesiredPodGroupStatus(
