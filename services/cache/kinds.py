@@ -80,6 +80,7 @@ def rows(scheduler_names: Collection[str], *, mindcluster: bool = False) -> tupl
         Row(kind=kinds.CRONJOB),
         Row(kind=kinds.JOBFLOW),
         Row(kind=kinds.JOBTEMPLATE),
+        Row(kind=kinds.PROVISIONINGREQUEST),
         *(Row(kind=kind, keep=makes_ours) for kind in kinds.WORKLOADS),
         *((_MINDCLUSTER,) if mindcluster else ()),
     )

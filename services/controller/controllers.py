@@ -18,6 +18,7 @@ from services.controller.job.reconciler import JobReconciler
 from services.controller.jobflow.reconciler import JobFlowReconciler
 from services.controller.jobtemplate.reconciler import JobTemplateReconciler
 from services.controller.podgroup.reconciler import PodGroupReconciler
+from services.controller.provisioning.reconciler import ProvisioningReconciler
 from services.controller.queue.reconciler import QueueReconciler
 from services.controller.settings import ControllerSettings
 from services.controller.sharding.reconciler import ShardingReconciler
@@ -171,6 +172,18 @@ CONTROLLERS: Final = (
         rights=(
             *_rights(kinds.HYPERNODE, *_READ_WRITE, status=True),
             *_rights(kinds.CONFIGMAP, "get"),
+        ),
+    ),
+    Controller(
+        name="provisioning-controller",
+        reconciler=ProvisioningReconciler,
+        queue="provisioning",
+        quarantined_as=(kinds.PROVISIONINGREQUEST.token, "reconcile"),
+        watches=(kinds.PODGROUP, kinds.PROVISIONINGREQUEST),
+        rights=(
+            *_rights(kinds.PROVISIONINGREQUEST, "create", "delete"),
+            *_rights(kinds.PODTEMPLATE, "create"),
+            *_rights(kinds.POD, "get"),
         ),
     ),
     Controller(

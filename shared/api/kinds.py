@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from shared.api import (
+    autoscaling,
     batch,
     colocation,
     core,
@@ -236,6 +237,12 @@ COLOCATIONCONFIGURATION: Final = Kind(
     plural="colocationconfigurations",
     type=colocation.ColocationConfiguration,
 )
+PROVISIONINGREQUEST: Final = Kind(
+    kind="ProvisioningRequest",
+    group="autoscaling.x-k8s.io",
+    plural="provisioningrequests",
+    type=autoscaling.ProvisioningRequest,
+)
 NPUINFO: Final = Kind(kind="ConfigMap", plural="configmaps", alias="npuinfos", type=core.ConfigMap)
 """ConfigMaps of MindCluster, which tell of nodes' NPUs (DV3)."""
 REPLICASET: Final = Kind(
@@ -284,11 +291,13 @@ KINDS: Final[dict[str, Kind]] = {
         CRONJOB,
         JOBFLOW,
         JOBTEMPLATE,
+        PROVISIONINGREQUEST,
         *WORKLOADS,
     )
 }
 """Kinds that the cache publishes and others read, by token."""
 
+PODTEMPLATE: Final = Kind(kind="PodTemplate", plural="podtemplates")
 SERVICE: Final = Kind(kind="Service", plural="services")
 CONFIGMAP: Final = Kind(kind="ConfigMap", plural="configmaps")
 SECRET: Final = Kind(kind="Secret", plural="secrets")

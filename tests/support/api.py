@@ -15,8 +15,8 @@ import yaml
 from tests.support.wait import until
 
 _PLURALS = {
-    "/api/v1": "namespaces nodes pods services configmaps secrets events serviceaccounts"
-    " resourcequotas persistentvolumes persistentvolumeclaims",
+    "/api/v1": "namespaces nodes pods podtemplates services configmaps secrets events"
+    " serviceaccounts resourcequotas persistentvolumes persistentvolumeclaims",
     "/apis/storage.k8s.io/v1": "storageclasses csidrivers csinodes volumeattachments"
     " csistoragecapacities",
     "/apis/scheduling.k8s.io/v1": "priorityclasses",
@@ -31,6 +31,7 @@ _PLURALS = {
     "/apis/bus.volcano.sh/v1alpha1": "commands",
     "/apis/scheduling.volcano.sh/v1beta1": "podgroups queues",
     "/apis/apiextensions.k8s.io/v1": "customresourcedefinitions",
+    "/apis/autoscaling.x-k8s.io/v1": "provisioningrequests",
 }
 PATHS = {plural: root for root, plurals in _PLURALS.items() for plural in plurals.split()}
 _OF_CLUSTER = """

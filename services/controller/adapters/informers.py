@@ -32,11 +32,13 @@ from services.controller.adapters.stores import (
     is_same_queue,
     metadata_to_store,
     node_changed,
+    node_need_changed,
     node_to_store,
     owner_key,
     owners_of,
     pod_to_store,
     quota_changed,
+    request_changed,
     stored_load,
     target_of,
 )
@@ -62,10 +64,7 @@ class Informers(Stores):
     """The stores, changed by facts and by responses to own writes."""
 
     def __init__(self, *, scheduler_names: Collection[str], loads: bool = False) -> None:
-        """Pods of `scheduler_names` that are in no group are bare pods.
-
-        With `loads`, the CPU that pods request on each node is stored too.
-        """
+        """`scheduler_names`: whose pods without a group are bare; `loads`: follow CPU per node."""
         super().__init__()
         self.oversized: dict[str, str] = {}
         """Jobs too large for STATE: key → uid. Nothing but their existence is known."""
@@ -80,6 +79,7 @@ class Informers(Stores):
             kinds.PVC.token: self._claim_changed,
             kinds.RESOURCEQUOTA.token: quota_changed,
             kinds.NODE.token: node_changed,
+            kinds.PROVISIONINGREQUEST.token: request_changed,
             **dict.fromkeys(self.owners, self._owner_changed),
         }
         self._scheduler_names = tuple(scheduler_names)
@@ -382,6 +382,7 @@ class Informers(Stores):
             touched.add(kinds.QUEUE, group.spec.queue)  # its groups say when it is closed (Q02)
         if self.is_bare_group(change.key):
             touched.add(kinds.PODGROUP, change.key)
+        node_need_changed(change, touched)
         record = self._record_of(group)
         if record is not None:
             record.group_changed(self._group_of(record))

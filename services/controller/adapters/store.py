@@ -28,7 +28,8 @@ class Touched(msgspec.Struct):
     refs: dict[StoreKey, bool] = msgspec.field(default_factory=dict)
     """Object → whether a policy may react to the change (else a short delay does no harm).
 
-    A PodGroup stands for the bare pods of its group, existing or not.
+    A PodGroup stands for the bare pods of its group, existing or not; a ProvisioningRequest has the
+    key of the PodGroup that it is made for.
     """
 
     def __bool__(self) -> bool:

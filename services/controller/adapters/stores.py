@@ -9,7 +9,9 @@ from services.controller.adapters.records import JobRecord
 from services.controller.adapters.store import IndexedStore, ObjectChange, StoreKey, Touched
 from services.controller.job.facts import PodView, pod_view
 from services.controller.podgroup.groups import GroupFacts, group_name, is_bare, model
+from services.controller.provisioning.plan import needs_nodes
 from shared.api import keys, kinds
+from shared.api.autoscaling import ProvisioningRequest
 from shared.api.batch import Command, Job
 from shared.api.core import Node, Pod, PodPhase, ResourceQuota, ResourceQuotaStatus
 from shared.api.cron import CronJob
@@ -98,6 +100,13 @@ def load_of(pod: Pod) -> tuple[str, int]:
         return "", 0
     requests = (one.resources.requests.get("cpu", 0) for one in pod.spec.containers)
     return pod.spec.node_name, sum(milli(cpu) for cpu in requests)
+
+
+def group_of_request(request: ProvisioningRequest) -> str:
+    """Return the key of the PodGroup that a request was made for, "" for one of another author."""
+    owner = request.metadata.controller
+    is_ours = owner is not None and owner.kind == kinds.PODGROUP.kind
+    return f"{request.metadata.namespace}/{owner.name}" if owner is not None and is_ours else ""
 
 
 def group_of_owner(owner: Workload) -> tuple[str]:
@@ -201,6 +210,9 @@ class Stores:
         self.hypernodes: IndexedStore[HyperNode] = IndexedStore()
         self.nodes: IndexedStore[StoredNode] = IndexedStore()
         self.shards: IndexedStore[NodeShard] = IndexedStore()
+        self.provisioning: IndexedStore[ProvisioningRequest] = IndexedStore(
+            {"group": lambda request: (group_of_request(request),)}
+        )
         self.commands: IndexedStore[Command] = IndexedStore(
             {"target": lambda command: (target_of(command),)}
         )
@@ -235,6 +247,7 @@ class Stores:
             kinds.HYPERNODE.token: self.hypernodes,
             kinds.NODE.token: self.nodes,
             kinds.NODESHARD.token: self.shards,
+            kinds.PROVISIONINGREQUEST.token: self.provisioning,
             **self.owners,
         }
         self._gone: dict[str, StoreKey] = {}
@@ -364,6 +377,18 @@ def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> b
 
 def _room(status: ResourceQuotaStatus, name: str) -> int:
     return milli(status.hard[name]) - milli(status.used.get(name, 0))
+
+
+def request_changed(change: ObjectChange[ProvisioningRequest], touched: Touched) -> None:
+    """Touch the gang of a ProvisioningRequest."""
+    if key := group_of_request(change.present):
+        touched.add(kinds.PROVISIONINGREQUEST, key)
+
+
+def node_need_changed(change: ObjectChange[PodGroup], touched: Touched) -> None:
+    """Touch the ProvisioningRequest of a gang that needs nodes, or no longer does."""
+    if needs_nodes(change.before) != needs_nodes(change.after):
+        touched.add(kinds.PROVISIONINGREQUEST, change.key)
 
 
 def node_changed(change: ObjectChange[StoredNode], touched: Touched) -> None:

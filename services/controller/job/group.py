@@ -8,6 +8,7 @@ import msgspec
 from services.controller.job.minresources import least_started, min_resources, pod_usage
 from services.controller.job.podtemplate import group_name, owner_references
 from shared.api import keys, kinds
+from shared.api.autoscaling import NODES_NEEDED
 from shared.api.batch import Job, TaskSpec
 from shared.api.patch import merge_patch
 from shared.api.scheduling import (
@@ -136,7 +137,11 @@ def why_pending(group: PodGroup | None) -> PodGroupCondition | None:
     """Return the scheduler's last reason and message about a group that does not run yet (J34)."""
     if group is None or group.status.phase == PodGroupPhase.RUNNING:
         return None
-    hold = [condition for condition in group.status.conditions if condition.status == "True"]
+    hold = [
+        condition
+        for condition in group.status.conditions
+        if condition.status == "True" and condition.type != NODES_NEEDED
+    ]
     latest = max(hold, key=lambda condition: condition.last_transition_time or "", default=None)
     if latest is None or latest.type == PodGroupConditionType.SCHEDULED:
         return None

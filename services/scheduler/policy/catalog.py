@@ -53,6 +53,7 @@ from services.scheduler.policy.states.claims import Devices
 from services.scheduler.policy.states.namespace_limits import Budgets, Quotas
 from services.scheduler.policy.states.numa import Numa
 from services.scheduler.policy.states.past_usage import PastUsage
+from services.scheduler.policy.states.provisioning import ProvisioningRequests
 from services.scheduler.policy.states.queue_gates import QueueGates
 from services.scheduler.policy.states.usage import UsageTable
 from services.scheduler.policy.states.volumes import Volumes
@@ -96,6 +97,7 @@ STATES: Final[tuple[Callable[[], PolicyState], ...]] = (
     UsageTable,
     QueueGates,
     PastUsage,
+    ProvisioningRequests,
 )
 """States of built-in plugins; a recorded cycle holds their fields in this order."""
 
@@ -154,9 +156,6 @@ PLUGINS: Final[Plugins] = {
     "network-topology-aware": NetworkTopologyAware,
     "reservation": ReservationPlugin,
     "limits": LimitsPlugin,
-<<<<<<< HEAD
     "fairshare": FairShare,
-=======
     "autoscaling": Autoscaling,
->>>>>>> 94836c39 (Have autoscalers add nodes for whole gangs)
 }

@@ -27,11 +27,8 @@ _REFUSING_BY_AMOUNTS: Final = frozenset(
         "cdp",
         "resource-strategy-fit",
         "reservation",
-<<<<<<< HEAD
         "fairshare",
-=======
         "autoscaling",
->>>>>>> 94836c39 (Have autoscalers add nodes for whole gangs)
     }
 )
 """Plugins whose refusals rest on amounts; predicates may refuse for any reason.

@@ -48,6 +48,7 @@ from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
+from tests.support import provisioning
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
 from tests.support.env import env_of_a_test
@@ -58,6 +59,7 @@ CRDS = Path(__file__).parents[3] / "k8s" / "crds"
 KEPT = (
     kinds.JOB, kinds.CRONJOB, kinds.JOBFLOW, kinds.JOBTEMPLATE, kinds.QUEUE, kinds.COMMAND,
     kinds.PODGROUP, kinds.POD, kinds.NODE, kinds.HYPERNODE, kinds.NODESHARD, kinds.RESOURCEQUOTA,
+    kinds.PROVISIONINGREQUEST,
 )  # fmt: skip
 NAMESPACE = "default"
 PHASES = ("Pending", "Running", "Completed")
@@ -141,8 +143,10 @@ class Stage:
 @cache
 def definitions() -> tuple[dict[str, Any], ...]:
     """Return the CRDs of what is kept."""
-    names = {f"{kind.group}_{kind.plural}.yaml" for kind in KEPT if kind.group}
-    return tuple(yaml.load((CRDS / name).read_text(), LOADER) for name in sorted(names))
+    of_others = {kinds.PROVISIONINGREQUEST}
+    names = {f"{k.group}_{k.plural}.yaml" for k in KEPT if k.group and k not in of_others}
+    own = [yaml.load((CRDS / name).read_text(), LOADER) for name in sorted(names)]
+    return (*own, provisioning.definition())
 
 
 def job_spec(**more: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine.plan import Plan
 from shared.api import kinds
+from tests.support.provisioning import condition
 
 CONF = """
 actions: "enqueue, allocate, backfill"
@@ -125,3 +126,123 @@ def test_an_unknown_default_is_refused():
 def test_amounts_that_are_no_quantities_are_refused():
     with pytest.raises(BadConfig, match=r"autoscalerLimits\.nvidia\.com/gpu: 'many'"):
         configure(conf(limits=", nvidia.com/gpu: many"))
+
+
+# --- ProvisioningRequests --------------------------------------------------------------------
+
+CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+def requested(cluster: Cluster, *shown: str, attempt: int = 1, message: str = "") -> None:
+    """Put the ProvisioningRequest of gang `g` in, for its three pods."""
+    owner = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "g"}
+    name = f"g-{attempt}"
+    cluster.put(
+        kinds.PROVISIONINGREQUEST,
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": f"uid-{name}",
+                "ownerReferences": [{**owner, "uid": "uid-ns/g", "controller": True}],
+            },
+            "spec": {
+                "provisioningClassName": CLASS,
+                "podSets": [
+                    {"podTemplateRef": {"name": f"{name}-{at}"}, "count": count}
+                    for at, count in enumerate((2, 1))
+                ],
+            },
+            "status": {"conditions": [condition(each, message=message) for each in shown]},
+        },
+    )
+
+
+def gang_of_two_shapes() -> Cluster:
+    cluster = Cluster(conf(by=CLASS)).group("g", min_member=3)
+    for name, cpu in (("g-0", "1"), ("g-1", "1"), ("g-2", "2")):
+        cluster.pod(name, "g", cpu=cpu)
+    return cluster
+
+
+def shown_conditions(plan: Plan) -> dict[str, tuple[str, str, str]]:
+    (group,) = plan.podgroups
+    return {each.type: (each.status, each.reason, each.message) for each in group.conditions}
+
+
+def explained(plan: Plan) -> str:
+    (explanation,) = plan.explanations
+    return explanation.message + explanation.details
+
+
+def test_a_gang_that_needs_nodes_says_for_which_pods():
+    plan = gang_of_two_shapes().step()
+    message = "nodes for pods: 2 like g-0, 1 like g-2"
+    assert shown_conditions(plan)["NodesNeeded"] == ("True", CLASS, message)
+
+
+def test_no_autoscaler_adds_nodes_for_single_pods_of_a_gang_whose_nodes_are_requested():
+    assert set(reasons(gang_of_two_shapes().step()).values()) == {"WaitingForProvisioning"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        ((), "ProvisioningRequest g-1 is not accepted yet, provisioned 0 of 3"),
+        (("Accepted",), "ProvisioningRequest g-1 is accepted, provisioned 0 of 3"),
+        (("Accepted", "Provisioned"), "ProvisioningRequest g-1, provisioned 3 of 3"),
+        (("Failed",), "ProvisioningRequest g-1 has failed (no quota), provisioned 0 of 3"),
+        (("Provisioned", "BookingExpired"), "ProvisioningRequest g-1 has expired"),
+        (("Provisioned", "CapacityRevoked"), "ProvisioningRequest g-1 was revoked"),
+    ],
+)
+def test_a_waiting_gang_says_how_far_its_request_has_come(shown: tuple[str, ...], words: str):
+    cluster = gang_of_two_shapes()
+    cluster.step()
+    requested(cluster, *shown, message="no quota")
+    assert f"waits for nodes: {words}" in explained(cluster.step())
+
+
+def test_the_last_request_counts():
+    cluster = gang_of_two_shapes()
+    requested(cluster, "Failed", attempt=9)
+    requested(cluster, "Accepted", attempt=10)
+    assert "ProvisioningRequest g-10 is accepted" in explained(cluster.step())
+    cluster.delete(kinds.PROVISIONINGREQUEST, "ns/g-10", "uid-g-10")
+    assert "ProvisioningRequest g-9 has failed" in explained(cluster.step())
+
+
+def test_a_provisioned_gang_starts_whole_and_its_pods_use_what_was_provisioned():
+    cluster = gang_of_two_shapes()
+    cluster.step()
+    requested(cluster, "Provisioned")
+    assert binds_of(cluster.node("n1", cpu="2").step()) == {}
+    plan = cluster.node("n2", cpu="4").step()
+    (gang,) = plan.binds
+    assert len(gang.binds) == 3
+    for bind in gang.binds:
+        assert bind.annotations == {
+            "autoscaling.x-k8s.io/consume-provisioning-request": "g-1",
+            "autoscaling.x-k8s.io/provisioning-class-name": CLASS,
+        }
+    assert shown_conditions(plan)["NodesNeeded"][:2] == ("False", "NotNeeded")
+
+
+def test_a_gang_that_starts_without_its_request_uses_no_request():
+    cluster = gang_of_two_shapes()
+    requested(cluster, "Accepted")
+    (gang,) = cluster.node("n1").step().binds
+    assert [dict(bind.annotations) for bind in gang.binds] == [{}, {}, {}]
+
+
+def test_no_nodes_are_requested_for_a_gang_that_its_queue_refuses():
+    cluster = Cluster(conf(by=CLASS, sharing="capacity"), queue=False)
+    cluster.queue("default", capability={"cpu": "2"}).gang("g", tasks=3)
+    assert shown_conditions(cluster.step())["NodesNeeded"][0] == "False"
+
+
+def test_single_nodes_are_added_for_surplus_pods():
+    cluster = Cluster(conf(by=CLASS)).node("n1", cpu="2").gang("g", tasks=3, min_member=1)
+    plan = cluster.step()
+    assert list(reasons(plan).values()) == ["Unschedulable"]
+    assert shown_conditions(plan)["NodesNeeded"][0] == "False"

@@ -1,0 +1,1 @@
+"""ProvisioningRequests of gangs that wait for nodes."""
