@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--add-nodes", type=int, default=0, metavar="N", help="with N nodes more")
     parser.add_argument("--like", default="", metavar="NODE", help="which those are like")
     parser.add_argument(
+        "--shapes",
+        default="",
+        metavar="FILE",
+        help="with the fewest nodes like these Nodes by which the job of -f starts",
+    )
+    parser.add_argument(
         "--change-queue", default="", metavar="QUEUE", help="with other figures for this queue"
     )
     parser.add_argument("--weight", type=int, metavar="N", help="of that queue")
@@ -82,6 +88,10 @@ def question(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         raise WrongSettingError(f"--add-nodes {args.add_nodes} adds no nodes; --drain NODE removes")
     if args.like:
         spec["addNodes"] = [{"count": args.add_nodes, "like": args.like}]
+    if args.shapes:
+        spec["shapes"] = _shapes(args.shapes)
+        if "job" not in spec:
+            raise WrongSettingError("--shapes FILE goes with -f FILE of a Job")
     if change := _queue_change(args):
         spec["changeQueue"] = change
     if not spec:
@@ -110,6 +120,17 @@ def _of_file(file: str) -> tuple[dict[str, Any], str]:
         named = (document.get("metadata") or {}).get("namespace") or ""
         namespace = "" if kind == "Queue" else named
     return spec, namespace
+
+
+def _shapes(file: str) -> list[dict[str, Any]]:
+    """Return the Nodes of a file. Raises WrongSettingError."""
+    found = _documents(file)
+    for document in found:
+        if document.get("kind") != "Node":
+            raise WrongSettingError(f"{file}: kind {document.get('kind')} is no Node")
+    if not found:
+        raise WrongSettingError(f"{file} holds no Node")
+    return found
 
 
 def _queue_change(args: argparse.Namespace) -> dict[str, Any]:

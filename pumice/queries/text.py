@@ -355,6 +355,9 @@ def _imagined(status: WhatIfStatus, now_s: float, *, of_job: bool) -> Iterable[s
         short = shortages(status.shortages, status.gate)
         yield from _labelled("short", [short] if short else [])
         yield f"  {'start':<9} {start(status.expected_start, now_s)}"
+    if status.needed_nodes:
+        needed = [f"{each.count} {each.shape}" for each in status.needed_nodes]
+        yield f"  {'nodes':<9} {', '.join(needed)} more"
     yield from _labelled("places", _named(status, "placements", _placement))
     yield from _labelled("evicts", _named(status, "evictions", _key_of))
     yield from _labelled("starts", _named(status, "starting", _key_of))

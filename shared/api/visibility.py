@@ -262,6 +262,13 @@ class LosingJob(View, frozen=True, kw_only=True):
     stops: Annotated[bool, doc("Whether fewer are left than it needs at least.")] = False
 
 
+class NeededNodes(View, frozen=True, kw_only=True):
+    """Nodes of one shape that a job needs."""
+
+    shape: Annotated[str, doc("Name of the shape.")]
+    count: Annotated[int, doc("How many nodes.")]
+
+
 class WhatIfStatus(View, frozen=True, kw_only=True):
     """The decision of the engine on a copy of the cluster with the change."""
 
@@ -270,6 +277,10 @@ class WhatIfStatus(View, frozen=True, kw_only=True):
     message: Words = ""
     shortages: Annotated[
         tuple[ResourceShortage, ...], doc("Resources that are short at that gate.")
+    ] = ()
+    needed_nodes: Annotated[
+        tuple[NeededNodes, ...],
+        doc("Fewest nodes of the shapes with which the job starts; the rest is decided with them."),
     ] = ()
     placements: Annotated[tuple[TaskPlacement, ...], doc("Where its pods go.")] = ()
     evictions: Annotated[tuple[EvictedPod, ...], doc("Pods that have to go.")] = ()

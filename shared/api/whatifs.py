@@ -53,12 +53,14 @@ class WhatIfSpec(View, frozen=True, kw_only=True):
     ) = None
     add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
     drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
+    shapes: tuple[Node, ...] = ()
+    """Forms of nodes, by name: how many of each does the job need to start?"""
 
     @property
     def changes_cluster(self) -> bool:
         """Return whether queues or nodes are other ones than there are."""
         queues = self.queue is not None or self.change_queue is not None
-        return bool(queues or self.add_nodes or self.drain_nodes)
+        return bool(queues or self.add_nodes or self.drain_nodes or self.shapes)
 
 
 class WhatIf(View, frozen=True, kw_only=True):

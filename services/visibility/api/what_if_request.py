@@ -82,6 +82,10 @@ def _check_size(spec: WhatIfSpec) -> None:
         if added.template is not None
     )
     _check_made(sum(nodes), "spec.addNodes", "nodes")
+    if spec.job is not None:
+        pods = sum(max(0, task.replicas) for task in spec.job.spec.tasks)
+        shapes = sum(len(msgspec.json.encode(shape)) for shape in spec.shapes)
+        _check_made(shapes * pods, "spec.shapes", "nodes")
 
 
 def _check_made(made: int, field: str, what: str) -> None:

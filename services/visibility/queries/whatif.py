@@ -28,6 +28,7 @@ from services.visibility.queries.gangs import (
     check_names,
     imagined,
 )
+from services.visibility.queries.node_counts import SHAPES_MAX, Counts, fewest
 from services.visibility.queries.pending import waits
 from services.visibility.queries.rehearsal import Rehearsal
 from services.visibility.queries.survey import DecisionPolicy
@@ -41,6 +42,7 @@ from shared.api.visibility import (
     EvictedPod,
     ExpectedStart,
     LosingJob,
+    NeededNodes,
     ObjectRef,
     TaskPlacement,
     WhatIfStatus,
@@ -95,6 +97,9 @@ def what_if(
     gang = None
     if spec.job is not None:
         gang = imagined(spec.job, mirror, namespace=namespace, now=now)
+    needed: tuple[NeededNodes, ...] = ()
+    if gang is not None and spec.shapes:
+        spec, needed = _with_fewest_nodes(mirror, policy, spec, gang, out_of_time, now=now)
     waiting = {job.key for job in mirror.state.jobs.all() if waits(job)}
     with Rehearsal(mirror, policy, now=now) as rehearsal:
         plain = _WhatIf(rehearsal, mirror, None, waiting, out_of_time, now=now).run().started
@@ -113,7 +118,50 @@ def what_if(
             for pod in gang.pods():
                 rehearsal.put(POD, pod)
             expected = forecast_for([gang.key]).get(gang.key)
-    return replace(outlook.status, delays=delayed, starting=starting, expected_start=expected)
+    return replace(
+        outlook.status,
+        needed_nodes=needed,
+        delays=delayed,
+        starting=starting,
+        expected_start=expected,
+    )
+
+
+def _with_fewest_nodes(
+    mirror: ClusterMirror,
+    policy: DecisionPolicy,
+    spec: WhatIfSpec,
+    gang: ImaginedGang,
+    out_of_time: OutOfTime,
+    *,
+    now: float,
+) -> tuple[WhatIfSpec, tuple[NeededNodes, ...]]:
+    """Return the query with the fewest nodes of its shapes by which the job starts, and these.
+
+    No pod is to be evicted for it. Where a node for each pod does not suffice, nodes are not what
+    is missing: the query is then decided with as many, and none are named.
+    """
+
+    def with_nodes(counts: Counts) -> WhatIfSpec:
+        shapes = zip(counts, spec.shapes, strict=True)
+        more = tuple(AddedNodes(count=n, template=shape) for n, shape in shapes if n)
+        return replace(spec, add_nodes=(*spec.add_nodes, *more))
+
+    def starts(counts: Counts) -> bool:
+        with Rehearsal(mirror, policy, now=now) as rehearsal:
+            tried = _WhatIf(rehearsal, mirror, gang, set(), out_of_time, now=now)
+            tried.change(with_nodes(counts))
+            status = tried.run().status
+        return status.starts_now and not status.evictions
+
+    most = min(sum(1 for _ in gang.pods()), NODES_MAX // len(spec.shapes))
+    all_of_each = (most,) * len(spec.shapes)
+    found = fewest(starts, all_of_each, is_over=out_of_time)
+    if found is None:
+        return with_nodes(all_of_each), ()
+    names = (shape.metadata.name for shape in spec.shapes)
+    needed = zip(names, found, strict=True)
+    return with_nodes(found), tuple(NeededNodes(shape=name, count=n) for name, n in needed if n)
 
 
 def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
@@ -131,6 +179,13 @@ def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
                 f"{added.count} is no number of nodes to add: 1 at least",
                 field=f"spec.addNodes[{at}].count",
             )
+    if spec.shapes and spec.job is None:
+        raise BadQuery("give the job that nodes of these shapes are for", field="spec.shapes")
+    if len(spec.shapes) > SHAPES_MAX:
+        raise BadQuery(
+            f"{len(spec.shapes)} shapes are too many for one question: {SHAPES_MAX} at most",
+            field="spec.shapes",
+        )
     nodes = sum(added.count for added in spec.add_nodes) + len(spec.drain_nodes)
     if nodes > NODES_MAX:
         raise BadQuery(

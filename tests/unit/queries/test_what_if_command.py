@@ -12,6 +12,7 @@ from shared.api.visibility import (
     Explanation,
     Holder,
     LosingJob,
+    NeededNodes,
     ObjectRef,
     PendingJob,
     QueueResource,
@@ -62,6 +63,22 @@ def test_what_if_asks_for_nodes_that_come_and_go(run: Run, way: AnswersTransport
     }
 
 
+def test_what_if_asks_how_many_nodes_of_some_shapes_a_job_needs(
+    run: Run, way: AnswersTransport, tmp_path
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    shapes = [{"kind": "Node", "metadata": {"name": name}} for name in ("cpu-16", "gpu-8")]
+    (tmp_path / "shapes.yaml").write_text(yaml.safe_dump_all(shapes))
+    way.answers.verdict = WhatIfStatus(
+        starts_now=True,
+        needed_nodes=(NeededNodes(shape="cpu-16", count=1), NeededNodes(shape="gpu-8", count=12)),
+    )
+    words = ("-f", str(tmp_path / "job.yaml"), "--shapes", str(tmp_path / "shapes.yaml"))
+    told = "starts now\n  nodes     1 cpu-16, 12 gpu-8 more\n"
+    assert run("what-if", *words) == (0, told, "")
+    assert json.loads(way.asked[0].body)["spec"]["shapes"] == shapes
+
+
 def test_what_if_asks_for_a_queue_of_which_some_changes(run: Run, way: AnswersTransport) -> None:
     words = ("--weight", "3", "--capability", "cpu=40,nvidia.com/gpu=8", "--deserved", "cpu=20")
     run("what-if", "--change-queue", "research", *words)
@@ -100,6 +117,10 @@ def test_what_if_ends_with_3_if_the_job_would_wait(
         (("--change-queue", "research"), "goes with --weight, --capability"),
         (("--weight", "3"), "--change-queue QUEUE goes with"),
         (("--change-queue", "q", "--guarantee", "cpu=1,gpu"), "--guarantee cpu=1,gpu: 'gpu' is no"),
+        (("--shapes", "nodes.yaml"), "--shapes FILE goes with -f FILE of a Job"),
+        (("-f", "jobs.yaml", "--shapes", "pod.yaml"), "holds more than one Job"),
+        (("--shapes", "pod.yaml"), "pod.yaml: kind Pod is no Node"),
+        (("--shapes", "empty.yaml"), "empty.yaml holds no Node"),
         (("-f", "none-such.yaml"), "none-such.yaml: no such file"),
         (("-f", "bad.yaml"), "bad.yaml: while parsing"),
         (("-f", "text.yaml"), "holds no object"),
@@ -113,6 +134,8 @@ def test_a_question_that_is_none_is_wrong_usage(
     run: Run, words: tuple[str, ...], says: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes.yaml").write_text("kind: Node")
+    (tmp_path / "empty.yaml").write_text("")
     (tmp_path / "bad.yaml").write_text("a: [")
     (tmp_path / "text.yaml").write_text("text")
     (tmp_path / "pod.yaml").write_text("kind: Pod")
