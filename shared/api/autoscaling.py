@@ -76,7 +76,7 @@ class ProvisioningRequest(View, frozen=True, kw_only=True):
         return sum(each.count for each in self.spec.pod_sets)
 
 
-class Stage(enum.StrEnum):
+class ProvisioningStage(enum.StrEnum):
     """How far a request has come: the last of the conditions of these types that is True."""
 
     NEW = "New"
@@ -87,17 +87,23 @@ class Stage(enum.StrEnum):
     FAILED = "Failed"
 
 
-ENDED: Final = frozenset({Stage.BOOKING_EXPIRED, Stage.CAPACITY_REVOKED, Stage.FAILED})
+ENDED: Final = frozenset(
+    {
+        ProvisioningStage.BOOKING_EXPIRED,
+        ProvisioningStage.CAPACITY_REVOKED,
+        ProvisioningStage.FAILED,
+    }
+)
 """Stages of a request that brings no nodes any more."""
 
 
-def stage_of(request: ProvisioningRequest) -> tuple[Stage, RequestCondition | None]:
+def stage_of(request: ProvisioningRequest) -> tuple[ProvisioningStage, RequestCondition | None]:
     """Return the stage of a request, and the condition that says so."""
     true = {each.type: each for each in request.status.conditions if each.status == "True"}
-    for stage in reversed(Stage):
+    for stage in reversed(ProvisioningStage):
         if stage in true:
             return stage, true[stage]
-    return Stage.NEW, None
+    return ProvisioningStage.NEW, None
 
 
 def is_class(text: str) -> bool:
@@ -108,7 +114,7 @@ def is_class(text: str) -> bool:
 class NeededPods(NamedTuple):
     """Equal pods that wait for nodes."""
 
-    count: int
+    pods: int
     like: str
     """Name of one of them."""
 

@@ -75,6 +75,11 @@ USER_SHARES: Final = "pumice.dev/user-shares"
 AUTOSCALING: Final = "pumice.dev/autoscaling"
 """Annotation of a queue, Job or PodGroup: how autoscalers learn of it (plugin `autoscaling`)."""
 
+PREEMPT_MIN_RUNTIME: Final = "pumice.dev/preempt-min-runtime"
+RECLAIM_MIN_RUNTIME: Final = "pumice.dev/reclaim-min-runtime"
+"""Annotations of a queue: how long its jobs run before pods of their gangs may be preempted by
+others of the queue, or reclaimed by other queues (plugin `minruntime`)."""
+
 # --- queues (KY3) ---
 HIERARCHY: Final = "volcano.sh/hierarchy"
 HIERARCHY_WEIGHTS: Final = "volcano.sh/hierarchy-weights"

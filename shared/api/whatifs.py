@@ -53,8 +53,9 @@ class WhatIfSpec(View, frozen=True, kw_only=True):
     ) = None
     add_nodes: Annotated[tuple[AddedNodes, ...], doc("Nodes that come.")] = ()
     drain_nodes: Annotated[tuple[str, ...], doc("Names of nodes that go.")] = ()
-    shapes: tuple[Node, ...] = ()
-    """Forms of nodes, by name: how many of each does the job need to start?"""
+    shapes: Annotated[
+        tuple[Node, ...], doc("Nodes of which the job gets as many as it needs to start, by name.")
+    ] = ()
 
     @property
     def changes_cluster(self) -> bool:

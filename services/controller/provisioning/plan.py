@@ -92,7 +92,7 @@ def pod_sets(condition: PodGroupCondition) -> list[NeededPods]:
 def request_body(name: str, group: PodGroup, condition: PodGroupCondition) -> Json:
     """Return the request of a gang; the condition's reason is the class."""
     sets = [
-        {"podTemplateRef": {"name": template_name(name, at)}, "count": needed.count}
+        {"podTemplateRef": {"name": template_name(name, at)}, "count": needed.pods}
         for at, needed in enumerate(pod_sets(condition))
     ]
     return {

@@ -17,7 +17,7 @@ from services.controller.adapters.reconciler import ControllerContext, Reconcile
 from services.controller.adapters.store import Touched
 from services.controller.provisioning import plan
 from shared.api import kinds
-from shared.api.autoscaling import ProvisioningRequest, Stage, stage_of
+from shared.api.autoscaling import ProvisioningRequest, ProvisioningStage, stage_of
 from shared.api.scheduling import PodGroup
 from shared.contracts.subjects import split_key
 from shared.kube.errors import AlreadyExists
@@ -102,7 +102,11 @@ class ProvisioningReconciler(Reconciler):
     async def _add_templates(self, key: str, group: PodGroup, request: ProvisioningRequest) -> None:
         """Create the templates of a request that the autoscaler has not accepted yet."""
         uid, condition = request.metadata.uid, plan.needs_nodes(group)
-        if condition is None or self._complete.get(key) == uid or stage_of(request)[0] != Stage.NEW:
+        if (
+            condition is None
+            or self._complete.get(key) == uid
+            or stage_of(request)[0] != ProvisioningStage.NEW
+        ):
             return
         namespace, _ = split_key(key)
         sets = zip(request.spec.pod_sets, plan.pod_sets(condition), strict=False)

@@ -31,6 +31,7 @@ from services.scheduler.policy.plugins.extender import Extender
 from services.scheduler.policy.plugins.fairshare import FairShare
 from services.scheduler.policy.plugins.gang import Gang
 from services.scheduler.policy.plugins.limits import LimitsPlugin
+from services.scheduler.policy.plugins.minruntime import MinRuntime
 from services.scheduler.policy.plugins.network_topology_aware import NetworkTopologyAware
 from services.scheduler.policy.plugins.nodegroup import NodeGroup
 from services.scheduler.policy.plugins.nodeorder import NodeOrder
@@ -158,4 +159,5 @@ PLUGINS: Final[Plugins] = {
     "limits": LimitsPlugin,
     "fairshare": FairShare,
     "autoscaling": Autoscaling,
+    "minruntime": MinRuntime,
 }

@@ -29,6 +29,7 @@ _REFUSING_BY_AMOUNTS: Final = frozenset(
         "reservation",
         "fairshare",
         "autoscaling",
+        "minruntime",
     }
 )
 """Plugins whose refusals rest on amounts; predicates may refuse for any reason.

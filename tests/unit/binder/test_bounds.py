@@ -8,6 +8,7 @@ from msgspec import Raw, structs
 from services.binder.intents.bounds import MEMBERSHIP, breach, breach_of_desired
 from services.scheduler.policy.vendors.gpus import GPU_INDEX
 from services.scheduler.policy.vendors.vgpu_cards import IDS
+from shared.api.autoscaling import CONSUMES
 from shared.contracts.messages import (
     Bind,
     BindGang,
@@ -29,7 +30,9 @@ def gang(**bind: Any) -> BindGang:
     return bind_of(BIND, structs.replace(BIND, **bind))
 
 
-@pytest.mark.parametrize("annotation", [GPU_INDEX, IDS, "example.com/kubernetes.io", "of-a-plugin"])
+@pytest.mark.parametrize(
+    "annotation", [GPU_INDEX, IDS, CONSUMES, "example.com/kubernetes.io", "of-a-plugin"]
+)
 def test_a_binding_gives_annotations_of_plugins(annotation) -> None:
     assert not breach(gang(annotations={annotation: "0"}))
 

@@ -15,13 +15,11 @@ from shared.api import kinds, time
 from shared.api.autoscaling import (
     NeededPods,
     ProvisioningRequest,
+    ProvisioningStage,
     attempt_of,
     needed_pods,
     needed_text,
     stage_of,
-)
-from shared.api.autoscaling import (
-    Stage as RequestStage,
 )
 from shared.api.scheduling import PodGroup
 from tests.support.provisioning import condition
@@ -105,16 +103,16 @@ def test_requests_of_a_former_group_of_that_name_are_left_to_the_garbage_collect
 @pytest.mark.parametrize(
     ("shown", "stage"),
     [
-        ([], RequestStage.NEW),
-        (["Accepted"], RequestStage.ACCEPTED),
-        (["Accepted", "Provisioned"], RequestStage.PROVISIONED),
-        (["BookingExpired", "Provisioned"], RequestStage.BOOKING_EXPIRED),
-        (["Failed", "Accepted"], RequestStage.FAILED),
-        (["SomethingElse"], RequestStage.NEW),
+        ([], ProvisioningStage.NEW),
+        (["Accepted"], ProvisioningStage.ACCEPTED),
+        (["Accepted", "Provisioned"], ProvisioningStage.PROVISIONED),
+        (["BookingExpired", "Provisioned"], ProvisioningStage.BOOKING_EXPIRED),
+        (["Failed", "Accepted"], ProvisioningStage.FAILED),
+        (["SomethingElse"], ProvisioningStage.NEW),
     ],
 )
 def test_the_stage_is_the_last_condition_that_is_true(
-    shown: list[str], stage: RequestStage
+    shown: list[str], stage: ProvisioningStage
 ) -> None:
     assert stage_of(request(1, *map(condition, shown)))[0] is stage
 
@@ -127,7 +125,7 @@ def test_the_number_of_an_attempt_is_that_of_its_name() -> None:
 name = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
 
 
-@given(st.lists(st.builds(NeededPods, count=st.integers(1, 10**6), like=name), max_size=32))
+@given(st.lists(st.builds(NeededPods, pods=st.integers(1, 10**6), like=name), max_size=32))
 def test_the_message_of_the_condition_names_the_pods(needed: list[NeededPods]) -> None:
     assert needed_pods(needed_text(needed)) == needed
 

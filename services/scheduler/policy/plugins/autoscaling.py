@@ -19,7 +19,7 @@ from shared.api.autoscaling import (
     NODES_NEEDED,
     POD_SETS_MAX,
     NeededPods,
-    Stage,
+    ProvisioningStage,
     is_class,
     needed_text,
     stage_of,
@@ -88,7 +88,7 @@ class Autoscaling:
         needed: dict[int, NeededPods] = {}
         for task in () if job.is_ready else self._cluster.waiting_for_nodes(job):
             known = needed.get(task.task_class.id, NeededPods(0, task.name))
-            needed[task.task_class.id] = known._replace(count=known.count + 1)
+            needed[task.task_class.id] = known._replace(pods=known.pods + 1)
         if not needed:
             return Condition(NODES_NEEDED, "False", _NOT_NEEDED, "")
         sets = list(needed.values())[:POD_SETS_MAX]
@@ -102,29 +102,33 @@ class Autoscaling:
         if request is None:
             return None
         stage, condition = stage_of(request)
-        provisioned = request.pods if stage is Stage.PROVISIONED else 0
+        provisioned = request.pods if stage is ProvisioningStage.PROVISIONED else 0
         words = f"waits for nodes: ProvisioningRequest {request.metadata.name}"
-        if stage is not Stage.PROVISIONED:
+        if stage is not ProvisioningStage.PROVISIONED:
             words += f" {_WORDS[stage]}"
-        why = f" ({condition.message})" if condition is not None and stage is Stage.FAILED else ""
+        why = (
+            f" ({condition.message})"
+            if condition is not None and stage is ProvisioningStage.FAILED
+            else ""
+        )
         return f"{words}{why}, provisioned {provisioned} of {request.pods}"
 
     def _annotations(self, task: Task) -> Mapping[str, str]:
         """Have a pod use the nodes that were provisioned for its gang."""
         job = self._cluster.job_of(task)
         request = self._requests.of(job.uid) if job is not None else None
-        if request is None or stage_of(request)[0] is not Stage.PROVISIONED:
+        if request is None or stage_of(request)[0] is not ProvisioningStage.PROVISIONED:
             return {}
         name = request.spec.provisioning_class_name
         return {CONSUMES: request.metadata.name, CLASS_NAME: name}
 
 
-_WORDS: Final[Mapping[Stage, str]] = {
-    Stage.NEW: "is not accepted yet",
-    Stage.ACCEPTED: "is accepted",
-    Stage.BOOKING_EXPIRED: "has expired",
-    Stage.CAPACITY_REVOKED: "was revoked",
-    Stage.FAILED: "has failed",
+_WORDS: Final[Mapping[ProvisioningStage, str]] = {
+    ProvisioningStage.NEW: "is not accepted yet",
+    ProvisioningStage.ACCEPTED: "is accepted",
+    ProvisioningStage.BOOKING_EXPIRED: "has expired",
+    ProvisioningStage.CAPACITY_REVOKED: "was revoked",
+    ProvisioningStage.FAILED: "has failed",
 }
 
 
