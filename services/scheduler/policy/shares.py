@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pumice.plugins import FloatArray, IntArray
+from pumice.plugins import FloatArray, IntArray, Task
+from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
 from shared.model.resources import EPSILON
 
@@ -37,11 +38,19 @@ def is_empty(amounts: Amounts) -> bool:
     return not has.any()
 
 
+def requested_by(tasks: Sequence[Task], empty: IntArray) -> IntArray:
+    """Return what tasks request in all, not to be changed: for a single one it is its class's."""
+    if len(tasks) == 1:
+        return tasks[0].task_class.request
+    return total_of((task.task_class.request for task in tasks), empty)
+
+
 def exceeding_of(left: Amounts, right: Amounts, request: IntArray) -> list[int]:
     """Return the requested dimensions, pods apart, in which `left` is larger; exact (T07)."""
     larger = (request > 0) & (left > right)
     larger[PODS_DIM] = False
-    return [int(dim) for dim in np.flatnonzero(larger)]
+    dims: list[int] = larger.nonzero()[0].tolist()
+    return dims
 
 
 def shortfalls(
@@ -56,7 +65,7 @@ def room_for(limit: FloatArray, taken: IntArray, request: IntArray, count: int) 
 
     Only requested dimensions count, pods do not (T07).
     """
-    for dim in np.flatnonzero(request > 0).tolist():
+    for dim in (request > 0).nonzero()[0].tolist():
         if dim == PODS_DIM:
             continue
         amount, free = int(request[dim]), float(limit[dim]) - int(taken[dim])

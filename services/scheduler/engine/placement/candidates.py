@@ -161,10 +161,11 @@ class Candidates:
 
     def admitted(self, rows: Rows) -> BoolArray:
         """Return which rows the dynamic predicates admit."""
-        result = np.ones(len(rows), dtype=np.bool_)
+        result: BoolArray | None = None
         for predicate in self._dynamic:
-            result &= predicate.fn(self.task_class, rows) == 0
-        return result
+            admits = predicate.fn(self.task_class, rows) == 0
+            result = admits if result is None else result & admits
+        return np.ones(len(rows), dtype=np.bool_) if result is None else result
 
     def fits(self, rows: Rows, *, waiting: bool) -> BoolArray:
         """Return which rows have room, now or (`waiting`) after all releases.
@@ -178,16 +179,10 @@ class Candidates:
             return result
         for dim in self.task_class.dims:
             if not waiting:
-                result &= self.room(rows, dim, waiting=False) >= self.task_class.request[dim]
+                result &= rows.room(dim, waiting=False) >= self.task_class.request[dim]
             if waiting or not rows.at_rest:
-                result &= self.room(rows, dim, waiting=True) >= self.task_class.request[dim]
+                result &= rows.room(dim, waiting=True) >= self.task_class.request[dim]
         return result
-
-    @staticmethod
-    def room(rows: Rows, dim: int, *, waiting: bool) -> IntArray:
-        """Return what is free per row, now or in future."""
-        idle = rows.allocatable(dim) - rows.used(dim)
-        return idle + rows.releasing(dim) - rows.pipelined(dim) if waiting else idle
 
     def scored(self, rows: Rows) -> FloatArray:
         """Return the sum of all scores that depend on the row alone (SS08)."""
@@ -286,7 +281,7 @@ class Candidates:
         if not self.task_class.best_effort:
             for dim in self.task_class.dims:
                 name = self._dimensions.names[dim]
-                room = self.room(rows, dim, waiting=True)
+                room = rows.room(dim, waiting=True)
                 lacks = room < self.task_class.request[dim]
                 short = open_rows & lacks
                 if short.any():

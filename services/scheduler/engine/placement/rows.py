@@ -85,6 +85,13 @@ class Rows:
         """Return the amounts that Pipelined tasks reserve."""
         return self._amounts("pipelined", resource, imagined=self._waiting)
 
+    def room(self, resource: int, *, waiting: bool) -> IntArray:
+        """Return what is free per row, now or (`waiting`) in future."""
+        idle = self._amounts("allocatable", resource) - self.used(resource)
+        if not waiting:
+            return idle
+        return idle + self._amounts("releasing", resource) - self.pipelined(resource)
+
     def requested(self, resource: int) -> IntArray:
         """Return the requested amounts of all pods, with waiting and without evicted ones."""
         if self.at_rest and not self._waiting:

@@ -117,10 +117,11 @@ def _offering(
     session: Session, task_class: TaskClass, amounts: Callable[[int], IntArray]
 ) -> BoolArray:
     """Return the nodes whose amounts (by resource index) suffice for one task."""
-    mask = np.ones(session.ledger.size, dtype=np.bool_)
+    mask: BoolArray | None = None
     for dim in task_class.dims:
-        mask &= amounts(dim) >= task_class.request[dim]
-    return mask
+        suffice = amounts(dim) >= task_class.request[dim]
+        mask = suffice if mask is None else mask & suffice
+    return np.ones(session.ledger.size, dtype=np.bool_) if mask is None else mask
 
 
 class UnschedulableCache:

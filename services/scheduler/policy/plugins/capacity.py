@@ -30,7 +30,6 @@ from pumice.plugins import (
     TaskClass,
     Vote,
 )
-from services.scheduler.engine.resources.amounts import total_of
 from services.scheduler.engine.resources.dimensions import PODS_DIM
 from services.scheduler.policy.arguments import boolean, integer
 from services.scheduler.policy.capacity_accounts import (
@@ -43,7 +42,7 @@ from services.scheduler.policy.capacity_accounts import (
 )
 from services.scheduler.policy.device_claims import DeviceQuotas
 from services.scheduler.policy.reservations import leaving, sharing_by_queue, without_gated
-from services.scheduler.policy.shares import exceeding_of, room_for, shortfalls
+from services.scheduler.policy.shares import exceeding_of, requested_by, room_for, shortfalls
 from services.scheduler.policy.states.queue_gates import QueueGates
 from shared.model.resources import EPSILON
 from shared.model.status import TaskStatus
@@ -245,7 +244,7 @@ class Capacity:
         account = self._accounts.get(queue.name)
         if not self._ready or not queue.is_open or account is None:
             return False
-        request = total_of((t.task_class.request for t in tasks), account.allocated)
+        request = requested_by(tasks, account.allocated)
         if exceeding_of(account.allocated + request, account.limit, request):
             return False
         levels = self._levels if self._hierarchy else 0

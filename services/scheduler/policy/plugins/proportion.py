@@ -31,6 +31,7 @@ from services.scheduler.policy.shares import (
     exceeded,
     exceeding_of,
     fits,
+    requested_by,
     room_for,
     shortfalls,
     water_fill,
@@ -128,7 +129,7 @@ class Proportion:
         account = self._accounts.get(queue.name)
         if account is None or not queue.is_open:
             return False
-        request = total_of((t.task_class.request for t in tasks), account.allocated)
+        request = requested_by(tasks, account.allocated)
         return not exceeding_of(account.allocated + request, account.deserved, request)
 
     def _has_too_much(self, job: Job) -> bool:
