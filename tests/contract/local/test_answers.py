@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support import pages
 from tests.support.goprograms import at_a_terminal
@@ -136,6 +137,24 @@ async def test_each_question_is_answered_about_a_job_that_waits(run: Run) -> Non
         1,
         "error: nothing is known of default/wiats; did you mean waits?\n",
     )
+
+
+@pytest.mark.timeout(250)
+async def test_a_job_without_a_group_is_listed_with_what_its_controller_says(
+    run: Run, tmp_path: Path
+) -> None:
+    job = yaml.safe_load(JOB.format(cpu="100m"))
+    job["metadata"]["name"] = "claims"
+    job["spec"]["volumes"] = [{"mountPath": "/data", "volumeClaimName": "nowhere"}]
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    assert run("vcctl", "job", "run", "-f", str(file))[0] == 0
+
+    told = await says(run, "nowhere", "pumice", "why")
+
+    (line,) = [line for line in told.splitlines() if line.startswith("default/claims: ")]
+    assert line.startswith("default/claims: no PodGroup yet: PVCError: ")
+    assert run("vcctl", "job", "delete", "-N", "claims")[0] == 0
 
 
 @pytest.mark.timeout(250)

@@ -3,7 +3,8 @@
 Answers follow what has happened within a moment, so a story waits for each of them.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.integration.scenarios.answering import ROOT, answer, full_queue
 from tests.integration.scenarios.playing import Playing, Scenario, Scenarios
 from tests.integration.scenarios.scene import Object, Scene, task
 from tests.support import world
+from tests.support.api import ApiError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -55,6 +57,86 @@ async def why_does_it_wait_names_gate_shortage_and_holder_until_it_starts(scene:
     await scene.api.delete("jobs", scene.namespace, "holder")
     await scene.phase("waits", "Running")
     await answer(scene, "explanations/waits", lambda said: not failed(said))
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+
+
+@asynccontextmanager
+async def refusing_binds(scene: Scene, prefix: str) -> AsyncIterator[None]:
+    """Let a policy refuse binds of pods of the scene by a prefix of their names."""
+    name = f"{scene.namespace}-binds"
+    place = {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    resources = {"resources": ["pods/binding", "configmaps"]}
+    policy = {
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"namespaceSelector": place, "resourceRules": [rule | resources]},
+            "validations": [
+                {
+                    "expression": f'!object.metadata.name.startsWith("{prefix}")',
+                    "message": "no such binds here",
+                }
+            ],
+        },
+    }
+    binding = {
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    found = {"validatingadmissionpolicies": policy, "validatingadmissionpolicybindings": binding}
+    for plural, body in found.items():
+        await scene.api.request("POST", f"{POLICIES}/{plural}", body)
+
+    async def refuses() -> bool:
+        try:
+            probe = {"metadata": {"name": f"{prefix}-probe"}}
+            await scene.api.request(
+                "POST", f"/api/v1/namespaces/{scene.namespace}/configmaps?dryRun=All", probe
+            )
+        except ApiError:
+            return True
+        return False
+
+    try:
+        await scene.wait(refuses, "the policy refuses")
+        yield
+    finally:
+        for plural in reversed(found):
+            await scene.api.request("DELETE", f"{POLICIES}/{plural}/{name}")
+
+
+@scenarios
+async def more_room_is_no_help_to_a_pod_whose_bind_a_policy_refuses(scene: Scene) -> None:
+    await scene.node("home", cpu="1")
+    async with refusing_binds(scene, "refused"):
+        await scene.submit("refused", scene.at_home("a", 1))
+        told = await answer(scene, "explanations/refused", lambda said: failed(said) == ["binder"])
+        assert "no such binds here" in str(told["gates"])
+        await scene.running("other", scene.at_home("a", 1))
+        told = await answer(
+            scene,
+            "explanations/refused",
+            lambda said: failed(said) not in (["binder"], []) and said.get("nextEvent"),
+        )
+        assert not told.get("wouldHelp")
+        assert told["nextEvent"].startswith("a bind of pod refused-a-0 succeeds;")
+        assert "no such binds here" in told["nextEvent"]
+
+
+@scenarios
+async def a_job_never_passes_all_gates_before_it_has_a_node(scene: Scene) -> None:
+    """Each look between its creation and its first explanation says what it waits for."""
+    await scene.node("home", cpu="1")
+    await scene.submit("waits", scene.at_home("a", 1, cpu="2"))
+
+    def says(explained: Object) -> bool:
+        states = {gate["state"] for gate in explained["gates"]}
+        assert states != {"Passed"}, explained
+        return "Failed" in states
+
+    await answer(scene, "explanations/waits", says)
 
 
 @scenarios
