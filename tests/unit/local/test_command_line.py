@@ -93,7 +93,9 @@ def test_what_up_cannot_use_is_one_line(words, message, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["--cpu", "lots"], ["--memory", "-1Gi"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--cpu", "lots"], ["--memory", "-1Gi"], ["--nodes", "abc"]], ids=" ".join
+)
 def test_an_amount_that_is_none_is_refused_by_its_flag(words, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["up", f"{words[0]}={words[1]}"])
