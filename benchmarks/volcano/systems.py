@@ -126,7 +126,7 @@ def volcano(checkout: Path, *, webhooks: bool = True) -> System:
         }
         port = free_port()
         if webhooks:
-            flags["vc-webhook-manager"] = _serving(folder, port)
+            flags["vc-webhook-manager"] = _serving(folder, port, hooks)
         running = {
             name: Process(
                 ProcessSpec(
@@ -148,10 +148,12 @@ def volcano(checkout: Path, *, webhooks: bool = True) -> System:
                 pids["vc-scheduler"] = running["vc-scheduler"].pid
 
             try:
-                for name, process in running.items():
-                    process.start()
-                    pids[name] = process.pid
-                await until(lambda: _is_ready(api, webhooks=webhooks), deadline_s=90)
+                for name in reversed(running):  # the scheduler ends if no webhook answers
+                    running[name].start()
+                    pids[name] = running[name].pid
+                    if name == "vc-webhook-manager":
+                        await until(lambda: _takes_connections(port), deadline_s=60)
+                await until(lambda: _has_default_queue(api), deadline_s=60)
                 yield Running(pids, replace_scheduler)
             finally:
                 async with asyncio.TaskGroup() as tasks:
@@ -161,21 +163,17 @@ def volcano(checkout: Path, *, webhooks: bool = True) -> System:
     return system
 
 
-async def _is_ready(api: Api, *, webhooks: bool) -> bool:
-    """Tell whether the default queue is there and, with webhooks, a job passes them."""
-    if not any(queue["metadata"]["name"] == "default" for queue in await api.items("queues")):
+async def _takes_connections(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
         return False
-    body = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": "ready"},
-        "spec": {"weight": 1},
-    }
-    if not webhooks:
-        return True
-    text = yaml.safe_dump(body).encode()
-    url = "/apis/scheduling.volcano.sh/v1beta1/queues?dryRun=All"
-    return await api.send("POST", url, text, "application/yaml") < 300
+    writer.close()
+    return True
+
+
+async def _has_default_queue(api: Api) -> bool:
+    return any(queue["metadata"]["name"] == "default" for queue in await api.items("queues"))
 
 
 def _written(file: Path, text: str) -> str:
@@ -190,8 +188,9 @@ def _listening() -> tuple[str, str]:
     )
 
 
-def _serving(folder: Path, port: int) -> tuple[str, ...]:
+def _serving(folder: Path, port: int, hooks: list[dict[str, Any]]) -> tuple[str, ...]:
     """Return the flags of the webhook manager, whose certificate is made in a folder."""
+    paths = ",".join(_path(hook) for document in hooks for hook in document["webhooks"])
     authority, files = Authority("benchmark"), pair(folder, "webhook")
     authority.issue(files, "webhook", hosts=[LOOPBACK])
     ca = _written(folder / "webhook-ca.crt", authority.certificate)
@@ -201,6 +200,7 @@ def _serving(folder: Path, port: int) -> tuple[str, ...]:
         f"--ca-cert-file={ca}",
         f"--listen-address={LOOPBACK}",
         f"--port={port}",
+        f"--enabled-admission={paths}",
         f"--webhook-url=https://{LOOPBACK}:{port}",
     )
 
