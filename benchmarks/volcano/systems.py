@@ -209,7 +209,10 @@ def _registrations(checkout: Path) -> list[dict[str, Any]]:
     """Return the webhook configurations of the checkout's chart."""
     chart = checkout / "installer" / "helm" / "chart" / "volcano"
     drawn = subprocess.run(
-        [helm(), "template", "volcano", chart, "--show-only", "templates/webhooks.yaml"],
+        [
+            *(helm(), "template", "volcano", chart, "--namespace", "volcano-system"),
+            *("--show-only", "templates/webhooks.yaml"),
+        ],
         check=True,
         capture_output=True,
     )
