@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pumice.events.types import GangAdmitted
 from pumice.plugins import Condition
 from services.scheduler.desired import DesiredStatus
-from services.scheduler.engine.jobs.records import LastSeen, Stamp
+from services.scheduler.engine.jobs.records import Job, LastSeen, Stamp
 from services.scheduler.engine.plan import (
     DesiredPodCondition,
     DesiredPodGroupStatus,
@@ -205,12 +205,12 @@ def _of_podgroup(
 def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> int:
     """Return how long a status may wait to be one write with the next one (ADR 35).
 
-    Only the status of a Job's PodGroup may wait: its pods are made on the event of the admission.
-    Other controllers read the phase of their PodGroups from the API server. A condition that says
-    why a gang waits is withdrawn at once.
+    Only the status of a Job's or a single pod's PodGroup may wait: the pods of a Job are made on
+    the event of the admission, and a single pod is there. Other controllers read the phase of their
+    PodGroups from the API server. A condition that says why a gang waits is withdrawn at once.
     """
     job = cluster_state.jobs.get(group.key)
-    if not group.owner_job or job is None:
+    if job is None or not (group.owner_job or _is_of_pod(job)):
         return 0
     if (
         group.phase == group.was == _RUNNING
@@ -227,6 +227,10 @@ def _deferral_s(group: DesiredPodGroupStatus, cluster_state: ClusterState) -> in
         return 0
     starting = any(job.by_status[status] for status in _STARTING)
     return PLACEMENT_DEFERRAL_S if starting else RUNNING_DEFERRAL_S
+
+
+def _is_of_pod(job: Job) -> bool:
+    return job.controller is not None and job.controller.kind == kinds.POD.kind
 
 
 def _of_group(
