@@ -244,7 +244,7 @@ def _running(jobs: Sequence[RunningJob], rows: int, now_s: float) -> _JobTable:
 
 
 def _run(job: RunningJob, now_s: float) -> Sequence[str | Sequence[Sequence[str]]]:
-    holds = [f"{name} {amount}" for name, amount in sorted(job.allocated.items())]
+    holds = [f"{name} {decimal(amount)}" for name, amount in sorted(job.allocated.items())]
     times = since(job.running_since, now_s), until(job.expected_end, now_s)
     return _name(job), job.queue, str(job.pods), str(job.nodes), (holds,), *times
 

@@ -107,10 +107,17 @@ class JobsWithoutGroup:
         ]
         if not jobs:
             return ()
+        from shared.api.scheduling import podgroup_of  # not needed for queries about one job
+
         groups = await self._list(_GROUPS, "podgroups", _Groups, accept=METADATA_ONLY)
         known = {_key(group.metadata) for group in groups.items}
         jobs.sort(key=lambda job: _key(job.metadata))
-        return [_pending(job) for job in jobs if _group_of(job.metadata) not in known]
+        return [
+            _pending(job)
+            for job in jobs
+            if (job.metadata.namespace, podgroup_of(job.metadata.name, job.metadata.uid))
+            not in known
+        ]
 
     async def _list(self, root: str, plural: str, kind: type[_T], *, accept: str = JSON) -> _T:
         """Return a list from the API server's cache. Raises PumiceError and ValueError."""
@@ -126,11 +133,6 @@ class JobsWithoutGroup:
 
 def _key(meta: ObjectMeta) -> tuple[str, str]:
     return meta.namespace, meta.name
-
-
-def _group_of(meta: ObjectMeta) -> tuple[str, str]:
-    """Return namespace and name of the PodGroup that a Job gets (J27)."""
-    return meta.namespace, f"{meta.name}-{meta.uid}"
 
 
 def _pending(job: _Job) -> PendingJob:

@@ -242,17 +242,17 @@ def test_what_is_short_is_shortened_by_whole_words(width: int, shown: list[str])
 
 
 def test_a_narrow_picture_counts_the_resources_that_it_leaves_out() -> None:
-    holds = {"cpu": "48", "memory": "12Gi", "nvidia.com/gpu": "12"}
+    holds = {"cpu": "48500m", "memory": "12Gi", "nvidia.com/gpu": "12"}
     job = RunningJob(
         metadata=ObjectMeta(name="preprocessing-of-images", namespace="default"),
         owner=ObjectRef(kind="Job", namespace="default", name="preprocessing-of-images"),
         queue="research",
         allocated=holds,
     )
-    assert "cpu 48, memory 12Gi, nvidia.com/gpu 12 " in of_lists(140, running=[job])
+    assert "cpu 48.5, memory 12Gi, nvidia.com/gpu 12 " in of_lists(140, running=[job])
     narrow = of_lists(80, running=[job])
     assert "default/preproc" in narrow
-    assert "cpu 48 +2" in narrow
+    assert "cpu 48.5 +2" in narrow
 
 
 def test_the_dominant_share_is_of_what_is_deserved_or_else_allowed() -> None:
