@@ -75,6 +75,10 @@ USER_SHARES: Final = "pumice.dev/user-shares"
 AUTOSCALING: Final = "pumice.dev/autoscaling"
 """Annotation of a queue, Job or PodGroup: how autoscalers learn of it (plugin `autoscaling`)."""
 
+EVICTION_COST: Final = "pumice.dev/eviction-cost"
+"""Annotation of a pod, Job or PodGroup: whole number by which the cheapest victims go first."""
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation of a pod: the same for controllers of Kubernetes that delete surplus pods."""
 PREEMPT_MIN_RUNTIME: Final = "pumice.dev/preempt-min-runtime"
 RECLAIM_MIN_RUNTIME: Final = "pumice.dev/reclaim-min-runtime"
 """Annotations of a queue: how long its jobs run before pods of their gangs may be preempted by

@@ -34,6 +34,7 @@ def _literal_task(stated: dict[str, Any]) -> Task:
     task.name, task.namespace = stated.get("name", ""), stated.get("namespace", "")
     task.key = task.uid = f"{task.namespace}/{task.name}"
     task.job_key = stated.get("job", "")
+    task.eviction_cost = None
     task.priority = stated.get("priority", 0)
     return task
 

@@ -24,12 +24,17 @@ class Bundle(NamedTuple):
     """Whether evicting them ends the job's gang; else they are surplus tasks."""
     job: Job
     tasks: Sequence[Task]
-    """Least important first, then by uid."""
+    """Least important first, then by cost and uid."""
 
     @property
     def freed(self) -> IntArray:
         """Amounts that its tasks hold."""
         return total(self.tasks)
+
+    @property
+    def cost(self) -> int:
+        """Sum of what the evictions of its tasks cost."""
+        return sum(map(self.job.eviction_cost, self.tasks))
 
     def worth(self, need: IntArray) -> float:
         """Return gain per loss, both measured by the need; infinite for surplus.
@@ -57,7 +62,7 @@ def bundles(job: Job, tasks: Collection[Task]) -> list[Bundle]:
     """
     if not tasks:
         return []
-    ordered = sorted(tasks, key=lambda task: (task.priority, task.uid))
+    ordered = sorted(tasks, key=lambda task: (task.priority, job.eviction_cost(task), task.uid))
     slack = _Slack(job)
     if slack.tasks < 0:
         return [Bundle(whole=False, job=job, tasks=ordered)]

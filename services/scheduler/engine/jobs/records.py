@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from pumice.plugins import Condition, IntArray, NodeGroups
 from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
+from services.scheduler.engine.tasks.from_pod import stated_cost
 from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
 from shared.api.scheduling import PodGroupSpec
@@ -220,6 +221,12 @@ class Job:
         )
         if desired:
             self.sums.add(_WANTED, desired * count, task_class.request)
+
+    def eviction_cost(self, task: Task) -> int:
+        """Return what evicting one of its tasks costs: by the pod, else the PodGroup, or 0."""
+        if task.eviction_cost is not None:
+            return task.eviction_cost
+        return stated_cost(self.annotations) or 0
 
     @property
     def expected(self) -> Expected | None:

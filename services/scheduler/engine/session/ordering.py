@@ -103,7 +103,7 @@ class Orders:
                 here, there = self._plugin_key(mine), self._plugin_key(theirs)
                 if here != there:
                     return here > there
-            order = self._view.hooks.task_order
+            order = self._view.victim_key
             return order(left) > order(right)
 
         return LiveHeap(goes_first, victims)

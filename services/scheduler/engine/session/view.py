@@ -141,6 +141,15 @@ class ClusterView:
         """Return the job of a task."""
         return self.cluster_state.jobs.get(task.job_key)
 
+    def victim_key(self, task: plugins.Task) -> OrderKey:
+        """Return the sort key of a task among those of its node or job; the largest goes first.
+
+        Of tasks that plugins order alike, the cheapest goes first, then the last by default.
+        """
+        *by_plugins, default = self.hooks.task_order(task)
+        job, record = self.job_of(task), engine_record(task, Task)
+        return (*by_plugins, -job.eviction_cost(record) if job is not None else 0, default)
+
     def turn_of(self, job: plugins.Job) -> OrderKey:
         """Return the sort key of a job in its queue; the smallest comes first."""
         return self.hooks.job_order(engine_record(job, Job))

@@ -4,6 +4,7 @@ Pods that carry none of those annotations, nearly all, share one class as if the
 """
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from pumice.plugins import Condition
@@ -17,6 +18,7 @@ from shared.model import durations
 from shared.model.numbers import parse_bool, whole
 from shared.model.status import from_pod
 
+_COST_LETTERS: Final = 11
 _PREEMPTED: Final = "PreemptionByScheduler"
 
 REVOCABLE: Final = keys.REVOCABLE_ZONE
@@ -77,6 +79,7 @@ def _describe_eviction(task: Task, pod: Pod) -> None:
     conditions = {condition.type: condition for condition in pod.status.conditions}
     task.preempts = pod.spec.preemption_policy != "Never"
     task.pod_priority = pod.spec.priority or 0
+    task.eviction_cost = stated_cost(pod.metadata.annotations)
     task.started = _time(pod.status.start_time, math.inf)
     task.cools_until = _cools_until(pod, conditions.get("PodScheduled"))
     target = conditions.get("DisruptionTarget")
@@ -85,6 +88,19 @@ def _describe_eviction(task: Task, pod: Pod) -> None:
         and target is not None
         and (target.status, target.reason) == ("True", _PREEMPTED)
     )
+
+
+def stated_cost(annotations: Mapping[str, str]) -> int | None:
+    """Return the cost of an eviction that a pod or group states; None if none can be read.
+
+    Kubernetes bounds its annotation to 32 bits and 11 characters, with a sign.
+    """
+    for key in (keys.EVICTION_COST, keys.POD_DELETION_COST):
+        text = annotations.get(key, "")
+        number = whole(text.removeprefix("-"))
+        if number is not None and len(text) <= _COST_LETTERS:
+            return -number if text.startswith("-") else number
+    return None
 
 
 def _cools_until(pod: Pod, scheduled: PodCondition | None) -> float:

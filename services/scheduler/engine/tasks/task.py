@@ -87,6 +87,7 @@ class Task:
         "created",
         "deleting",
         "displaced",
+        "eviction_cost",
         "expected",
         "fact_node",
         "fact_status",
@@ -150,6 +151,8 @@ class Task:
     """Whether it may preempt others: not with the preemption policy Never."""
     pod_priority: int
     """spec.priority, 0 when absent; what topology-aware preemption compares (A06)."""
+    eviction_cost: int | None
+    """Its cost as a victim, if the pod states one; else that of its job counts."""
     started: float
     """When the kubelet took it, Unix seconds; infinity before."""
     cools_until: float

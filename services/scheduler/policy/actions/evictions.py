@@ -76,7 +76,7 @@ def tasks_on_node(session: Session, column: int, is_wanted: Callable[[Task], boo
     name = session.cluster_state.nodes.name(column)
     there = session.cluster_state.nodes.tasks_on(name)
     found = [task for task in there if not task.backoff_reason and is_wanted(task)]
-    return sorted(found, key=session.hooks.task_order, reverse=True)
+    return sorted(found, key=session.victim_key, reverse=True)
 
 
 def room_after(

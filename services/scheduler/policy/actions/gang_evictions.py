@@ -398,6 +398,6 @@ def ranks(keys: Mapping[str, tuple[Any, ...]], *, reverse: bool = False) -> dict
     return {name: rank for rank, name in enumerate(ordered)}
 
 
-def by_worth(bundle: Bundle, need: IntArray) -> tuple[float, str, str, int]:
-    """Return the last sort keys of bundles: most gained room per loss first, then names."""
-    return -bundle.worth(need), bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)
+def by_worth(bundle: Bundle, need: IntArray) -> tuple[float, int, str, str, int]:
+    """Return the last sort keys of bundles: most room per loss first, then by cost and names."""
+    return -bundle.worth(need), bundle.cost, bundle.job.key, bundle.tasks[0].uid, len(bundle.tasks)
