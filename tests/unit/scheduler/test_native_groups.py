@@ -241,6 +241,12 @@ def test_best_effort_pods_of_a_gang_share_a_domain_too():
     assert len(set(binds_of(world.decide()).values())) == 1
 
 
+def test_best_effort_pods_pass_a_domain_without_room():
+    world = Cluster().node("a", labels={RACK: "a"}, unschedulable=True)
+    native(world.node("b", labels={RACK: "b"}), "g", schedulingConstraints=CONSTRAINT)
+    assert binds_of(member(world, "g-0", "g", cpu="").decide()) == {"g-0": "b"}
+
+
 def test_a_gang_with_a_topology_key_that_failed_says_nothing_of_others():
     world = racks(a="1", b="1")
     for name in ("a", "b"):

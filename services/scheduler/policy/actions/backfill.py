@@ -7,9 +7,7 @@ is allocated for the job (SS11).
 import heapq
 from collections.abc import Iterator
 
-import numpy as np
-
-from pumice.plugins import Arguments, BoolArray
+from pumice.plugins import Arguments
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.placement.choice import PlacementTarget
 from services.scheduler.engine.session.ordering import by_queue
@@ -58,20 +56,18 @@ def _place(session: Session, job: Job, run: list[Task]) -> list[Task]:
     """Place as many equal tasks as fit; return the others."""
     sub = job.sub_jobs.of_task(run[0]) if job.sub_jobs else None
     while run:
-        within = next(iter(domains(session, job)), _nowhere(session)) if job.domain_key else None
-        target = PlacementTarget(job, sub, within=within)
-        columns = session.choose(run[0].task_class, len(run), waiting=False, target=target)
-        if not columns:
+        for within in domains(session, job) if job.domain_key else (None,):
+            target = PlacementTarget(job, sub, within=within)
+            columns = session.choose(run[0].task_class, len(run), waiting=False, target=target)
+            if columns:
+                break
+        else:
             break
         placed, run = run[: len(columns)], run[len(columns) :]
         session.place(job, placed, columns, waiting=False)
         if session.hooks.job_ready(job) == 0:
             session.dispatch(job)
     return run
-
-
-def _nowhere(session: Session) -> BoolArray:
-    return np.zeros(session.ledger.size, dtype=np.bool_)
 
 
 def _in_order(session: Session) -> Iterator[Job]:
