@@ -66,6 +66,31 @@ def test_a_gang_below_its_minimum_goes_before_younger_work_of_equal_rank():
     assert binds_of(stranded_gang().decide()) == {"gang-1": "b"}
 
 
+DEFAULT = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang%s}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: proportion}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "placed"),
+    [("", {"fresh-0": "b"}), (", arguments: {belowMinimumFirst: true}", {"gang-1": "b"})],
+)
+def test_a_gang_below_its_minimum_goes_before_fresh_work_where_that_is_configured(
+    arguments: str, placed: dict[str, str]
+):
+    """Reported as volcano#5805: drf prefers the job that has nothing yet."""
+    world = Cluster(DEFAULT % arguments).queue("default")
+    for name in ("a", "b"):
+        world.node(name, nvidia_com__gpu="1")
+    world.group("gang", min_member=2, phase="Running")
+    world.pod("gang-0", "gang", requests=ONE_GPU, node="a").pod("gang-1", "gang", requests=ONE_GPU)
+    world.group("fresh", created="2026-01-02T00:00:00Z").pod("fresh-0", "fresh", requests=ONE_GPU)
+    assert binds_of(world.decide()) == placed
+
+
 def test_a_gang_that_runs_below_its_minimum_says_so():
     world = stranded_gang()
     world.pod("filler-1", "filler", requests=ONE_GPU, node="b")

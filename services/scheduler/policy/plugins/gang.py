@@ -1,8 +1,14 @@
-"""gang (PL01): a job starts with its whole minimum or not at all, and is not evicted below it."""
+"""gang (PL01): a job starts with its whole minimum or not at all, and is not evicted below it.
+
+With `belowMinimumFirst`, which Volcano does not have, gangs that have lost pods come before those
+that have not started: else a fair order gives what they lost to others, and what they still hold is
+of no use (volcano#5805).
+"""
 
 from collections.abc import Sequence
 
 from pumice.plugins import Arguments, Cluster, Condition, Hooks, Invalid, Job, SubJob, Task, Vote
+from services.scheduler.policy.arguments import boolean
 from shared.model.status import READY, SCHEDULED, VALID, TaskStatus
 
 _PIPELINED = (*READY, TaskStatus.PIPELINED)
@@ -14,7 +20,8 @@ class Gang:
     name = "gang"
 
     def __init__(self, arguments: Arguments) -> None:
-        """Take no arguments."""
+        """Take `belowMinimumFirst`."""
+        self._below_minimum_first = boolean(arguments, "belowMinimumFirst", default=False)
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
         """Add the gang's rules."""
@@ -33,7 +40,7 @@ class Gang:
             return victims
 
         hooks.job_valid(_invalidity)
-        hooks.job_order(_ready_last)
+        hooks.job_order(_below_minimum_first if self._below_minimum_first else _ready_last)
         hooks.job_ready(_missing)
         hooks.job_pipelined(_pipelined)
         hooks.job_starving(_starving)
@@ -70,6 +77,13 @@ def _invalidity(job: Job) -> Invalid | None:
 
 def _ready_last(job: Job) -> bool:
     return job.is_ready
+
+
+def _below_minimum_first(job: Job) -> int:
+    """Order a gang that runs below its minimum, then one that has not started, then the others."""
+    if job.is_ready:
+        return 2
+    return 0 if job.ready_count else 1
 
 
 def _missing(job: Job) -> int:
