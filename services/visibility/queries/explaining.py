@@ -174,7 +174,7 @@ def _short(session: Session, job: Job, why: Why) -> Iterator[ResourceShortage]:
             each = replace(each, free=quantity(each.resource, free))  # noqa: PLW2901
         yield replace(
             each,
-            pods=min(missing, len(asking)),
+            pods=len(asking) if job.is_ready else min(missing, len(asking)),
             nodes=int((fits > 0).sum()),
             places=int(fits.sum()),
         )

@@ -54,7 +54,7 @@ class Rehearsal(Imagined):
         self._has_pods: set[str] = set()
         self.evicted: dict[str, Eviction] = {}
         """Evicted pods, by uid."""
-        self._hold_refused()
+        self._back_off_refused()
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -89,13 +89,13 @@ class Rehearsal(Imagined):
         job.take(task)
         self._cluster_state.jobs.changed(job)
 
-    def _hold_refused(self) -> None:
+    def _back_off_refused(self) -> None:
         """Hold back pods whose last bind was refused: no change here makes the next succeed."""
         for refusal in self._cluster_state.refusals.items():
             task = self._cluster_state.task(refusal.uid)
             if refusal.is_bind and task is not None and not task.backoff_reason:
-                task.backoff_reason = refusal.text
-                self.on_undo(partial(setattr, task, "held", ""))
+                _set_backoff_reason(task, refusal.text)
+                self.on_undo(partial(_set_backoff_reason, task, ""))
 
     def displace(self, tasks: Iterable[Task]) -> None:
         """Make running pods pending, as if their controllers had created them again."""
@@ -262,3 +262,7 @@ class Rehearsal(Imagined):
         self._cluster_state.jobs.assume_status(
             group.key, group.uid, GroupStatus(group.phase, status.counters, status.conditions)
         )
+
+
+def _set_backoff_reason(task: Task, reason: str) -> None:
+    task.backoff_reason = reason

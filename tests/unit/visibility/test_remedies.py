@@ -195,3 +195,13 @@ def test_a_gang_that_starts_without_the_pod_that_was_refused_is_told_what_helps(
     refuse_bind(world, "job-0", "denied by policy no-gpus")
 
     assert "a node with 4 cpu" in answer(world, "job").would_help
+
+
+def test_what_is_short_for_pods_beyond_the_minimum_counts_each_of_them() -> None:
+    world = World().queue("default").node("n1", cpu="4")
+    running(world, "job", cpu="3", node="n1")
+    world.pod("job-1", "job", cpu="2").pod("job-2", "job", cpu="2")
+
+    assert shortages(answer(world, "job").shortages) == (
+        "2 pods of 2 cpu each; no node has that free (most: 1)"
+    )
