@@ -243,11 +243,7 @@ class DesiredCondition(
 
 
 class DesiredPodGroup(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="podgroup",
-    forbid_unknown_fields=True,
+    msgspec.Struct, frozen=True, kw_only=True, tag="podgroup", forbid_unknown_fields=True
 ):
     """Desired phase, counts and conditions of a PodGroup (SS04, D01)."""
 
@@ -281,11 +277,7 @@ class DesiredPod(_DesiredConditions, frozen=True, kw_only=True, tag="pod"):
 
 
 class DesiredUngated(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="ungated",
-    forbid_unknown_fields=True,
+    msgspec.Struct, frozen=True, kw_only=True, tag="ungated", forbid_unknown_fields=True
 ):
     """A pod that its queue has admitted: the queue's scheduling gate is removed (CA14)."""
 
@@ -297,11 +289,7 @@ class DesiredUngated(
 
 
 class DesiredQueue(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="queue",
-    forbid_unknown_fields=True,
+    msgspec.Struct, frozen=True, kw_only=True, tag="queue", forbid_unknown_fields=True
 ):
     """Desired status of a queue: allocated resources (SS03) and number of pending PodGroups."""
 
@@ -318,11 +306,7 @@ class DesiredQueue(
 
 
 class DesiredNodeShard(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="nodeshard",
-    forbid_unknown_fields=True,
+    msgspec.Struct, frozen=True, kw_only=True, tag="nodeshard", forbid_unknown_fields=True
 ):
     """Nodes that a scheduler uses, will use, and will release (CA12)."""
 
