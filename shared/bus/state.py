@@ -83,6 +83,10 @@ class StateFollower:
         self._restart = ""
         self.last_seq = 0
         """Sequence of the last fact that was yielded."""
+        self.stored_at: list[float] = []
+        """When the server stored each fact of the last list, in Unix seconds."""
+        self.marked_at = 0.0
+        """When the server stored the last marker, in Unix seconds."""
         self.unreadable = 0
         """Messages that break the contract and were left out, for metrics."""
 
@@ -172,14 +176,17 @@ class StateFollower:
     def _read(self, messages: list[Message]) -> Iterator[StateItem]:
         """Decode; a marker among the facts ends the list before it."""
         facts: list[Fact] = []
+        self.stored_at = []
         for message in messages:
             if message.subject == self._marker:
                 if facts:
                     yield facts
                     facts = []
+                    self.stored_at = []
                 yield from self._mark(message)
             elif (fact := self._fact(message)) is not None:
                 facts.append(fact)
+                self.stored_at.append(message.time)
                 self.last_seq = message.sequence
         if facts:
             yield facts
@@ -220,6 +227,7 @@ class StateFollower:
             self._log.error("marker_unreadable", reason=str(exc))
             return []
         self._latest = (message.sequence, marker)
+        self.marked_at = message.time
         return self._check_synced()
 
     def _check_synced(self) -> list[StateItem]:

@@ -169,6 +169,7 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.waiting),
             _follow(s.usage),
         ),
+        "accounting": service("accounting", (), _follow(s.state), _get(s.events)),
         DECLARER: _user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: _reader(EVENTS, s.events, f"{prefix}.events.>"),
         **{

@@ -31,6 +31,8 @@ POINTS: Final[Mapping[str, str]] = {
     "controller.after-cron-delete": "between the end of a CronJob's job and what follows it",
     "controller.after-flow-status": "between a JobFlow's status and the jobs that it is for",
     "controller.after-flow-create": "between two jobs of a JobFlow",
+    "accounting.before-write": "between reading messages and the transaction of their rows",
+    "accounting.after-write": "after a transaction and before the next messages are read",
     "cache.before-publish": "after a watch event and before its fact is published",
     "cache.after-publish": "after a fact is published and before the next event is read",
 }

@@ -10,16 +10,17 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from shared.runtime.errors import Rejected
+from shared.runtime.values import Secret
 
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 
-def engine_of(url: str) -> AsyncEngine:
+def engine_of(url: str, password: Secret) -> AsyncEngine:
     """Return the engine of `sqlite:///PATH` or `postgresql://USER@HOST/NAME`.
 
-    Raises Rejected for a URL of anything else.
+    Raises Rejected for a URL of anything else, or with a password in it.
     """
-    engine = create_async_engine(_with_driver(url))
+    engine = create_async_engine(_with_driver(url, password))
     if engine.dialect.name == "sqlite":
         event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
     return engine
@@ -31,18 +32,20 @@ async def migrate(engine: AsyncEngine) -> None:
         await connection.run_sync(_upgrade)
 
 
-def _with_driver(url: str) -> URL:
+def _with_driver(url: str, password: Secret) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
         raise Rejected("the URL of the database cannot be read", field="database") from error
+    if parsed.password:
+        raise Rejected("the URL holds a password: use --database-password-file", field="database")
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
         raise Rejected(
             f"database of kind {parsed.drivername}: only sqlite and postgresql are supported",
             field="database",
         )
-    return parsed.set(drivername=driver)
+    return parsed.set(drivername=driver, password=password.reveal() or None)
 
 
 def _upgrade(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from alembic.migration import MigrationContext
 from services.accounting.adapters.database import engine_of, migrate
 from services.accounting.schema import METADATA
 from shared.runtime.errors import Rejected
+from shared.runtime.values import Secret
 
 
 def _differences(connection):
@@ -18,7 +19,7 @@ def _differences(connection):
 
 
 async def test_migrations_make_the_tables_of_the_schema_and_run_twice(tmp_path):
-    engine = engine_of(f"sqlite:///{tmp_path}/usage.db")
+    engine = engine_of(f"sqlite:///{tmp_path}/usage.db", Secret())
     try:
         await migrate(engine)
         await migrate(engine)
@@ -29,7 +30,7 @@ async def test_migrations_make_the_tables_of_the_schema_and_run_twice(tmp_path):
     assert [each for each in found if "comment" not in each[0]] == []
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense"])
+@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "postgresql://ann:word@db/usage"])
 def test_other_databases_are_refused(url):
     with pytest.raises(Rejected):
-        engine_of(url)
+        engine_of(url, Secret())

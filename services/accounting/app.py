@@ -1,0 +1,43 @@
+"""Composition root of accounting: everything is built here and nowhere else."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pumice.events.tls import TlsClient
+from services.accounting.adapters.database import engine_of
+from services.accounting.adapters.recorder import KINDS, Recorder
+from services.accounting.adapters.store import UsageStore
+from services.accounting.settings import AccountingSettings
+from shared.bus.client import Dial
+from shared.bus.service import BusComponents, bus_of
+from shared.contracts.streams import streams
+from shared.runtime.service import Context
+from shared.runtime.supervise import Part
+
+SERVICE: Final = "accounting"
+
+
+async def build(
+    settings: AccountingSettings, context: Context, dial: Dial = TlsClient
+) -> Sequence[Part]:
+    """Return the parts of accounting. Raises Rejected for settings that cannot work."""
+    engine = engine_of(settings.database, settings.database_password)
+    bus = bus_of(settings, context, dial)
+    needed = streams(settings.cluster)
+    on_bus = BusComponents(context, bus, streams=needed, settings=settings)
+    recorder = Recorder(
+        bus,
+        UsageStore(engine),
+        lambda: on_bus.state(KINDS),
+        streams=needed,
+        scheduler_names=settings.scheduler_name,
+        gate=context.readiness.gate("database"),
+        env=context,
+    )
+    return [
+        bus,
+        on_bus.leases,
+        on_bus.check(needed.state, needed.events, needed.lease),
+        on_bus.members(),
+        recorder,
+    ]

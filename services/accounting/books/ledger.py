@@ -1,0 +1,495 @@
+"""From events and facts to changed rows. Pure.
+
+A row is keyed by the uid of its object, so what comes twice changes nothing. Events and facts may
+come in any order: an event opens an allocation whose fact is still on its way, and a fact one whose
+event is. A pod that is on a node counts until its containers ended or it was deleted.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from pumice.events import (
+    CloudEvent,
+    GangAdmitted,
+    GangPlaced,
+    GangUnschedulable,
+    JobPhaseChanged,
+    PodBound,
+    PodEvicted,
+)
+from services.accounting.books.rows import (
+    Allocation,
+    EndReason,
+    JobRow,
+    UsageKey,
+    scalars_of,
+    usage_of,
+)
+from shared.api import keys
+from shared.api import time as times
+from shared.api.batch import ENDED
+from shared.api.core import Pod
+from shared.api.kinds import JOB, POD, PODGROUP
+from shared.api.scheduling import PodGroup
+from shared.contracts.messages import Fact, Op
+from shared.model.quantity import BadQuantity, is_quantity, milli
+from shared.model.requests import pod_request
+from shared.model.resources import CPU, MEMORY, PODS
+
+ADMISSION: Final = "admission"
+"""Gate of a job until its queue admits it."""
+PLACEMENT: Final = "placement"
+"""Gate of an admitted job until the scheduler names another one."""
+_DELETED_KEPT_S: Final = 900.0
+"""How long the end of an unknown pod is kept for its event: longer than its tombstone."""
+_ENDED_PHASES: Final = {"Succeeded": EndReason.COMPLETED, "Failed": EndReason.FAILED}
+
+_pods: Final = msgspec.json.Decoder(Pod)
+_groups: Final = msgspec.json.Decoder(PodGroup)
+
+
+class _Gang(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodGroup, as far as rows need it."""
+
+    job_uid: str
+    queue: str
+    user: str
+
+
+class _End(msgspec.Struct, frozen=True):
+    at_s: float
+    reason: EndReason
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction writes."""
+
+    allocations: list[Allocation]
+    jobs: list[JobRow]
+    usage: dict[UsageKey, float]
+    """What to add to the daily sums."""
+
+    def __bool__(self) -> bool:
+        return bool(self.allocations or self.jobs)
+
+
+class Ledger:
+    """Open allocations and jobs, and what changed since it was last written."""
+
+    def __init__(self, scheduler_names: Collection[str], *, observed_s: float) -> None:
+        """Begin empty; `observed_s` is when the rows were last known to be current."""
+        self._scheduler_names = frozenset(scheduler_names)
+        self._allocations: dict[str, Allocation] = {}
+        self._jobs: dict[str, JobRow] = {}
+        self._changed: set[str] = set()
+        self._changed_jobs: set[str] = set()
+        self._written: dict[str, Allocation] = {}
+        """Allocations as the database has them, of those in `_changed`."""
+        self._ended: set[str] = set()
+        """Allocations to forget once they are written."""
+        self._gangs: dict[str, _Gang] = {}
+        self._pods: set[str] = set()
+        """Uids of the pods on STATE."""
+        self._ends: dict[str, _End] = {}
+        """Ends of pods without an allocation, or of whose amounts nothing is known yet."""
+        self._unseen: dict[str, float] = {}
+        """Pods without a fact so far, and when the event of their bind was stored."""
+        self._observed_s = observed_s
+        self._is_complete = False
+        """Whether all facts were observed once since they are read."""
+
+    # --- what is in the database -------------------------------------------------------------
+
+    def unknown(
+        self, events: Iterable[CloudEvent] = (), facts: Iterable[Fact] = ()
+    ) -> tuple[set[str], set[str]]:
+        """Return the uids of pods and of jobs whose rows, if there are any, have to be loaded."""
+        pods, jobs = set(), set()
+        for fact in facts:
+            if fact.kind == POD.token:
+                pods.add(fact.uid)
+            elif fact.kind == PODGROUP.token and fact.op is Op.PUT:
+                jobs.add(_owner_of(fact, _groups.decode(fact.body))[0])
+        for event in events:
+            match event.data:
+                case PodBound(uid=uid, gang=gang, job=job):
+                    pods.add(uid)
+                    jobs.add(_job_uid(gang, "", job))
+                case PodEvicted(uid=uid):
+                    pods.add(uid)
+                case JobPhaseChanged(uid=uid):
+                    jobs.add(uid)
+                case GangAdmitted() | GangPlaced() | GangUnschedulable():
+                    jobs.add(_job_uid(event.data.gang, event.data.uid, event.data.job))
+                case _:
+                    pass
+        return pods - self._allocations.keys(), jobs - self._jobs.keys()
+
+    def load(self, allocations: Iterable[Allocation], jobs: Iterable[JobRow]) -> None:
+        """Take over rows of the database."""
+        for row in allocations:
+            self._allocations[row.pod_uid] = row
+            if row.ended is not None:
+                self._ended.add(row.pod_uid)
+        self._jobs.update((row.uid, row) for row in jobs)
+
+    def take_changes(self) -> Changes:
+        """Return what changed, and forget the allocations that ended."""
+        usage: dict[UsageKey, float] = {}
+        for uid in self._changed:
+            for sign, row in ((1.0, self._allocations[uid]), (-1.0, self._written.get(uid))):
+                for key, amount in usage_of(row):
+                    usage[key] = usage.get(key, 0.0) + sign * amount
+        changes = Changes(
+            allocations=[self._allocations[uid] for uid in sorted(self._changed)],
+            jobs=[self._jobs[uid] for uid in sorted(self._changed_jobs)],
+            usage={key: amount for key, amount in sorted(usage.items()) if amount},
+        )
+        self._changed.clear()
+        self._changed_jobs.clear()
+        self._written.clear()
+        for uid in self._ended:
+            del self._allocations[uid]
+        self._ended.clear()
+        return changes
+
+    # --- events ------------------------------------------------------------------------------
+
+    def apply(self, event: CloudEvent, stored_s: float) -> None:
+        """Take one event into account, which was stored at `stored_s`."""
+        at_s, data = event.time.timestamp(), event.data
+        match data:
+            case PodBound():
+                self._bound(data, at_s)
+                if data.uid not in self._pods:
+                    self._unseen[data.uid] = stored_s
+            case PodEvicted():
+                row = self._allocations.get(data.uid)
+                if row is not None and row.reason in ("", EndReason.DELETED):
+                    self._put(replace(row, reason=EndReason.EVICTED))
+            case JobPhaseChanged():
+                self._phase(data, at_s)
+            case GangAdmitted():
+                self._admitted(data, at_s)
+            case GangPlaced():
+                self._placed(self._job(data.gang, data.uid, data.job, at_s), at_s)
+            case GangUnschedulable() if data.gate:
+                job = self._jobs.get(_job_uid(data.gang, data.uid, data.job))
+                if job is not None and job.started is None:
+                    self._at_gate(job, data.gate, at_s)
+            case _:
+                pass
+
+    def _bound(self, data: PodBound, at_s: float) -> None:
+        namespace, _, name = data.pod.partition("/")
+        row = self._allocations.get(data.uid)
+        uid = _job_uid(data.gang, "", data.job) or self._gang(data.gang).job_uid
+        if row is None:
+            row = Allocation(
+                pod_uid=data.uid, pod=name, namespace=namespace, started=at_s, approximate=True
+            )
+        row = replace(
+            row,
+            node=data.node,
+            queue=data.queue or row.queue,
+            job=(data.job or data.gang).partition("/")[2],
+            job_uid=uid,
+            started=at_s,
+        )
+        self._put(row)
+        if uid:
+            self._placed(self._job(data.gang, uid, data.job, at_s), at_s)
+
+    def _phase(self, data: JobPhaseChanged, at_s: float) -> None:
+        namespace, _, name = data.job.partition("/")
+        row = self._jobs.get(data.uid) or JobRow(
+            uid=data.uid, namespace=namespace, name=name, kind=JOB.kind, submitted=at_s
+        )
+        self._put_job(
+            replace(
+                row,
+                queue=data.queue or row.queue,
+                phase=data.phase,
+                reason=data.reason,
+                restarts=max(row.restarts, data.version),
+                requested=_amounts(data.min_resources) or row.requested,
+                ended=at_s if data.phase in ENDED else None,
+            )
+        )
+
+    def _admitted(self, data: GangAdmitted, at_s: float) -> None:
+        row = self._job(data.gang, data.uid, data.job, at_s)
+        submitted = min(row.submitted, times.read(data.created or None) or at_s)
+        row = replace(
+            row,
+            queue=data.queue or row.queue,
+            submitted=submitted,
+            min_member=data.min_member or row.min_member,
+            requested=_amounts(data.min_resources) or row.requested,
+        )
+        if row.admitted is None:
+            row = replace(row, admitted=at_s, gate=ADMISSION, gate_since=submitted)
+            self._at_gate(row, PLACEMENT, at_s)
+        else:
+            self._put_job(row)
+
+    def _placed(self, row: JobRow, at_s: float) -> None:
+        if row.started is None or row.started > at_s:
+            self._at_gate(replace(row, started=at_s), "", at_s)
+
+    def _at_gate(self, row: JobRow, gate: str, at_s: float) -> None:
+        """Record that a job waits at another gate from now on, or at none."""
+        if row.gate and row.gate_since is not None:
+            waited = round(max(0.0, at_s - row.gate_since) + row.waits.get(row.gate, 0.0), 3)
+            row = replace(row, waits={**row.waits, row.gate: waited})
+        self._put_job(replace(row, gate=gate, gate_since=at_s if gate else None))
+
+    # --- facts -------------------------------------------------------------------------------
+
+    def observe(self, fact: Fact, at_s: float) -> None:
+        """Take one fact into account, which was stored at `at_s`."""
+        if fact.kind == POD.token:
+            self._observe_pod(fact, at_s)
+        elif fact.kind == PODGROUP.token:
+            self._observe_group(fact, at_s)
+
+    def forget_facts(self) -> None:
+        """Begin to read all facts again."""
+        self._pods.clear()
+        self._gangs.clear()
+        self._is_complete = False
+
+    def complete(self, at_s: float) -> None:
+        """All facts that were stored before `at_s` were observed: end the rows of what is gone."""
+        for uid in sorted(self._allocations.keys() - self._pods - self._ended):
+            if self._unseen.get(uid, 0.0) < at_s:
+                self._end_unseen(self._allocations[uid], min(self._observed_s, at_s))
+        self._unseen = {uid: since for uid, since in self._unseen.items() if since >= at_s}
+        ended = {uid for uid, job in self._jobs.items() if job.ended is not None}
+        if ended:
+            used = {row.job_uid for row in self._allocations.values() if row.ended is None}
+            for uid in ended - used - self._changed_jobs:
+                del self._jobs[uid]
+        if not self._is_complete:
+            self._is_complete = True
+            self._end_jobs(min(self._observed_s, at_s))
+        expired = [uid for uid, end in self._ends.items() if end.at_s < at_s - _DELETED_KEPT_S]
+        for uid in expired:
+            del self._ends[uid]
+        self._observed_s = max(self._observed_s, at_s)
+
+    def _end_unseen(self, row: Allocation, observed_s: float) -> None:
+        """End the row of a pod that is gone; what no fact said comes from its job."""
+        job = self._jobs.get(row.job_uid)
+        if row.approximate and job is not None:
+            row = replace(row, user=row.user or job.user, **_shares(job))
+        end = self._ends.pop(row.pod_uid, None)
+        if end is None:
+            ended_s = max(observed_s, (job.ended if job else None) or 0.0)
+            end = _End(ended_s, EndReason.UNOBSERVED)
+            row = replace(row, approximate=True)
+        self._put(_ended(row, end))
+
+    def _end_jobs(self, at_s: float) -> None:
+        """End the started jobs that have neither a PodGroup nor a pod any more."""
+        there = {gang.job_uid for gang in self._gangs.values()}
+        there |= {row.job_uid for row in self._allocations.values() if row.ended is None}
+        for uid in sorted(self._jobs.keys() - there):
+            row = self._jobs[uid]
+            if row.started is not None and row.ended is None:
+                self._put_job(replace(row, ended=max(row.started, at_s)))
+
+    @property
+    def observed_s(self) -> float:
+        """Return when the rows were last known to be current, in Unix seconds."""
+        return self._observed_s
+
+    def _observe_pod(self, fact: Fact, at_s: float) -> None:
+        if fact.op is Op.DELETE:
+            self._pods.discard(fact.uid)
+            self._end(fact.uid, _End(at_s, EndReason.DELETED))
+            return
+        self._pods.add(fact.uid)
+        if fact.op is not Op.PUT:
+            return
+        pod = _pods.decode(fact.body)
+        if pod.spec.node_name and self._is_ours(pod):
+            self._observe_placed(fact, pod, at_s)
+
+    def _observe_placed(self, fact: Fact, pod: Pod, at_s: float) -> None:
+        row = self._allocations.get(fact.uid)
+        reason = _ENDED_PHASES.get(pod.status.phase)
+        if row is None or (row.approximate and row.ended is None):
+            row = self._filled(row, fact, pod, at_s)
+            self._put(row)
+        if reason is not None:
+            self._end(fact.uid, _End(_finished_s(pod) or at_s, reason))
+
+    def _filled(self, row: Allocation | None, fact: Fact, pod: Pod, at_s: float) -> Allocation:
+        """Return the row of a pod with what its fact says."""
+        meta = pod.metadata
+        name = meta.annotations.get(keys.GROUP_NAME, "")
+        group = f"{meta.namespace}/{name}" if name else ""
+        job = meta.annotations.get(keys.JOB_NAME, "")
+        gang = self._gang(group)
+        uid = _job_uid(group, "", f"{meta.namespace}/{job}" if job else "") or gang.job_uid
+        row = row or Allocation(
+            pod_uid=fact.uid,
+            pod=meta.name,
+            namespace=meta.namespace,
+            started=_scheduled_s(pod) or at_s,
+        )
+        try:
+            request = pod_request(pod)
+        except BadQuantity:
+            return row
+        return replace(
+            row,
+            job=row.job or job or name,
+            job_uid=row.job_uid or uid,
+            queue=row.queue or gang.queue or meta.annotations.get(keys.QUEUE_NAME, ""),
+            user=meta.annotations.get(keys.USER, "") or gang.user or row.user,
+            node=pod.spec.node_name,
+            cpu_milli=int(request.cpu_milli),
+            memory_bytes=int(request.memory_bytes),
+            scalars=scalars_of(request),
+            approximate=False,
+        )
+
+    def _observe_group(self, fact: Fact, at_s: float) -> None:
+        if fact.op is Op.DELETE:
+            gang = self._gangs.pop(fact.key, None)
+            row = self._jobs.get(gang.job_uid if gang else fact.uid)
+            if row is not None and row.ended is None:
+                self._put_job(replace(row, ended=at_s))
+        elif fact.op is Op.PUT:
+            self._observe_current_group(fact, _groups.decode(fact.body), at_s)
+
+    def _observe_current_group(self, fact: Fact, group: PodGroup, at_s: float) -> None:
+        uid, job = _owner_of(fact, group)
+        queue = group.spec.queue
+        user = group.metadata.annotations.get(keys.USER, "")
+        created_s = times.read(group.metadata.creation_timestamp) or at_s
+        row = self._job(fact.key, uid, job, created_s)
+        self._put_job(
+            replace(
+                row,
+                queue=queue or row.queue,
+                user=user or row.user,
+                submitted=min(row.submitted, created_s),
+                min_member=group.spec.min_member or row.min_member,
+                requested=_amounts(group.spec.min_resources) or row.requested,
+            )
+        )
+        gang = _Gang(job_uid=uid, queue=queue, user=user)
+        if self._gangs.get(fact.key) == gang:
+            return
+        self._gangs[fact.key] = gang
+        for each in list(self._allocations.values()):
+            if each.job_uid == uid or (not each.job_uid and each.job == fact.key.partition("/")[2]):
+                self._put(
+                    replace(each, job_uid=uid, queue=each.queue or queue, user=each.user or user)
+                )
+
+    # --- rows --------------------------------------------------------------------------------
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return (
+            keys.GROUP_NAME in pod.metadata.annotations
+            or pod.spec.scheduler_name in self._scheduler_names
+        )
+
+    def _gang(self, key: str) -> _Gang:
+        return self._gangs.get(key) or _Gang(job_uid="", queue="", user="")
+
+    def _job(self, gang: str, uid: str, job: str, at_s: float) -> JobRow:
+        """Return the row of a gang's job, made now if there is none."""
+        own = _job_uid(gang, uid, job)
+        namespace, _, name = (job or gang).partition("/")
+        return self._jobs.get(own) or JobRow(
+            uid=own,
+            namespace=namespace,
+            name=name,
+            kind=JOB.kind if job else PODGROUP.kind,
+            submitted=at_s,
+        )
+
+    def _end(self, uid: str, end: _End) -> None:
+        row = self._allocations.get(uid)
+        if row is None or (row.approximate and row.ended is None):
+            self._ends[uid] = end
+        elif row.ended is None:
+            self._put(_ended(row, end))
+
+    def _put(self, row: Allocation) -> None:
+        before = self._allocations.get(row.pod_uid)
+        if row == before:
+            return
+        if row.pod_uid not in self._changed and before is not None:
+            self._written[row.pod_uid] = before
+        self._changed.add(row.pod_uid)
+        if row.ended is not None:
+            self._ended.add(row.pod_uid)
+        self._allocations[row.pod_uid] = row
+
+    def _put_job(self, row: JobRow) -> None:
+        if row != self._jobs.get(row.uid):
+            self._jobs[row.uid] = row
+            self._changed_jobs.add(row.uid)
+
+
+def _ended(row: Allocation, end: _End) -> Allocation:
+    return replace(row, ended=max(row.started, end.at_s), reason=row.reason or end.reason)
+
+
+def _job_uid(gang: str, uid: str, job: str) -> str:
+    """Return the uid of a gang's Job, in which the gang's name ends (J27), else `uid`."""
+    return gang.removeprefix(f"{job}-") if job and gang.startswith(f"{job}-") else uid
+
+
+def _owner_of(fact: Fact, group: PodGroup) -> tuple[str, str]:
+    """Return the uid of a PodGroup's row, and the key of its Job or ""."""
+    owner = group.metadata.controller
+    if owner is None or owner.kind != JOB.kind or owner.api_version != JOB.api_version:
+        return fact.uid, ""
+    return owner.uid, f"{group.metadata.namespace}/{owner.name}"
+
+
+def _amounts(listed: Mapping[str, str | int]) -> dict[str, int]:
+    """Return the amounts of a resource list, memory in bytes and others in thousandths."""
+    return {
+        name: -(-milli(text) // 1000) if name == MEMORY else milli(text)
+        for name, text in sorted(listed.items())
+        if name != PODS and is_quantity(text)
+    }
+
+
+def _shares(job: JobRow) -> dict[str, Any]:
+    """Return a pod's amounts as an equal share of what its gang needs."""
+    if not job.min_member:
+        return {}
+    shares = {name: amount // job.min_member for name, amount in job.requested.items()}
+    return {
+        "cpu_milli": shares.pop(CPU, 0),
+        "memory_bytes": shares.pop(MEMORY, 0),
+        "scalars": shares,
+    }
+
+
+def _scheduled_s(pod: Pod) -> float | None:
+    found = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return max(
+        (times.read(each.last_transition_time) or 0.0 for each in found if each.status == "True"),
+        default=None,
+    )
+
+
+def _finished_s(pod: Pod) -> float | None:
+    """Return when the last container ended, if all say so."""
+    ended = [each.state.terminated for each in pod.status.container_statuses]
+    found = [times.read(each.finished_at) for each in ended if each is not None]
+    exact = [each for each in found if each is not None]
+    return max(exact) if exact and len(exact) == len(ended) else None

@@ -1,0 +1,102 @@
+"""Rows of the tables `allocations` and `jobs`, and what an allocation adds to daily sums."""
+
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from shared.model.resources import CPU, MEMORY, PODS, Resource
+
+DAY_S: Final = 86_400
+
+
+class EndReason(enum.StrEnum):
+    """Why an allocation ended."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    EVICTED = "Evicted"
+    DELETED = "Deleted"
+    UNOBSERVED = "Unobserved"
+    """The pod ended while nothing was recorded; its row ends when it was last observed."""
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources of a node that one pod uses from its bind to its end; times are Unix seconds."""
+
+    pod_uid: str
+    pod: str
+    namespace: str
+    job: str = ""
+    job_uid: str = ""
+    queue: str = ""
+    user: str = ""
+    node: str = ""
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    scalars: dict[str, int] = {}
+    started: float
+    ended: float | None = None
+    reason: str = ""
+    approximate: bool = False
+
+    def amounts(self) -> Iterator[tuple[str, int]]:
+        """Yield the amount of each resource, `pods` as 1,000."""
+        yield PODS, 1000
+        if self.cpu_milli:
+            yield CPU, self.cpu_milli
+        if self.memory_bytes:
+            yield MEMORY, self.memory_bytes
+        yield from self.scalars.items()
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One Job, or PodGroup without a Job; times are Unix seconds."""
+
+    uid: str
+    namespace: str
+    name: str
+    kind: str
+    queue: str = ""
+    user: str = ""
+    submitted: float
+    admitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    phase: str = ""
+    reason: str = ""
+    restarts: int = 0
+    min_member: int = 0
+    requested: dict[str, int] = {}
+    waits: dict[str, float] = {}
+    gate: str = ""
+    gate_since: float | None = None
+
+
+UsageKey = tuple[int, str, str, str, str]
+"""Day since 1970-01-01 (UTC), queue, namespace, user, resource."""
+
+
+def scalars_of(resource: Resource) -> dict[str, int]:
+    """Return the amounts other than CPU, memory and pods."""
+    found = resource.scalars or {}
+    return {name: int(amount) for name, amount in found.items() if name != PODS and amount}
+
+
+def usage_of(allocation: Allocation | None) -> Iterator[tuple[UsageKey, float]]:
+    """Yield amount times seconds per day and resource; nothing of an allocation without an end."""
+    if allocation is None or allocation.ended is None:
+        return
+    for day, seconds in days_of(allocation.started, allocation.ended):
+        for resource, amount in allocation.amounts():
+            key = (day, allocation.queue, allocation.namespace, allocation.user, resource)
+            yield key, amount * seconds
+
+
+def days_of(begin_s: float, end_s: float) -> Iterator[tuple[int, float]]:
+    """Yield each day of a span with the seconds of the span in it."""
+    for day in range(int(begin_s // DAY_S), int(end_s // DAY_S) + 1):
+        seconds = min(end_s, (day + 1) * DAY_S) - max(begin_s, day * DAY_S)
+        if seconds > 0.0:
+            yield day, seconds

@@ -1,0 +1,22 @@
+"""Settings of accounting."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shared.runtime.common import CommonSettings
+from shared.runtime.values import Secret
+
+
+class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
+    """Settings of the one accounting process."""
+
+    database: Annotated[
+        str,
+        Meta(description="URL of the database: sqlite:///PATH or postgresql://USER@HOST/NAME"),
+    ] = "sqlite:///usage.db"
+    database_password: Annotated[Secret, Meta(description="password for the database")] = Secret()
+    scheduler_name: Annotated[
+        tuple[str, ...],
+        Meta(description="spec.schedulerName values whose pods are recorded", min_length=1),
+    ] = ("volcano",)
