@@ -37,6 +37,7 @@ SERVICES: Final = (
 AGENT: Final = "agent_scheduler"
 """The scheduler for single pods, as the names of its values begin."""
 SECRETS: Final = {
+    "pumice-nats-accounting": "nats_accounting",
     "pumice-nats-binder": "nats_binder",
     "pumice-nats-cache": "nats_cache",
     "pumice-nats-controller": "nats_controller",

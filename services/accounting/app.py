@@ -6,7 +6,7 @@ from typing import Final
 from pumice.events.tls import TlsClient
 from services.accounting.adapters.database import engine_of
 from services.accounting.adapters.recorder import KINDS, Recorder
-from services.accounting.adapters.store import UsageStore
+from services.accounting.adapters.store import AccountingDatabase
 from services.accounting.settings import AccountingSettings
 from shared.bus.client import Dial
 from shared.bus.service import BusComponents, bus_of
@@ -27,7 +27,7 @@ async def build(
     on_bus = BusComponents(context, bus, streams=needed, settings=settings)
     recorder = Recorder(
         bus,
-        UsageStore(engine),
+        AccountingDatabase(engine),
         lambda: on_bus.state(KINDS),
         streams=needed,
         scheduler_names=settings.scheduler_name,

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from sqlalchemy.exc import SQLAlchemyError
 
 from pumice.events.envelope import decode_any
-from services.accounting.adapters.store import Gap, Position, UsageStore
-from services.accounting.books.ledger import Changes, Ledger
+from services.accounting.adapters.store import AccountingDatabase, Gap, StreamPosition
+from services.accounting.books.ledger import Changes, UsageLedger
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.nats import NatsBus
 from shared.bus.state import StateFollower, Synced
@@ -42,7 +42,7 @@ class Recorder:
     def __init__(
         self,
         bus: NatsBus,
-        store: UsageStore,
+        store: AccountingDatabase,
         follower: Callable[[], StateFollower],
         *,
         streams: Streams,
@@ -84,7 +84,7 @@ class Recorder:
         """Load what is open, read the events so far, then follow the facts."""
         await self._store.migrate()
         observed = await self._store.position(self._state)
-        ledger = Ledger(self._scheduler_names, observed_s=observed.time)
+        ledger = UsageLedger(self._scheduler_names, observed_s=observed.time)
         ledger.load(*await self._store.open_rows())
         events = await self._open_events()
         await self._read(events, ledger)
@@ -116,7 +116,7 @@ class Recorder:
         gap_since_s = 0.0
         if position.created != created:
             gap_since_s = position.time if position.created else 0.0
-            position = Position(stream=self._events.name, created=created)
+            position = StreamPosition(stream=self._events.name, created=created)
         start = FromSequence(position.sequence + 1)
         stored = self._bus.stored(self._events.name, self._events.subjects, start=start)
         return _Events(stored=stored, position=position, gap_since_s=gap_since_s)
@@ -129,7 +129,7 @@ class Recorder:
                 self._gate.set(ok=False, reason=str(error))
                 await self._clock.sleep(_RETRY_S)
 
-    async def _read(self, events: "_Events", ledger: Ledger) -> None:
+    async def _read(self, events: "_Events", ledger: UsageLedger) -> None:
         """Record the events that were stored since the last call."""
         async with aclosing(events.stored.new()) as items:
             async for item in items:
@@ -139,10 +139,10 @@ class Recorder:
                     case Reset():
                         events.gap_since_s = events.position.time
                         created = (await self._info()).created
-                        events.position = Position(stream=self._events.name, created=created)
+                        events.position = StreamPosition(stream=self._events.name, created=created)
 
     async def _record_events(
-        self, events: "_Events", ledger: Ledger, messages: Sequence[Message]
+        self, events: "_Events", ledger: UsageLedger, messages: Sequence[Message]
     ) -> None:
         gaps = events.gaps(messages[0])
         decoded = [decode_any(message.payload) for message in messages]
@@ -155,7 +155,7 @@ class Recorder:
         await self._write(ledger.take_changes(), events.position, gaps)
 
     async def _observe(
-        self, ledger: Ledger, facts: Sequence[Fact], stored_at: Sequence[float]
+        self, ledger: UsageLedger, facts: Sequence[Fact], stored_at: Sequence[float]
     ) -> None:
         ledger.load(*await self._store.rows(*ledger.unknown(facts=facts)))
         for fact, at_s in zip(facts, stored_at, strict=True):
@@ -164,10 +164,12 @@ class Recorder:
         if changes := ledger.take_changes():
             await self._write(changes, self._observed(ledger))
 
-    def _observed(self, ledger: Ledger) -> Position:
-        return Position(stream=self._state, time=ledger.observed_s)
+    def _observed(self, ledger: UsageLedger) -> StreamPosition:
+        return StreamPosition(stream=self._state, time=ledger.observed_s)
 
-    async def _write(self, changes: Changes, position: Position, gaps: Sequence[Gap] = ()) -> None:
+    async def _write(
+        self, changes: Changes, position: StreamPosition, gaps: Sequence[Gap] = ()
+    ) -> None:
         self._faults.point("accounting.before-write")
         await self._store.write(changes, position, gaps)
         self._faults.point("accounting.after-write")
@@ -181,7 +183,7 @@ class _Events(msgspec.Struct):
     """A reader of EVENTS, and how far the rows contain what it read."""
 
     stored: StoredMessages
-    position: Position
+    position: StreamPosition
     gap_since_s: float = 0.0
     """Since when events are missing until the next one, in Unix seconds; 0: none."""
 

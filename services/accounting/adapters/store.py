@@ -17,7 +17,7 @@ _UIDS: Final = 500
 """Uids in one query: SQLite takes a limited number of parameters."""
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True):
+class StreamPosition(msgspec.Struct, frozen=True, kw_only=True):
     """How far a stream was read."""
 
     stream: str
@@ -37,7 +37,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class UsageStore:
+class AccountingDatabase:
     """The rows of one database."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -48,13 +48,13 @@ class UsageStore:
         """Bring the tables to the newest version."""
         await migrate(self._engine)
 
-    async def position(self, stream: str) -> Position:
+    async def position(self, stream: str) -> StreamPosition:
         """Return how far a stream was read; of one that was not, its beginning."""
         table = schema.POSITIONS
         async with self._engine.connect() as connection:
             found = await connection.execute(select(table).where(table.c.stream == stream))
             row = found.mappings().one_or_none()
-        return Position(**row) if row else Position(stream=stream)
+        return StreamPosition(**row) if row else StreamPosition(stream=stream)
 
     async def open_rows(self) -> tuple[list[Allocation], list[JobRow]]:
         """Return the allocations that did not end, and the jobs that did not or have some."""
@@ -83,7 +83,9 @@ class UsageStore:
                 found += await _rows(connection, schema.JOBS, JobRow, schema.JOBS.c.uid.in_(some))
         return allocations, found
 
-    async def write(self, changes: Changes, position: Position, gaps: Sequence[Gap] = ()) -> None:
+    async def write(
+        self, changes: Changes, position: StreamPosition, gaps: Sequence[Gap] = ()
+    ) -> None:
         """Write everything in one transaction, or nothing."""
         sums = [
             dict(zip(("day", "queue", "namespace", "user", "resource"), key, strict=True))

@@ -5,8 +5,8 @@ come in any order: an event opens an allocation whose fact is still on its way, 
 event is. A pod that is on a node counts until its containers ended or it was deleted.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,14 @@ from pumice.events import (
     JobPhaseChanged,
     PodBound,
     PodEvicted,
+)
+from services.accounting.books.readings import (
+    amounts,
+    finished_s,
+    job_uid,
+    owner_of,
+    scheduled_s,
+    shares,
 )
 from services.accounting.books.rows import (
     Allocation,
@@ -35,9 +43,8 @@ from shared.api.core import Pod
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.scheduling import PodGroup
 from shared.contracts.messages import Fact, Op
-from shared.model.quantity import BadQuantity, is_quantity, milli
+from shared.model.quantity import BadQuantity
 from shared.model.requests import pod_request
-from shared.model.resources import CPU, MEMORY, PODS
 
 ADMISSION: Final = "admission"
 """Gate of a job until its queue admits it."""
@@ -76,7 +83,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.allocations or self.jobs)
 
 
-class Ledger:
+class UsageLedger:
     """Open allocations and jobs, and what changed since it was last written."""
 
     def __init__(self, scheduler_names: Collection[str], *, observed_s: float) -> None:
@@ -97,7 +104,8 @@ class Ledger:
         """Ends of pods without an allocation, or of whose amounts nothing is known yet."""
         self._unseen: dict[str, float] = {}
         """Pods without a fact so far, and when the event of their bind was stored."""
-        self._observed_s = observed_s
+        self.observed_s = observed_s
+        """When the rows were last known to be current, in Unix seconds."""
         self._is_complete = False
         """Whether all facts were observed once since they are read."""
 
@@ -112,18 +120,18 @@ class Ledger:
             if fact.kind == POD.token:
                 pods.add(fact.uid)
             elif fact.kind == PODGROUP.token and fact.op is Op.PUT:
-                jobs.add(_owner_of(fact, _groups.decode(fact.body))[0])
+                jobs.add(owner_of(fact, _groups.decode(fact.body))[0])
         for event in events:
             match event.data:
                 case PodBound(uid=uid, gang=gang, job=job):
                     pods.add(uid)
-                    jobs.add(_job_uid(gang, "", job))
+                    jobs.add(job_uid(gang, "", job))
                 case PodEvicted(uid=uid):
                     pods.add(uid)
                 case JobPhaseChanged(uid=uid):
                     jobs.add(uid)
                 case GangAdmitted() | GangPlaced() | GangUnschedulable():
-                    jobs.add(_job_uid(event.data.gang, event.data.uid, event.data.job))
+                    jobs.add(job_uid(event.data.gang, event.data.uid, event.data.job))
                 case _:
                     pass
         return pods - self._allocations.keys(), jobs - self._jobs.keys()
@@ -177,7 +185,7 @@ class Ledger:
             case GangPlaced():
                 self._placed(self._job(data.gang, data.uid, data.job, at_s), at_s)
             case GangUnschedulable() if data.gate:
-                job = self._jobs.get(_job_uid(data.gang, data.uid, data.job))
+                job = self._jobs.get(job_uid(data.gang, data.uid, data.job))
                 if job is not None and job.started is None:
                     self._at_gate(job, data.gate, at_s)
             case _:
@@ -186,7 +194,7 @@ class Ledger:
     def _bound(self, data: PodBound, at_s: float) -> None:
         namespace, _, name = data.pod.partition("/")
         row = self._allocations.get(data.uid)
-        uid = _job_uid(data.gang, "", data.job) or self._gang(data.gang).job_uid
+        uid = job_uid(data.gang, "", data.job) or self._gang(data.gang).job_uid
         if row is None:
             row = Allocation(
                 pod_uid=data.uid, pod=name, namespace=namespace, started=at_s, approximate=True
@@ -215,7 +223,7 @@ class Ledger:
                 phase=data.phase,
                 reason=data.reason,
                 restarts=max(row.restarts, data.version),
-                requested=_amounts(data.min_resources) or row.requested,
+                requested=amounts(data.min_resources) or row.requested,
                 ended=at_s if data.phase in ENDED else None,
             )
         )
@@ -228,7 +236,7 @@ class Ledger:
             queue=data.queue or row.queue,
             submitted=submitted,
             min_member=data.min_member or row.min_member,
-            requested=_amounts(data.min_resources) or row.requested,
+            requested=amounts(data.min_resources) or row.requested,
         )
         if row.admitted is None:
             row = replace(row, admitted=at_s, gate=ADMISSION, gate_since=submitted)
@@ -266,7 +274,7 @@ class Ledger:
         """All facts that were stored before `at_s` were observed: end the rows of what is gone."""
         for uid in sorted(self._allocations.keys() - self._pods - self._ended):
             if self._unseen.get(uid, 0.0) < at_s:
-                self._end_unseen(self._allocations[uid], min(self._observed_s, at_s))
+                self._end_unseen(self._allocations[uid], min(self.observed_s, at_s))
         self._unseen = {uid: since for uid, since in self._unseen.items() if since >= at_s}
         ended = {uid for uid, job in self._jobs.items() if job.ended is not None}
         if ended:
@@ -275,17 +283,17 @@ class Ledger:
                 del self._jobs[uid]
         if not self._is_complete:
             self._is_complete = True
-            self._end_jobs(min(self._observed_s, at_s))
+            self._end_jobs(min(self.observed_s, at_s))
         expired = [uid for uid, end in self._ends.items() if end.at_s < at_s - _DELETED_KEPT_S]
         for uid in expired:
             del self._ends[uid]
-        self._observed_s = max(self._observed_s, at_s)
+        self.observed_s = max(self.observed_s, at_s)
 
     def _end_unseen(self, row: Allocation, observed_s: float) -> None:
         """End the row of a pod that is gone; what no fact said comes from its job."""
         job = self._jobs.get(row.job_uid)
         if row.approximate and job is not None:
-            row = replace(row, user=row.user or job.user, **_shares(job))
+            row = replace(row, user=row.user or job.user, **shares(job))
         end = self._ends.pop(row.pod_uid, None)
         if end is None:
             ended_s = max(observed_s, (job.ended if job else None) or 0.0)
@@ -301,11 +309,6 @@ class Ledger:
             row = self._jobs[uid]
             if row.started is not None and row.ended is None:
                 self._put_job(replace(row, ended=max(row.started, at_s)))
-
-    @property
-    def observed_s(self) -> float:
-        """Return when the rows were last known to be current, in Unix seconds."""
-        return self._observed_s
 
     def _observe_pod(self, fact: Fact, at_s: float) -> None:
         if fact.op is Op.DELETE:
@@ -326,7 +329,7 @@ class Ledger:
             row = self._filled(row, fact, pod, at_s)
             self._put(row)
         if reason is not None:
-            self._end(fact.uid, _End(_finished_s(pod) or at_s, reason))
+            self._end(fact.uid, _End(finished_s(pod) or at_s, reason))
 
     def _filled(self, row: Allocation | None, fact: Fact, pod: Pod, at_s: float) -> Allocation:
         """Return the row of a pod with what its fact says."""
@@ -335,12 +338,12 @@ class Ledger:
         group = f"{meta.namespace}/{name}" if name else ""
         job = meta.annotations.get(keys.JOB_NAME, "")
         gang = self._gang(group)
-        uid = _job_uid(group, "", f"{meta.namespace}/{job}" if job else "") or gang.job_uid
+        uid = job_uid(group, "", f"{meta.namespace}/{job}" if job else "") or gang.job_uid
         row = row or Allocation(
             pod_uid=fact.uid,
             pod=meta.name,
             namespace=meta.namespace,
-            started=_scheduled_s(pod) or at_s,
+            started=scheduled_s(pod) or at_s,
         )
         try:
             request = pod_request(pod)
@@ -369,7 +372,7 @@ class Ledger:
             self._observe_current_group(fact, _groups.decode(fact.body), at_s)
 
     def _observe_current_group(self, fact: Fact, group: PodGroup, at_s: float) -> None:
-        uid, job = _owner_of(fact, group)
+        uid, job = owner_of(fact, group)
         queue = group.spec.queue
         user = group.metadata.annotations.get(keys.USER, "")
         created_s = times.read(group.metadata.creation_timestamp) or at_s
@@ -381,7 +384,7 @@ class Ledger:
                 user=user or row.user,
                 submitted=min(row.submitted, created_s),
                 min_member=group.spec.min_member or row.min_member,
-                requested=_amounts(group.spec.min_resources) or row.requested,
+                requested=amounts(group.spec.min_resources) or row.requested,
             )
         )
         gang = _Gang(job_uid=uid, queue=queue, user=user)
@@ -407,7 +410,7 @@ class Ledger:
 
     def _job(self, gang: str, uid: str, job: str, at_s: float) -> JobRow:
         """Return the row of a gang's job, made now if there is none."""
-        own = _job_uid(gang, uid, job)
+        own = job_uid(gang, uid, job)
         namespace, _, name = (job or gang).partition("/")
         return self._jobs.get(own) or JobRow(
             uid=own,
@@ -443,53 +446,3 @@ class Ledger:
 
 def _ended(row: Allocation, end: _End) -> Allocation:
     return replace(row, ended=max(row.started, end.at_s), reason=row.reason or end.reason)
-
-
-def _job_uid(gang: str, uid: str, job: str) -> str:
-    """Return the uid of a gang's Job, in which the gang's name ends (J27), else `uid`."""
-    return gang.removeprefix(f"{job}-") if job and gang.startswith(f"{job}-") else uid
-
-
-def _owner_of(fact: Fact, group: PodGroup) -> tuple[str, str]:
-    """Return the uid of a PodGroup's row, and the key of its Job or ""."""
-    owner = group.metadata.controller
-    if owner is None or owner.kind != JOB.kind or owner.api_version != JOB.api_version:
-        return fact.uid, ""
-    return owner.uid, f"{group.metadata.namespace}/{owner.name}"
-
-
-def _amounts(listed: Mapping[str, str | int]) -> dict[str, int]:
-    """Return the amounts of a resource list, memory in bytes and others in thousandths."""
-    return {
-        name: -(-milli(text) // 1000) if name == MEMORY else milli(text)
-        for name, text in sorted(listed.items())
-        if name != PODS and is_quantity(text)
-    }
-
-
-def _shares(job: JobRow) -> dict[str, Any]:
-    """Return a pod's amounts as an equal share of what its gang needs."""
-    if not job.min_member:
-        return {}
-    shares = {name: amount // job.min_member for name, amount in job.requested.items()}
-    return {
-        "cpu_milli": shares.pop(CPU, 0),
-        "memory_bytes": shares.pop(MEMORY, 0),
-        "scalars": shares,
-    }
-
-
-def _scheduled_s(pod: Pod) -> float | None:
-    found = (each for each in pod.status.conditions if each.type == "PodScheduled")
-    return max(
-        (times.read(each.last_transition_time) or 0.0 for each in found if each.status == "True"),
-        default=None,
-    )
-
-
-def _finished_s(pod: Pod) -> float | None:
-    """Return when the last container ended, if all say so."""
-    ended = [each.state.terminated for each in pod.status.container_statuses]
-    found = [times.read(each.finished_at) for each in ended if each is not None]
-    exact = [each for each in found if each is not None]
-    return max(exact) if exact and len(exact) == len(ended) else None

@@ -30,6 +30,7 @@ from tests.contract.bus.readers import Reader
 from tests.support.wait import until
 
 FOLLOWS = {
+    "accounting": ("state",),
     "cache": ("state",),
     "scheduler": ("state", "outcome"),
     "binder": ("outcome",),
@@ -38,7 +39,7 @@ FOLLOWS = {
     "events": ("events",),
 }
 USERS = sorted(permissions("local"))
-SERVICES = ("binder", "cache", "controller", "scheduler", "visibility")
+SERVICES = ("accounting", "binder", "cache", "controller", "scheduler", "visibility")
 
 STREAM_VERBS = (
     *(
