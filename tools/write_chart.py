@@ -36,18 +36,9 @@ SERVICES: Final = (
 """Services of the base, each with a file of its own."""
 AGENT: Final = "agent_scheduler"
 """The scheduler for single pods, as the names of its values begin."""
-SECRETS: Final = {
-    "pumice-nats-accounting": "nats_accounting",
-    "pumice-nats-binder": "nats_binder",
-    "pumice-nats-cache": "nats_cache",
-    "pumice-nats-controller": "nats_controller",
-    "pumice-nats-declarer": "nats_declarer",
-    "pumice-nats-events": "nats_events",
-    "pumice-nats-scheduler": "nats_scheduler",
-    "pumice-nats-tls": "nats_tls",
-    "pumice-nats-visibility": "nats_visibility",
-    "pumice-state-key": "state_key",
-}
+_USERS: Final = ("accounting", *SERVICES[1:5], "events", "scheduler", "tls", "visibility")
+SECRETS: Final = {f"pumice-nats-{user}": f"nats_{user}" for user in _USERS}
+SECRETS["pumice-state-key"] = "state_key"
 """Secrets that the pods mount, and the values below `secrets` that name them."""
 FLAGS: Final = {
     AGENT: {

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from pumice.events import CloudEvent, PodBound
-from services.accounting.books.ledger import Changes, UsageLedger
+from services.accounting.books.ledger import RowChanges, UsageLedger
 from services.accounting.books.rows import Allocation, JobRow
 from tests.support import world
 from tests.support.world import stored_pod
@@ -52,7 +52,7 @@ class Database:
         self.jobs: dict[str, JobRow] = {}
         self.usage: dict = {}
 
-    def write(self, changes: Changes) -> None:
+    def write(self, changes: RowChanges) -> None:
         self.allocations |= {row.pod_uid: row for row in changes.allocations}
         self.jobs |= {row.uid: row for row in changes.jobs}
         for key, amount in changes.usage.items():

@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pumice.events.envelope import decode_any
 from services.accounting.adapters.store import AccountingDatabase, Gap, StreamPosition
-from services.accounting.books.ledger import Changes, UsageLedger
+from services.accounting.books.ledger import RowChanges, UsageLedger
 from shared.api.kinds import POD, PODGROUP
 from shared.bus.nats import NatsBus
 from shared.bus.state import StateFollower, Synced
@@ -168,7 +168,7 @@ class Recorder:
         return StreamPosition(stream=self._state, time=ledger.observed_s)
 
     async def _write(
-        self, changes: Changes, position: StreamPosition, gaps: Sequence[Gap] = ()
+        self, changes: RowChanges, position: StreamPosition, gaps: Sequence[Gap] = ()
     ) -> None:
         self._faults.point("accounting.before-write")
         await self._store.write(changes, position, gaps)

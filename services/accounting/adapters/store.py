@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.accounting import schema
 from services.accounting.adapters.database import migrate
-from services.accounting.books.ledger import Changes
+from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import Allocation, JobRow
 
 _UIDS: Final = 500
@@ -84,7 +84,7 @@ class AccountingDatabase:
         return allocations, found
 
     async def write(
-        self, changes: Changes, position: StreamPosition, gaps: Sequence[Gap] = ()
+        self, changes: RowChanges, position: StreamPosition, gaps: Sequence[Gap] = ()
     ) -> None:
         """Write everything in one transaction, or nothing."""
         sums = [

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from pumice.events import (
-    CloudEvent,
+from pumice.events.envelope import CloudEvent
+from pumice.events.types import (
     GangAdmitted,
     GangPlaced,
     GangUnschedulable,
@@ -71,7 +71,7 @@ class _End(msgspec.Struct, frozen=True):
     reason: EndReason
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class RowChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What one transaction writes."""
 
     allocations: list[Allocation]
@@ -144,14 +144,14 @@ class UsageLedger:
                 self._ended.add(row.pod_uid)
         self._jobs.update((row.uid, row) for row in jobs)
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> RowChanges:
         """Return what changed, and forget the allocations that ended."""
         usage: dict[UsageKey, float] = {}
         for uid in self._changed:
             for sign, row in ((1.0, self._allocations[uid]), (-1.0, self._written.get(uid))):
                 for key, amount in usage_of(row):
                     usage[key] = usage.get(key, 0.0) + sign * amount
-        changes = Changes(
+        changes = RowChanges(
             allocations=[self._allocations[uid] for uid in sorted(self._changed)],
             jobs=[self._jobs[uid] for uid in sorted(self._changed_jobs)],
             usage={key: amount for key, amount in sorted(usage.items()) if amount},

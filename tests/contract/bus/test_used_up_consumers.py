@@ -141,10 +141,10 @@ def test_each_user_makes_consumers_on_the_streams_of_this_list_only(declared):
     read = {
         "accounting": {"STATE"},
         "cache": {"STATE"},
-        "scheduler": {"STATE", "OUTCOME"},
+        "scheduler": {"STATE", "OUTCOME", "USAGE"},
         "binder": {"STATE", "OUTCOME"},
         "controller": {"STATE"},
-        "visibility": {"STATE", "OUTCOME", "WAITING"},
+        "visibility": {"STATE", "OUTCOME", "USAGE", "WAITING"},
         "declarer": {"COMMAND", "DESIRED"},
         "events": {"EVENTS"},
         "events-team-a": {"EVENTS_team-a"},
