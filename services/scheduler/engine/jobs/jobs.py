@@ -16,6 +16,7 @@ from services.scheduler.engine.jobs.unschedulable import Demand, UnschedulablePo
 from services.scheduler.engine.plan import bounded
 from services.scheduler.engine.resources.amounts import AMOUNT_MAX, stretched
 from services.scheduler.engine.resources.dimensions import Dimensions, as_listed
+from services.scheduler.engine.tasks.from_pod import stated_cost
 from services.scheduler.engine.tasks.task import Task
 from shared.api import keys, kinds
 from shared.api.scheduling import (
@@ -116,6 +117,7 @@ class Jobs:
         job.divide(spec)
         job.created = meta.creation_timestamp or ""
         job.annotations = meta.annotations
+        job.cost_of_pods = stated_cost(meta.annotations) or 0
         preemptable = meta.annotations.get(keys.PREEMPTABLE, meta.labels.get(keys.PREEMPTABLE))
         job.preemptable = bool(parse_bool(preemptable))
         job.non_preemptable = preemptable is not None and not job.preemptable

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from pumice.plugins import Condition, IntArray, NodeGroups
 from services.scheduler.engine.jobs.subjobs import SubJobs, has_sub_jobs
 from services.scheduler.engine.resources.amounts import Sums
-from services.scheduler.engine.tasks.from_pod import stated_cost
 from services.scheduler.engine.tasks.task import Task
 from shared.api.meta import OwnerReference
 from shared.api.scheduling import PodGroupSpec
@@ -68,6 +67,7 @@ class Job:
         "by_status",
         "conditions",
         "controller",
+        "cost_of_pods",
         "created",
         "decided",
         "gated",
@@ -106,7 +106,7 @@ class Job:
         self.controller: OwnerReference | None = None
         self.phase = ""  # that scheduling goes by; actions change it within a session
         self.priority_class = self.created = ""
-        self.priority = 0
+        self.priority = self.cost_of_pods = 0  # of evicting a pod that states none
         self.min_available = self.min_task_total = 0
         self.min_task_member: Mapping[str, int] = {}
         self._short: dict[_Counted, dict[str, int]] = {}
@@ -224,9 +224,7 @@ class Job:
 
     def eviction_cost(self, task: Task) -> int:
         """Return what evicting one of its tasks costs: by the pod, else the PodGroup, or 0."""
-        if task.eviction_cost is not None:
-            return task.eviction_cost
-        return stated_cost(self.annotations) or 0
+        return self.cost_of_pods if task.eviction_cost is None else task.eviction_cost
 
     @property
     def expected(self) -> Expected | None:

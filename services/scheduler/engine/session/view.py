@@ -146,9 +146,9 @@ class ClusterView:
 
         Of tasks that plugins order alike, the cheapest goes first, then the last by default.
         """
-        *by_plugins, default = self.hooks.task_order(task)
-        job, record = self.job_of(task), engine_record(task, Task)
-        return (*by_plugins, -job.eviction_cost(record) if job is not None else 0, default)
+        order, job = self.hooks.task_order(task), self.job_of(task)
+        cost = job.eviction_cost(engine_record(task, Task)) if job is not None else 0
+        return (*order[:-1], -cost, order[-1])
 
     def turn_of(self, job: plugins.Job) -> OrderKey:
         """Return the sort key of a job in its queue; the smallest comes first."""
