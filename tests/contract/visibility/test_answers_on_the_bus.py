@@ -176,7 +176,7 @@ async def test_an_explanation_names_gate_and_help(stage: Stage, answers: Queries
     found = await answers.explanation("ns", "big")
 
     assert found is not None
-    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["quota"]
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
     assert "a node with 5 cpu and 1Gi memory" in found.would_help
     assert await answers.explanation("ns", "missing") is None
 
@@ -243,7 +243,7 @@ tiers:
 
     said = await waiting(stage, "big")
     assert said is not None
-    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["quota"]
+    assert [gate.name for gate in found.gates if gate.state == "Failed"] == ["predicate"]
     assert found.latest is not None
     assert found.latest.gate == "quota"
 
