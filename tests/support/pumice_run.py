@@ -10,36 +10,23 @@ from pathlib import Path
 
 from pumice.local import state
 from tests.support import forked
+from tests.support.program import Program, running
 from tests.support.wait import until
 
 READY = "everything is ready"
 
 
-class Run:
-    """The process, and what it has written so far."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    async def read(self, stream: asyncio.StreamReader) -> None:
-        """Take in what it writes, to the end."""
-        while line := await stream.readline():
-            self.lines.append(line.decode().rstrip())
+class Run(Program):
+    """The process, and what it has written so far on both streams."""
 
     async def ready(self) -> None:
         """Wait until it says that everything is ready."""
-        await until(
-            lambda: any(READY in line for line in self.lines),
-            deadline_s=60,
-            describe=lambda: f"pumice run is ready:\n{self.last_lines()}",
-        )
+        await self.says(READY, deadline_s=60)
 
     async def stop(self) -> None:
         """Stop it as a user does; its end must be a clean one."""
-        self.process.terminate()
-        async with asyncio.timeout(30):
-            assert await self.process.wait() == 0, self.last_lines()
+        self.send_signal(signal.SIGTERM)
+        assert await self.ends(deadline_s=30) == 0, self.last_lines()
 
     def last_lines(self) -> str:
         """Return what it wrote last."""
@@ -54,22 +41,14 @@ async def pumice_run(*words: str, forks: bool = True) -> AsyncIterator[Run]:
     """
     environ, inherited = forked.to_inherit() if forks else ({}, [])
     module = ("tests.support.forked", "pumice") if forks else ("pumice",)
-    process = await asyncio.create_subprocess_exec(
+    async with running(
+        Run,
         *(sys.executable, "-m", *module, "run", *words),
         env={**os.environ, **environ},
         pass_fds=inherited,
-        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    run = Run(process)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(run.read(process.stdout), name="read")
-        try:
-            yield run
-        finally:
-            if process.returncode is None:
-                process.kill()
+    ) as run:
+        yield run
 
 
 class ServicesProcess:

@@ -20,6 +20,7 @@ from shared.runtime.clock import SystemClock
 from tests.contract.bus import leader_process
 from tests.contract.bus.conftest import Status, only_nats
 from tests.support.nats_servers import PATIENT, lease_of
+from tests.support.program import Program, running
 from tests.support.wait import until, within
 
 SHORT = LeaseTiming(renew_s=0.2, stop_s=0.8, takeover_s=1.2)
@@ -195,43 +196,17 @@ async def test_nobody_is_heard_where_nobody_listens(beside, subjects):
     assert not await one.listens(subjects.presence("scheduler", "b"))
 
 
-class Program:
-    """The leader program in a process of its own."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    async def read(self) -> None:
-        async for line in self.process.stdout:
-            self.lines.append(line.decode().strip())
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-
 @pytest_asyncio.fixture
 async def program(bus, server):
     """Start the leader program; killed with the test."""
-    root = PROGRAM.parents[3]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(PROGRAM),
-        server.nats.url,
-        "admin",
-        server.nats.passwords["admin"],
-        "frozen",
-        stdout=asyncio.subprocess.PIPE,
+    words = (str(PROGRAM), server.nats.url, "admin", server.nats.passwords["admin"], "frozen")
+    async with running(
+        Program,
+        *(sys.executable, *words),
         stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    running = Program(process)
-    reading = asyncio.create_task(running.read())
-    yield running
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-    await reading
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])},
+    ) as leader:
+        yield leader
 
 
 @only_nats
@@ -246,7 +221,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
         return (await bus.info(stream)).last_seq > 200
 
     await until(published, describe="facts of the first leader")
-    program.signal(signal.SIGSTOP)
+    program.send_signal(signal.SIGSTOP)
 
     term = asyncio.get_running_loop().create_future()
 
@@ -258,7 +233,7 @@ async def test_a_frozen_leader_that_wakes_up_is_refused_and_stops(
     leading = asyncio.create_task(successor.run(lead))
     async with within(AT_ONCE_S):
         begun = await term
-    program.signal(signal.SIGCONT)
+    program.send_signal(signal.SIGCONT)
     await until(lambda: "ended" in program.lines, describe="the zombie to stop")
     mark = begun.token(stream).sequence
     await asyncio.sleep(0.3)
@@ -285,7 +260,7 @@ async def test_a_killed_leader_is_followed_at_once(program, bus, beside):
     successor = leader_process.leadership(own, "successor", present=True, timing=PATIENT)
     leading = asyncio.create_task(successor.run(lead))
     await asyncio.sleep(0.5)
-    program.signal(signal.SIGKILL)
+    program.send_signal(signal.SIGKILL)
     async with within(AT_ONCE_S):
         await began.wait()
     await ended(leading)

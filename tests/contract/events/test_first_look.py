@@ -11,26 +11,12 @@ import pytest
 import pytest_asyncio
 
 from tests.support.api import connect
+from tests.support.program import Program, start
 from tests.support.wait import until
 from tests.support.world import job, task
 
 PAGE = Path(__file__).parents[3] / "docs" / "observing.md"
 PUMICE = (sys.executable, "-m", "pumice")
-
-
-class Program:
-    """A process and what it has written."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.out = self.err = ""
-
-    async def read(self, stream: asyncio.StreamReader, *, errors: bool) -> None:
-        while line := await stream.readline():
-            if errors:
-                self.err += line.decode()
-            else:
-                self.out += line.decode()
 
 
 class Terminal:
@@ -43,24 +29,11 @@ class Terminal:
         self._tasks = tasks
 
     async def start(self, *words: str) -> Program:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self.environ,
-        )
-        program = Program(process)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._tasks.create_task(program.read(process.stdout, errors=False))
-        self._tasks.create_task(program.read(process.stderr, errors=True))
-        return program
+        return await start(self._tasks, Program, *words, env=self.environ)
 
     async def run(self, *words: str) -> Program:
         program = await self.start(*words)
-        async with asyncio.timeout(60):
-            await program.process.wait()
-        await until(lambda: program.process.returncode is not None)
+        await program.ends(deadline_s=60)
         return program
 
 

@@ -1,7 +1,6 @@
 """`pumice demo` as a person runs it: a process of its own, on a real stack, left alone or not."""
 
 import asyncio
-import contextlib
 import os
 import pty
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.program import Program, running
 from tests.support.wait import until
 
 PUMICE = (sys.executable, "-m", "pumice")
@@ -24,36 +24,10 @@ JOBS = ("tensorflow-benchmark", "twenty-together", "mpi-pi", "elastic", "waits-f
 LINE = re.compile(r"\[ *\d+\.\d\d s\] [\w-]+: .+")
 
 
-class Run:
-    """One `pumice demo`, its output so far, and a temporary directory that is all its own."""
+class Run(Program):
+    """One `pumice demo`, and a temporary directory that is all its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, temporary: Path) -> None:
-        self.process = process
-        self.temporary = temporary
-        self.out = ""
-        self.err = ""
-
-    async def says(self, text: str, *, deadline_s: float = 40) -> None:
-        await until(
-            lambda: text in self.out or self.process.returncode is not None,
-            deadline_s=deadline_s,
-            describe=lambda: f"the demo says {text!r}: {self.out[-2000:]}{self.err}",
-        )
-        assert text in self.out, f"ended before it said {text!r}: {self.out}{self.err}"
-
-    def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal to the demo; one that has ended gets none.
-
-        `asyncio.subprocess.Process.send_signal` collects the exit code of a child that has just
-        ended, which asyncio then reports as 255.
-        """
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
-
-    async def ends(self, *, deadline_s: float = 50) -> int:
-        async with asyncio.timeout(deadline_s):
-            return await self.process.wait()
+    temporary = Path()
 
     def left_behind(self) -> list[str]:
         """Return the programs and files that remain, once the demo has ended."""
@@ -68,40 +42,22 @@ class Run:
         return programs + [str(path) for path in self.temporary.rglob("*")]
 
 
-async def read(stream: asyncio.StreamReader, take) -> None:
-    while chunk := await stream.read(65536):
-        take(chunk.decode(errors="replace"))
-
-
 @asynccontextmanager
 async def demo(temporary: Path, *flags: str, **environ: str) -> AsyncIterator[Run]:
-    """Start the demo with plain output; kill it when the test is done with it."""
+    """Start the demo with plain output; stop it when the test is done with it."""
     temporary.mkdir()
-    process = await asyncio.create_subprocess_exec(
-        *PUMICE,
-        "demo",
-        *flags,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    async with running(
+        Run,
+        *(*PUMICE, "demo", *flags),
         env={**os.environ, "TMPDIR": str(temporary), **environ},
         start_new_session=True,
-    )
-    run = Run(process, temporary)
-
-    def out(text: str) -> None:
-        run.out += text
-
-    def err(text: str) -> None:
-        run.err += text
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(read(process.stdout, out), name="stdout")
-        tasks.create_task(read(process.stderr, err), name="stderr")
+    ) as run:
+        run.temporary = temporary
         try:
             yield run
         finally:
             run.send_signal(signal.SIGTERM)
-            await process.wait()
+            await run.process.wait()
 
 
 @pytest.mark.timeout(120)
@@ -196,7 +152,8 @@ async def test_on_a_terminal_it_draws_and_an_impatient_ctrl_c_gives_the_terminal
         env={**environ, "TMPDIR": str(temporary), "TERM": "xterm-256color", "LANG": "C.UTF-8"},
         start_new_session=True,
     )
-    run = Run(process, temporary)
+    run = Run(process)
+    run.temporary = temporary
     os.set_blocking(master, False)
     loop = asyncio.get_running_loop()
 

@@ -1,6 +1,5 @@
 """A run on the real API server: `pumice trace`, and the spans of the same jobs in OpenTelemetry."""
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ from shared.api.scheduling import podgroup_of
 from shared.runtime.spans import root_id, trace_id
 from tests.support.api import Api, connect
 from tests.support.collector import Collector
+from tests.support.program import completed
 from tests.support.pumice_run import Run, pumice_run
 from tests.support.roles import run_flags
 from tests.support.stack import real_plane
@@ -38,13 +38,8 @@ class Traced(NamedTuple):
 
     async def trace(self, *words: str) -> tuple[int | None, str, str]:
         """Run `pumice trace`; returns exit code, stdout and stderr."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pumice", "trace", *words, "--data-dir", str(self.data)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+        command = (sys.executable, "-m", "pumice", "trace")
+        return await completed(*command, *words, "--data-dir", str(self.data))
 
     async def completes(self, name: str) -> None:
         """Wait until a job has completed."""

@@ -12,6 +12,7 @@ import pytest
 
 from pumice.local import state
 from pumice.local.names import SERVICES
+from tests.support.program import completed
 from tests.support.pumice_run import pumice_run
 from tests.support.wait import until
 
@@ -21,15 +22,7 @@ PUMICE = (sys.executable, "-m", "pumice")
 
 async def pumice(*words, environ=None):
     """Run one command to its end; returns exit code, stdout and stderr."""
-    process = await asyncio.create_subprocess_exec(
-        *PUMICE,
-        *words,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(environ or {})},
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+    return await completed(*PUMICE, *words, env={**os.environ, **(environ or {})})
 
 
 @pytest.fixture

@@ -56,12 +56,8 @@ class Started:
         entries = (json.loads(line) for line in lines if line.startswith("{"))
         return [entry for entry in entries if entry["event"] == event]
 
-    async def says(self, text: str, *, deadline_s: float = 60) -> None:
-        await until(
-            lambda: any(text in line for line in self.run.lines),
-            deadline_s=deadline_s,
-            describe=lambda: f"{text!r} in:\n{self.run.last_lines()}",
-        )
+    async def says(self, text: str) -> None:
+        await self.run.says(text, deadline_s=60)
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """A service as a process: readiness, signals, exit codes and its one line of complaint."""
 
 import argparse
-import asyncio
 import contextlib
 import json
 import os
@@ -19,6 +18,7 @@ from pumice.local import state
 from shared.runtime.errors import Rejected
 from shared.runtime.faults import POINTS, Faults
 from shared.runtime.health import parse_address
+from tests.support.program import Program, running
 from tests.support.wait import until
 
 PROGRAM = """
@@ -71,14 +71,10 @@ if __name__ == "__main__":
 """
 
 
-class Process:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    async def read(self) -> None:
-        while line := await self.process.stderr.readline():
-            self.lines.append(line.decode().rstrip())
+class Process(Program):
+    @property
+    def lines(self) -> list[str]:
+        return self.err.splitlines()
 
     def events(self) -> dict[str, dict]:
         parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
@@ -89,37 +85,20 @@ class Process:
         return seen["listen"]
 
     async def end(self) -> tuple[int, list[str]]:
-        async with asyncio.timeout(10):
-            code = await self.process.wait()
-        complaints = await until(
-            lambda: [[line for line in self.lines if not line.startswith("{")]],
-            describe="complaints",
-        )
-        return code, complaints[0]
+        code = await self.ends(deadline_s=10)
+        return code, [line for line in self.lines if not line.startswith("{")]
 
 
 @contextlib.asynccontextmanager
 async def service(tmp_path, *argv: str, python: tuple[str, ...] = (), **environ: str):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *python,
-        str(program),
-        *argv,
-        stderr=asyncio.subprocess.PIPE,
+    async with running(
+        Process,
+        *(sys.executable, *python, str(program), *argv),
         env={"PYTHONPATH": str(pathlib.Path.cwd()), "PATH": os.environ["PATH"], **environ},
-    )
-    running = Process(process)
-    async with asyncio.TaskGroup() as group:
-        reader = group.create_task(running.read())
-        try:
-            yield running
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            await reader
+    ) as process:
+        yield process
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
