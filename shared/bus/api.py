@@ -158,7 +158,7 @@ class Api:
         """
         payload = msgspec.json.encode(body) if body is not None else b""
         message = Outgoing(f"$JS.API.{operation}", payload)
-        future = await self._replies.ask(message, timeout_s=timeout_s)
+        future = await self._replies.request(message, timeout_s=timeout_s)
         reply = await future
         failed = msgspec.json.decode(reply.payload, type=_Failed)
         if failed.error is not None:
@@ -222,7 +222,7 @@ class Api:
         """Return the last message of each matching subject, taken at one moment."""
         subject = f"$JS.API.DIRECT.GET.{stream}"
         body = msgspec.json.encode({"multi_last": subjects})
-        future = await self._replies.ask(Outgoing(subject, body), timeout_s=API_S, many=True)
+        future = await self._replies.request(Outgoing(subject, body), timeout_s=API_S, many=True)
         reply = await future
         status = (reply.headers or {}).get("Status", "")
         if status == "404":
@@ -240,7 +240,7 @@ class Api:
         """
         body = {"next_by_subj": subject, "batch": batch, "max_bytes": max_bytes, **where}
         message = Outgoing(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
-        future = await self._replies.ask(message, timeout_s=BATCH_S, many=True)
+        future = await self._replies.request(message, timeout_s=BATCH_S, many=True)
         reply = await future
         headers = reply.headers or {}
         status = headers.get("Status", "")

@@ -82,7 +82,7 @@ class Feed:
             with contextlib.suppress(nats.errors.Error, OSError):
                 await self._subscription.unsubscribe()
 
-    async def ask(self, batch: int, *, wait: bool) -> None:
+    async def request(self, batch: int, *, wait: bool) -> None:
         """Ask for up to `batch` messages; without `wait`, only for what is there already."""
         body: dict[str, int | bool] = {"batch": batch}
         if wait:

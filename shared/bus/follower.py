@@ -4,7 +4,7 @@ Each interruption opens a new consumer. If the stream is the same one (its `crea
 holds what we have read, reading goes on behind the last message; otherwise, or when we were away
 longer than tombstones live, a `Reset` tells the reader to forget everything.
 
-With a pace (`shared.bus.pace`) it then reads in batches, and live while questions come.
+With a pace (`shared.bus.pace`) it then reads in batches, and live while queries come.
 
 The replay asks without waiting until the server answers that there is nothing left. That moment
 is `CaughtUp`, taken from the server's own reading position: the pending counter in messages, and a
@@ -213,7 +213,7 @@ class Follower:
         assert place is not None, "_begin has set it"
         caught_up = False
         expected = 1
-        await feed.ask(BATCH, wait=False)
+        await feed.request(BATCH, wait=False)
         while True:
             chunk = await feed.take()
             place.seen_at = self._clock.monotonic()
@@ -237,7 +237,7 @@ class Follower:
                 wait = caught_up
                 if caught_up and follower_pace is not None:
                     wait = await follower_pace.next(empty=chunk.empty)
-                await feed.ask(BATCH, wait=wait)
+                await feed.request(BATCH, wait=wait)
 
 
 def _in_order(msgs: Sequence[Msg], expected: int) -> tuple[list[Message], str]:

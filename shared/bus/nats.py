@@ -218,7 +218,7 @@ class NatsBus:
 
     @property
     def unanswered(self) -> int:
-        """Return how many questions to the server are open, for metrics."""
+        """Return how many requests to the server are open, for metrics."""
         return self._replies.unanswered
 
     async def ensure_streams(self, specs: Sequence[StreamSpec]) -> None:
@@ -346,7 +346,7 @@ class NatsBus:
         Raises NoReply when it cannot be asked.
         """
         try:
-            await (await self._replies.ask(Outgoing(subject, b""), timeout_s=NO_RESPONDERS_S))
+            await (await self._replies.request(Outgoing(subject, b""), timeout_s=NO_RESPONDERS_S))
         except StreamMissing:
             return False
         except NoReply:
@@ -396,7 +396,7 @@ class NatsBus:
 
 
 async def _no_reply(_: Msg) -> None:
-    """Send no reply: the question is only whether the server has a listener."""
+    """Send no reply: the request only checks whether there is a listener."""
 
 
 @asynccontextmanager

@@ -2,11 +2,11 @@
 
 Without a pace the server sends each message at once, and the process wakes for it. Followers with a
 pace ask together, once per `lag_s`, for all new messages; of a stream that keeps the last message
-of each subject, those that were replaced within the lag are never sent. A question ends the wait
-(`caught_up`), and the followers then read live until no question came for `LIVE_S`. After
-some minutes without a question nothing is read at all (`Activity`); the next question waits until
-everything is read that came meanwhile. So a service that follows the bus only to answer questions
-costs nothing while nobody asks, and its answers are as current as without a pace.
+of each subject, those that were replaced within the lag are never sent. A query ends the wait
+(`caught_up`), and the followers then read live until no query came for `LIVE_S`. After some minutes
+without a query nothing is read at all (`Activity`); the next query waits until all messages are
+read that came meanwhile. So a service that follows the bus only to answer queries
+costs nothing while no query comes, and its results are as current as without a pace.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from shared.runtime.clock import Clock
 
 LAG_S: Final = 1.0
 LIVE_S: Final = 5.0
-"""For this long after a question messages are read live."""
+"""For this long after a query messages are read live."""
 RESUME_S: Final = 20.0
-"""The first question after a pause waits at most this long for the followers."""
+"""The first query after a pause waits at most this long for the followers."""
 CATCH_UP_S: Final = 2.5
-"""A question waits at most this long for the followers, then it uses what was read. A follower
+"""A query waits at most this long for the followers, then it uses what was read. A follower
 counts a server as lost that was silent for as long."""
 
 
@@ -32,7 +32,7 @@ class _Mode(Enum):
     """How a follower reads at a moment."""
 
     DETACHED = auto()
-    """It has no connection, or reads what was stored before it began: no question waits for it."""
+    """It has no connection, or reads what was stored before it began: no query waits for it."""
     BATCHES = auto()
     LIVE = auto()
 
@@ -82,7 +82,7 @@ class FollowerPace:
         self._read = 0
 
     def is_behind(self, request: int) -> bool:
-        """Tell whether messages from before a question may be unread."""
+        """Tell whether messages from before a query may be unread."""
         return self._mode is _Mode.BATCHES and self._read < request
 
     def detach(self) -> None:
@@ -154,7 +154,7 @@ class Pace:
     async def caught_up(self) -> None:
         """Return when the followers have read what was stored when this was called.
 
-        No question waits for a detached follower, nor for any longer than `CATCH_UP_S`, after a
+        No query waits for a detached follower, nor for any longer than `CATCH_UP_S`, after a
         pause `RESUME_S`. One that reads live has all messages but for those that are on their way.
         """
         self.requests += 1
@@ -162,7 +162,7 @@ class Pace:
         await self.settled()
 
     async def settled(self) -> None:
-        """Return when the followers have read what the latest question asked for."""
+        """Return when the followers have read what the latest query needs."""
         request = self.requests
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESUME_S if self.resumes else CATCH_UP_S):
@@ -188,7 +188,7 @@ class Pace:
             await self._tick()
 
     async def next_look(self) -> None:
-        """Return when a reader that no question waits for is to look for new messages.
+        """Return when a reader that no query waits for is to look for new messages.
 
         That is `lag_s` later, or at the next query.
         """
@@ -214,5 +214,5 @@ class Pace:
                 await self._wake.wait()
 
     def progressed(self) -> None:
-        """Have waiting questions check again how far the followers are."""
+        """Have waiting queries check again how far the followers are."""
         self._progress.set()

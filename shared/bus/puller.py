@@ -149,7 +149,7 @@ class Puller:
         """Yield deliveries; what is left at the end goes back to the queue at once."""
         unread: deque[Msg] = deque()
         try:
-            await feed.ask(self._batch, wait=True)
+            await feed.request(self._batch, wait=True)
             while True:
                 chunk = await feed.take()
                 unread.extend(chunk.messages)
@@ -158,7 +158,7 @@ class Puller:
                         unread.popleft(), feed.session, max_deliver=self._spec.max_deliver
                     )
                 if chunk.ended:
-                    await feed.ask(self._batch, wait=True)
+                    await feed.request(self._batch, wait=True)
         finally:
             later = _nak(LEAVE_S)
             for msg in (*unread, *feed.leftover()):

@@ -1,9 +1,9 @@
-"""The owned inbox: every answer of the server finds its question here, or the question times out.
+"""The owned inbox: matches each reply of the server with its request, or times it out.
 
-One wildcard subscription per connection takes publish acknowledgements and answers of the
-JetStream API; futures are keyed by the last token of the reply subject. This replaces nats-py's
-`publish_async`, whose futures never resolve when the server refuses or dies [M]. Questions with a
-message id are asked again under the same id, after a time-out and after a reconnect.
+One wildcard subscription per connection takes publish acknowledgements and replies of the JetStream
+API; futures are keyed by the last token of the reply subject. This replaces nats-py's
+`publish_async`, whose futures never resolve when the server refuses or dies [M]. Requests with a
+message id are sent again under the same id, after a time-out and after a reconnect.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from shared.runtime.clock import Clock
 from shared.runtime.errors import PumiceError
 
 ATTEMPT_S: Final = 2.0
-"""After this long without an answer a question that may be repeated is asked again."""
+"""Seconds without a reply after which a repeatable request is sent again."""
 SWEEP_S: Final = 0.05
 IN_FLIGHT: Final = 4096
 """Unanswered publishes of one connection."""
@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     headers: dict[str, str] | None
     parts: "tuple[Reply, ...]" = ()
-    """Earlier messages, when the answer to a `many` question has several."""
+    """Earlier messages of the reply to a `many` request."""
 
 
 class Outgoing(msgspec.Struct, eq=False):
@@ -51,7 +51,7 @@ class Outgoing(msgspec.Struct, eq=False):
     reply: "asyncio.Future[Reply] | None" = None
     deadline: float = 0.0
     """When to give up, monotonic."""
-    ask_again_at: float = 0.0
+    retry_at: float = 0.0
     """When to send it again; not before `deadline` if it may be sent once only."""
     parts: list[Reply] | None = None
     """Collects the parts of a reply that has several."""
@@ -111,31 +111,31 @@ class InFlightLimit:
 
 
 class Replies:
-    """Asks questions and pairs the answers."""
+    """Sends requests and matches their replies."""
 
     def __init__(self, *, inbox: str, clock: Clock) -> None:
         self._prefix = f"{inbox}."
         self._clock = clock
         self._session: BusSession | None = None
-        self._questions: dict[str, Outgoing] = {}
-        self._asked = asyncio.Event()
+        self._requests: dict[str, Outgoing] = {}
+        self._added = asyncio.Event()
         self._next = 0
         self.room: Final = InFlightLimit(messages=IN_FLIGHT, size=IN_FLIGHT_BYTES)
 
     @property
     def unanswered(self) -> int:
-        """Return how many questions are open."""
-        return len(self._questions)
+        """Return how many requests are open."""
+        return len(self._requests)
 
     async def attach(self, session: BusSession) -> None:
-        """Listen on a new session and ask again there what may be asked again."""
+        """Listen on a new session, and send the open requests again there."""
         await session.client.subscribe(f"{self._prefix}*", cb=self._on_message)
         self._session = session
         session.watch(self._on_down)
-        for token, request in list(self._questions.items()):
-            await self._ask(token, request)
+        for token, request in list(self._requests.items()):
+            await self._send(token, request)
 
-    async def ask(
+    async def request(
         self, message: Outgoing, *, timeout_s: float, many: bool = False
     ) -> "asyncio.Future[Reply]":
         """Send a message and return the future of its reply; with `many` it has several parts.
@@ -153,16 +153,14 @@ class Replies:
         token = f"{self._next:x}"
         reply = message.reply = asyncio.get_running_loop().create_future()
         message.deadline = now + timeout_s
-        message.ask_again_at = now + (
-            min(ATTEMPT_S, timeout_s) if message.repeatable else timeout_s
-        )
+        message.retry_at = now + (min(ATTEMPT_S, timeout_s) if message.repeatable else timeout_s)
         message.parts = [] if many else None
-        self._questions[token] = message
-        self._asked.set()
-        await self._ask(token, message)
+        self._requests[token] = message
+        self._added.set()
+        await self._send(token, message)
         return reply
 
-    async def tell(self, message: Outgoing) -> None:
+    async def send(self, message: Outgoing) -> None:
         """Send a message that has no reply of its own. Raises TooLarge and NoReply."""
         if self._session is None:
             raise NoReply(f"no connection to NATS for {message.subject}")
@@ -183,40 +181,40 @@ class Replies:
             )
 
     async def run(self) -> None:
-        """Watch over time-outs until cancelled; sleeps while no question is open."""
+        """Watch over time-outs until cancelled; sleeps while no request is open."""
         while True:
-            if not self._questions:
-                self._asked.clear()
-                await self._asked.wait()
+            if not self._requests:
+                self._added.clear()
+                await self._added.wait()
             await self._clock.sleep(SWEEP_S)
             now = self._clock.monotonic()
-            due = [(t, q) for t, q in self._questions.items() if q.ask_again_at <= now]
+            due = [(t, r) for t, r in self._requests.items() if r.retry_at <= now]
             for token, request in due:
                 if request.deadline <= now:
                     self._end(token, NoReply(_unanswered(request.subject)))
                 else:
-                    request.ask_again_at = min(now + ATTEMPT_S, request.deadline)
-                    await self._request_again(token, request)
+                    request.retry_at = min(now + ATTEMPT_S, request.deadline)
+                    await self._retry(token, request)
 
     def refused(self, error: str) -> None:
-        """Fail the questions that a permissions error of the server (in lower case) is about."""
+        """Fail the requests that a permissions error of the server (in lower case) is about."""
         if "permissions violation for publish to" not in error:
             return
         subject = error.partition('"')[2].partition('"')[0]
-        for token, request in list(self._questions.items()):
+        for token, request in list(self._requests.items()):
             if request.subject.lower() == subject:
                 self._end(token, NotPermitted(f"this user may not publish to {request.subject}"))
 
-    async def _request_again(self, token: str, request: Outgoing) -> None:
+    async def _retry(self, token: str, request: Outgoing) -> None:
         session = self._session
         if session is not None and session.client.pending_data_size > IN_FLIGHT_BYTES:
             return  # the server takes nothing: more of the same would only pile up here
-        await self._ask(token, request)
+        await self._send(token, request)
 
-    async def _ask(self, token: str, request: Outgoing) -> None:
+    async def _send(self, token: str, request: Outgoing) -> None:
         session = self._session
         if request.reply is None or request.reply.done():
-            self._questions.pop(token, None)  # the task that asked was cancelled
+            self._requests.pop(token, None)  # its task was cancelled
             return
         if session is None or not session.alive:
             return
@@ -235,7 +233,7 @@ class Replies:
 
     async def _on_message(self, msg: Msg) -> None:
         token = msg.subject[len(self._prefix) :]
-        request = self._questions.get(token)
+        request = self._requests.get(token)
         if request is None:
             return
         headers = msg.headers
@@ -246,17 +244,17 @@ class Replies:
         if request.parts is not None and status is None:
             request.parts.append(Reply(msg.data, headers))
             return
-        del self._questions[token]
+        del self._requests[token]
         request.end(Reply(msg.data, headers, tuple(request.parts or ())))
 
     def _on_down(self) -> None:
         self._session = None
-        for token, request in list(self._questions.items()):
+        for token, request in list(self._requests.items()):
             if not request.repeatable:
                 self._end(token, NoReply(f"connection lost while waiting for {request.subject}"))
 
     def _end(self, token: str, error: PumiceError) -> None:
-        if (request := self._questions.pop(token, None)) is not None:
+        if (request := self._requests.pop(token, None)) is not None:
             request.end(error)
 
 

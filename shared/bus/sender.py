@@ -74,7 +74,7 @@ class StreamSender:
 
     async def send(self, message: Outgoing, *, timeout_s: float) -> "PendingReply":
         """Send a message whose room was taken. Raises TooLarge and NoReply."""
-        received = await self._replies.ask(message, timeout_s=timeout_s)
+        received = await self._replies.request(message, timeout_s=timeout_s)
         return PendingReply(self, message.subject, received)
 
     async def send_batch(self, name: str, messages: Sequence[Outgoing]) -> list[Ack]:
@@ -84,9 +84,9 @@ class StreamSender:
         """
         *before, last = messages
         for place, message in enumerate(before, start=1):
-            await self._replies.tell(_in_batch(message, name, place))
+            await self._replies.send(_in_batch(message, name, place))
         last = _in_batch(last, name, len(messages), {_COMMIT: "1"})
-        received = await self._replies.ask(last, timeout_s=ONCE_S)
+        received = await self._replies.request(last, timeout_s=ONCE_S)
         ack = await self._read(last.subject, received)
         if ack.count != len(messages):
             raise NoReply(f"{last.subject}: {ack.count} of {len(messages)} messages were stored")

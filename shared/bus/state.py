@@ -244,7 +244,7 @@ class StateFollower:
         return [Synced(marker)]
 
     def _is_recent(self, marker: Marker) -> bool:
-        """Tell whether a marker from before a reader resumed is good for its first question.
+        """Tell whether a marker from before a reader resumed is good for its first query.
 
         Everything up to it was read; only the wall clocks say that the cache is still there.
         """

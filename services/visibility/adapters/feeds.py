@@ -29,7 +29,7 @@ _PAST_S: Final = 900.0
 READ_S: Final = 10.0
 """A namespace whose events take longer is not read."""
 EVENTS_MAX: Final = 10_000
-"""Events that one question keeps, of pods and of others each."""
+"""Events that one query keeps, of pods and of others each."""
 _FIRST: Final = FromSequence(1)
 
 

@@ -1,9 +1,9 @@
-"""Forecasts of starts: learns from the events, and simulates between the questions; a part.
+"""Forecasts of starts: learns from the events, and simulates between the queries; a part.
 
-A simulation takes the mirror's thread, as questions do: it ends after `SIMULATION_S`, and hurries
+A simulation takes the mirror's thread, as queries do: it ends after `SIMULATION_S`, and hurries
 once it has used half as much CPU; the thread rests from simulations for several times as long as
 each took. Events are gathered here and taken in there, so that nothing is read and changed at once.
-The events of a week, which come at the start, are taken in between the questions: each turn ends
+The events of a week, which come at the start, are taken in between the queries: each turn ends
 after `LEARN_S`, and the thread then rests as long. Without queries nothing is simulated; the
 first query after such a pause waits for a simulation.
 """

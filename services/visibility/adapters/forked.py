@@ -38,7 +38,7 @@ _OUT_OF_MEMORY: Final = 3
 
 
 class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one question may take."""
+    """What one query may take."""
 
     cpu_s: int
     memory_bytes: int
@@ -52,12 +52,12 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
     refusal: str = ""
     field: str = ""
-    """Of the question, which a refusal is about."""
+    """Those of the query, named in a refusal."""
     error: str = ""
 
 
 class ForkedQuery(Generic[T]):
-    """One question: `start` it in the thread that owns what it reads, then await its `result`.
+    """One query: `start` it in the thread that owns what it reads, then await its `result`.
 
     An asynchronous context manager, at whose end the process is gone.
     """
@@ -91,7 +91,7 @@ class ForkedQuery(Generic[T]):
                 _compute(work, writer, self._limits)
         except OSError as error:
             raise Retryable(
-                f"no process can be had for the question: {error.strerror}",
+                f"no process can be had for the query: {error.strerror}",
                 retry_after_s=_RETRY_AFTER_S,
             ) from error
         finally:
@@ -100,7 +100,7 @@ class ForkedQuery(Generic[T]):
     async def result(self) -> T:
         """Return what the process has found.
 
-        Raises Rejected for a question that takes too much or is wrong, Retryable where the time
+        Raises Rejected for a query that takes too much or is wrong, Retryable where the time
         was too short or the process was ended by another, and Broken for an error of ours.
         """
         try:
@@ -157,18 +157,18 @@ class ForkedQuery(Generic[T]):
     def _failure(self, status: int) -> Exception:
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
             return Rejected(
-                f"the question takes more than {self._limits.cpu_s} s of a processor: ask about "
+                f"the query takes more than {self._limits.cpu_s} s of a processor: ask about "
                 "fewer pods, containers or nodes",
                 field="spec",
             )
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _OUT_OF_MEMORY:
             return Rejected(
-                f"the question takes more than {self._limits.memory_bytes // _MIB} MiB of memory: "
+                f"the query takes more than {self._limits.memory_bytes // _MIB} MiB of memory: "
                 "ask about fewer pods, containers or nodes",
                 field="spec",
             )
         return Retryable(
-            f"the process of the question has ended without an answer (status {status})",
+            f"the process of the query has ended without a result (status {status})",
             retry_after_s=_RETRY_AFTER_S,
         )
 
@@ -180,7 +180,7 @@ def _fork() -> int:
         return os.fork()
 
 
-# --- in the process of a question ------------------------------------------------------------
+# --- in the process of a query ------------------------------------------------------------
 
 
 def _compute(work: Callable[[], object], writer: int, limits: ProcessLimits) -> NoReturn:

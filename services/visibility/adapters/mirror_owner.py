@@ -1,11 +1,10 @@
-"""The mirror's owner: folds facts of the bus into it, and lets one question at a time read it.
+"""The owner of the mirror: folds facts into it, and runs one query on it at a time.
 
-The mirror belongs to one thread, as the scheduler's cluster state does (ADR 6). Folding and
-answering take turns in it; a question that is imagined through is undone before its turn ends.
+The mirror belongs to one thread, as the scheduler's cluster state does (ADR 6). Folds and
+queries take turns in it; a query that changes the mirror undoes that before its turn ends.
 
-While nothing is asked, the bus is read in batches, and after ten minutes not at all
-(`shared.bus.pace`). The next question then has everything read and folded first that the bus had
-when it was asked.
+Without queries, the bus is read in batches, and after ten minutes not at all (`shared.bus.pace`).
+The next query then waits until all messages are folded that the bus had when it came.
 """
 
 import asyncio
@@ -62,7 +61,7 @@ class MirrorOwner:
 
     @property
     def version(self) -> int:
-        """Return a number that is another one after each change."""
+        """Return a number that changes with each change of the mirror."""
         return self._mirror.version
 
     async def run(self) -> None:
@@ -84,7 +83,7 @@ class MirrorOwner:
         is not known, or when too many others wait.
         """
         if self._waiting >= WAITING_MAX:
-            raise Retryable("too many questions wait for an answer", retry_after_s=_RETRY_AFTER_S)
+            raise Retryable("too many queries wait", retry_after_s=_RETRY_AFTER_S)
         self._waiting += 1
         try:
             self.pace.read_live()
@@ -125,8 +124,8 @@ class MirrorOwner:
             raise Retryable("the state of the cluster is read again", retry_after_s=_RETRY_AFTER_S)
 
     def _resync(self) -> None:
-        self._log.warning("state_read_again", reason="the cluster state is not whole")
-        self._state.resync("the cluster state is not whole")
+        self._log.warning("state_read_again", reason="the cluster state is inconsistent")
+        self._state.resync("the cluster state is inconsistent")
 
     async def _fold(self) -> None:
         synced, epoch = self._state.synced.is_set(), self._state.epoch

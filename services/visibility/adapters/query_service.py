@@ -157,17 +157,17 @@ class QueryService(Queries):
 
         `prepare` is called in the mirror's thread. Raises Rejected, Retryable and Broken.
         """
-        async with ForkedQuery(result, limits=self._limits, clock=self._clock) as question:
+        async with ForkedQuery(result, limits=self._limits, clock=self._clock) as query:
 
             def start(mirror: ClusterMirror) -> bool:
                 work = prepare(mirror)
                 if work is None:
                     return False
                 mirror.request_devices()  # a fork evaluates no expression
-                question.start(work)
+                query.start(work)
                 return True
 
-            return await question.result() if await self._owner.query(start) else None
+            return await query.result() if await self._owner.query(start) else None
 
     @override
     async def timeline(self, namespace: str, name: str) -> Timeline | None:

@@ -91,7 +91,7 @@ class QueryTurns:
     """Costly queries: a bounded number waits, and one per user runs."""
 
     def __init__(self, most: int) -> None:
-        self._slots = FairShares(most, "questions that take long")
+        self._slots = FairShares(most, "queries that take long")
         self._running: dict[str, asyncio.Lock] = {}
         self._using: dict[str, int] = {}
 

@@ -56,7 +56,7 @@ class WhatIfResult(msgspec.Struct, frozen=True, kw_only=True):
 
     what_if: WhatIf
     spec: Json
-    """The question as it was sent."""
+    """The query as it was sent."""
     warnings: tuple[str, ...] = ()
 
 

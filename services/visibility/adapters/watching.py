@@ -1,6 +1,6 @@
 """Watches: a query runs each second, and the changes of its result are sent.
 
-Watches of one collection share these questions. A watch continues from a list that was given a
+Watches of one collection share these queries. A watch continues from a list that was given a
 moment ago; an older version is refused with 410, and the client lists again. Watches are bounded
 in number and time, and users share them.
 """

@@ -1,6 +1,6 @@
-"""Reads the question of a what-if, and refuses one that is larger than a person's would be.
+"""Reads the query of a what-if, and refuses one that is larger than a person's would be.
 
-What a question costs is known before it is taken apart: its bytes, and how much its pods and nodes
+What a query costs is known before it is taken apart: its bytes, and how much its pods and nodes
 come to when each is made from its template. What it costs beyond that, its process bears
 (`adapters/forked`).
 """
@@ -20,13 +20,13 @@ from shared.api.visibility import API_VERSION
 from shared.api.whatifs import WhatIf, WhatIfSpec
 
 BYTES_MAX: Final = 512 * 1024
-"""Bytes of one question; an object of the API server has three times as many at most."""
+"""Bytes of one query; an object of the API server has three times as many at most."""
 MADE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of all pods and nodes of a question, each as long as its template."""
+"""Bytes of all pods and nodes of a query, each as long as its template."""
 CONTAINERS_MAX: Final = 100_000
-"""Containers of all pods of a question."""
+"""Containers of all pods of a query."""
 WARNINGS_MAX: Final = 20
-"""Unknown fields that are named to the author of a question."""
+"""Unknown fields that are named to the author of a query."""
 _LETTERS_MAX: Final = 256
 
 
@@ -45,13 +45,13 @@ _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 def read(body: bytes) -> tuple[Json, WhatIf]:
     """Return a what-if as it was sent, and as its type. Raises ApiFailure (400, 413, 422)."""
     if len(body) > BYTES_MAX:
-        text = f"the question is larger than {BYTES_MAX} bytes: ask about what matters only"
+        text = f"the query is larger than {BYTES_MAX} bytes: ask about what matters only"
         raise ApiFailure(TOO_LARGE, text)
     if is_too_deep(body):
         raise ApiFailure(BAD_REQUEST, "the object is nested too deeply")
     try:
         raw: Json = without_nulls(msgspec.json.decode(body, type=Json))
-        question = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
+        query = msgspec.json.decode(msgspec.json.encode(raw), type=WhatIf)
     except msgspec.DecodeError as error:
         raise ApiFailure(BAD_REQUEST, f"no WhatIf: {describe_decode_error(error)}") from error
     except UnicodeError as error:
@@ -61,18 +61,18 @@ def read(body: bytes) -> tuple[Json, WhatIf]:
         raise ApiFailure(
             BAD_REQUEST, f"{head[0]} {head[1]} is not taken here: send {API_VERSION} WhatIf"
         )
-    _check_size(question.spec)
-    return raw, question
+    _check_size(query.spec)
+    return raw, query
 
 
 def _check_size(spec: WhatIfSpec) -> None:
-    """Refuse a question whose pods or nodes are too many or too large. Raises ApiFailure (422)."""
+    """Refuse a query whose pods or nodes are too many or too large. Raises ApiFailure (422)."""
     if spec.job is not None:
         tasks = spec.job.spec.tasks
         field = "spec.job.spec.tasks"
         containers = sum(max(0, task.replicas) * _containers(task) for task in tasks)
         if containers > CONTAINERS_MAX:
-            text = f"{containers} containers are too many for one question: {CONTAINERS_MAX}"
+            text = f"{containers} containers are too many for one query: {CONTAINERS_MAX}"
             raise invalid("WhatIf", field, f"{text} at most")
         made = sum(max(0, task.replicas) * len(bytes(task.template)) for task in tasks)
         _check_made(made, field, "pods")

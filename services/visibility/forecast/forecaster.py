@@ -3,7 +3,7 @@
 All waiting jobs share a simulation. The first simulation of a round leaves out jobs to come: what
 does not start in it does not start within the horizon, and later simulations do not go on for its
 sake. A service runs one simulation at a time between the facts that it folds (`Forecaster.draw`),
-so that no question waits for longer than a simulation; `forecast` runs a round at once. One that is
+so that no query waits for longer than a simulation; `forecast` runs a round at once. One that is
 short of time leaves out jobs to come rather than look less far, and the answer says so. A
 forecaster that learns of the real starts (`calibration`) corrects its bounds by them.
 """

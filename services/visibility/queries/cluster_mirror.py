@@ -1,7 +1,7 @@
 """The data of all queries: the scheduler's cluster state, and objects for what-ifs.
 
 Facts and outcomes fold into it as into the scheduler's; no decision is ever kept. The
-engine keeps what rules read and not the objects, so that the few kinds of which a question changes
+engine keeps what rules read and not the objects, so that the few kinds of which a query changes
 one (a node that is drained, a queue as it would be) are kept here as they came.
 
 Used by one thread at a time, like `SchedulerState` (ADR 6).

@@ -123,7 +123,7 @@ def _check(job: Job, mirror: ClusterMirror) -> None:
     pods = sum(task.replicas for task in job.spec.tasks)
     if pods > PODS_MAX:
         raise BadQuery(
-            f"{pods} pods are too many for one question: {PODS_MAX} at most",
+            f"{pods} pods are too many for one query: {PODS_MAX} at most",
             field=f"{_AT}.spec.tasks",
         )
 
@@ -143,7 +143,7 @@ def _check_priorities(job: Job, mirror: ClusterMirror) -> None:
 def check_names(names: Iterable[str], mirror: ClusterMirror, *, field: str) -> None:
     """Refuse more new names of resources than the arrays of the engine have room for.
 
-    A name that was seen keeps its place: questions must not make them larger. Raises `BadQuery`.
+    A name that was seen keeps its place: queries must not make them larger. Raises `BadQuery`.
     """
     known = mirror.state.dimensions
     unknown = sorted(name for name in set(names) if known.find(name) is None)

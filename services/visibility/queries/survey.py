@@ -1,6 +1,6 @@
 """A survey: the result of one session of the scheduler, cached for queries at about that time.
 
-A session at the size of a large cluster takes long enough that it must not run once per question.
+A session at the size of a large cluster takes long enough that it must not run once per query.
 """
 
 from collections.abc import Collection, Mapping

@@ -51,7 +51,7 @@ from shared.api.whatifs import AddedNodes, QueueChange, WhatIfSpec
 from shared.model.status import TaskStatus
 
 NODES_MAX: Final = 1_000
-"""Nodes that one question adds or drains."""
+"""Nodes that one query adds or drains."""
 
 OutOfTime = Callable[[], bool]
 """Returns whether the time limit of the query is over."""
@@ -165,7 +165,7 @@ def _with_fewest_nodes(
 
 
 def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
-    """Refuse a question that is too large or names what is not there. Raises `BadQuery`."""
+    """Refuse a query that is too large or names what is not there. Raises `BadQuery`."""
     if spec.job is None and not spec.changes_cluster:
         raise BadQuery("name a job, a queue, or nodes to add or drain", field="spec")
     if spec.queue is not None and spec.change_queue is not None:
@@ -189,7 +189,7 @@ def check(spec: WhatIfSpec, mirror: ClusterMirror) -> None:
     nodes = sum(added.count for added in spec.add_nodes) + len(spec.drain_nodes)
     if nodes > NODES_MAX:
         raise BadQuery(
-            f"{nodes} nodes are too many for one question: {NODES_MAX} at most",
+            f"{nodes} nodes are too many for one query: {NODES_MAX} at most",
             field="spec.addNodes",
         )
     for at, name in enumerate(spec.drain_nodes):
@@ -291,7 +291,7 @@ class _WhatIf:
     def _check_time(self, what: str) -> None:
         """Raise `BadQuery` where the time is over before the cluster is as it is imagined."""
         if self._out_of_time():
-            raise BadQuery(f"the question is too large: {what} take too long", field="spec")
+            raise BadQuery(f"the query is too large: {what} take too long", field="spec")
 
     def _pods_of(self, job: Job) -> Iterator[Pod]:
         if self._gang is not None and job.key == self._gang.key:

@@ -166,7 +166,7 @@ async def test_a_batch_is_stored_whole(bus, subjects, sender):
 async def test_a_batch_with_a_gap_is_refused(bus, subjects, sender):
     first, last = fact(subjects, "a"), fact(subjects, "b")
     first.headers = {BATCH: "gap", "Nats-Batch-Sequence": "1"}
-    await bus._replies.tell(first)
+    await bus._replies.send(first)
     place = {BATCH: "gap", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
     message = Outgoing(last.subject, last.payload, place, False)
     with pytest.raises(Rejected, match="incomplete"):
@@ -222,7 +222,7 @@ async def test_more_batches_under_way_than_the_server_keeps_are_refused(bus, sub
     """The first message of one too many is dropped, which shows with its last."""
     for number in range(50):
         begun = fact(subjects, "a", **{BATCH: f"b{number}", "Nats-Batch-Sequence": "1"})
-        await bus._replies.tell(begun)
+        await bus._replies.send(begun)
     with pytest.raises(Rejected, match="incomplete"):
         await sender.send_batch("one more", [fact(subjects, "a"), fact(subjects, "b")])
 

@@ -30,7 +30,7 @@ async def test_time_outs_are_looked_for_while_a_question_is_open_and_not_before_
     watching = asyncio.create_task(replies.run())
     await clock.advance(1.0)
     assert clock.sleeps == 0
-    answer = await replies.ask(Outgoing("s", b"", repeatable=True), timeout_s=0.5)
+    answer = await replies.request(Outgoing("s", b"", repeatable=True), timeout_s=0.5)
     await clock.advance(0.5 + SWEEP_S)
     with pytest.raises(NoReply):
         await answer
@@ -38,7 +38,7 @@ async def test_time_outs_are_looked_for_while_a_question_is_open_and_not_before_
     assert looked >= 0.5 / SWEEP_S
     await clock.advance(1.0)
     assert clock.sleeps == looked
-    second = await replies.ask(Outgoing("s", b"", repeatable=True), timeout_s=0.5)
+    second = await replies.request(Outgoing("s", b"", repeatable=True), timeout_s=0.5)
     await clock.advance(0.5 + SWEEP_S)
     assert isinstance(second.exception(), NoReply)
     watching.cancel()

@@ -90,7 +90,7 @@ async def test_a_process_that_another_one_kills_is_asked_again_later():
         os.kill(os.getpid(), signal.SIGKILL)
         return Found()
 
-    with pytest.raises(Retryable, match="ended without an answer"):
+    with pytest.raises(Retryable, match="ended without a result"):
         await ask(work)
 
 

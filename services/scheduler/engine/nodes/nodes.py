@@ -207,7 +207,7 @@ class Nodes:
         for state in task.task_class.demands:
             state.count(task, sign)
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def column(self, name: str) -> int:
         """Return a node's column, NOWHERE when it has no object."""

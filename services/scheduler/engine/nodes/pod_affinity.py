@@ -178,7 +178,7 @@ class PodAffinityIndex:
     def _read_labels(self, read: set[str]) -> None:
         fresh = read - self._keys
         if fresh:
-            whole, self.is_consistent = self.is_consistent, False
+            consistent, self.is_consistent = self.is_consistent, False
             concerned = list(self._tasks.values())
             if self._queries:
                 concerned = [t for t in concerned if not fresh.isdisjoint(t.labels)]
@@ -189,11 +189,11 @@ class PodAffinityIndex:
                     self._group_of(task).tasks[task.uid] = task
             else:
                 self._keys |= fresh
-            self.is_consistent = whole
+            self.is_consistent = consistent
 
     def _take_up(self, query: Query) -> int:
         self._read_labels(query.keys())
-        whole, self.is_consistent = self.is_consistent, False
+        consistent, self.is_consistent = self.is_consistent, False
         if not self._queries:
             self._regroup()
         number = self._numbers[query] = len(self._queries)
@@ -207,7 +207,7 @@ class PodAffinityIndex:
             self._anywhere.append(number)
         for group in self._concerned(pairs):
             self._rematch(group)
-        self.is_consistent = whole
+        self.is_consistent = consistent
         return number
 
     def _concerned(self, pairs: Iterable[tuple[str, str]]) -> list[LabelGroup]:
@@ -287,12 +287,12 @@ class PodAffinityIndex:
     def _relabel(self, name: str, labels: Mapping[str, str]) -> None:
         if labels == self._namespaces.get(name, _NOTHING):
             return
-        whole, self.is_consistent = self.is_consistent, False
+        consistent, self.is_consistent = self.is_consistent, False
         self._namespaces[name] = labels
         if self._namespaces_matter:
             for group in [group for group in self._groups.values() if group.namespace == name]:
                 self._rematch(group)
-        self.is_consistent = whole
+        self.is_consistent = consistent
 
     # --- sums --------------------------------------------------------------------------------
 

@@ -173,12 +173,12 @@ class ClusterState:
 
     def _stretch(self) -> None:
         capacity = self.dimensions.capacity
-        whole, self._consistent = self._consistent, False
+        consistent, self._consistent = self._consistent, False
         for task_class in self.task_classes.all():
             task_class.request = self.dimensions.fitted(task_class.request)
         self.nodes.ledger.grow_rows(capacity)
         self.jobs.stretch(capacity)
-        self._consistent = whole
+        self._consistent = consistent
 
     def _put_node(self, name: str, node: Node) -> None:
         before = self.nodes.ledger.largest
@@ -223,7 +223,7 @@ class ClusterState:
         if is_ours and (why := excess(pod.spec)):
             raise TooManyTerms(why)
         task = self._read(key, pod)
-        whole, self._consistent = self._consistent, False
+        consistent, self._consistent = self._consistent, False
         before = self._uid_by_key.get(key)
         if before is not None:
             old = self._tasks[before]
@@ -241,14 +241,14 @@ class ClusterState:
             for state in task.task_class.demands:
                 state.join(task, pod)
             self._settle(task)
-        self._consistent = whole
+        self._consistent = consistent
 
     def _remove_pod(self, key: str) -> None:
         uid = self._uid_by_key.get(key)
         if uid is not None:
-            whole, self._consistent = self._consistent, False
+            consistent, self._consistent = self._consistent, False
             self._forget(self._tasks[uid], gone=True)
-            self._consistent = whole
+            self._consistent = consistent
             self.assumptions.drop(uid)
             self.nominations.drop(uid)
 
@@ -367,10 +367,10 @@ class ClusterState:
     def _resettle(self, uid: str) -> None:
         task = self._tasks.get(uid)
         if task is not None:
-            whole, self._consistent = self._consistent, False
+            consistent, self._consistent = self._consistent, False
             self._unsettle(task)
             self._settle(task)
-            self._consistent = whole
+            self._consistent = consistent
 
     def assume_statuses(self, plan: Plan, *, unpublished: Iterable[str] = ()) -> None:
         """Assume the statuses of a published plan until the objects show them.
@@ -412,7 +412,7 @@ class ClusterState:
             used = [task.task_class for task in self._tasks.values()]
             self.task_classes.retain([*used, *self.nodes.held_classes()])
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def store(self, kind: type[_S]) -> _S:
         """Return the state of policy of a type."""

@@ -92,7 +92,7 @@ class Capacities(PolicyState):
                 del self._rooms[name]
             self._largest.pop(name, None)
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def publishes(self, driver: str) -> bool:
         """Tell whether a driver publishes its capacity."""

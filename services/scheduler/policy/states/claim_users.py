@@ -61,7 +61,7 @@ class ClaimUsers:
             if not leaving:
                 del self._leaving[key]
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def claims(self) -> Iterable[str]:
         """Return the claims that are in use."""

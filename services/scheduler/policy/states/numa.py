@@ -108,7 +108,7 @@ class Numa(PolicyState):
         found = convert(dumped, list[tuple[str, str, frozenset[int]]])
         self._kept = {uid: (node, cpus) for uid, node, cpus in found}
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     @override
     def begin(self, journal: Journal) -> None:

@@ -151,7 +151,7 @@ class Volumes(PolicyState):
         """Store what claims are to be bound to."""
         self.promised = convert(dumped, dict[str, str])
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
         """Return a claim's storage class."""

@@ -152,7 +152,7 @@ class Gpus(CardAssignments[tuple[int, ...]]):
         found = convert(dumped, list[tuple[str, str, tuple[int, ...]]])
         self._chosen = {uid: (node, cards) for uid, node, cards in found}
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def request_of(self, task_class: TaskClass) -> GpuRequest:
         """Return what a task of a class asks for."""

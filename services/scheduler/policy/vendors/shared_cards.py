@@ -264,7 +264,7 @@ class SharedCards(CardAssignments[Shares], Generic[CardRequest]):
         found = convert(dumped, list[tuple[str, str, str]])
         self._chosen = {uid: (node, read_shares(shown)) for uid, node, shown in found}
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def request_of(self, task_class: TaskClass) -> CardRequest:
         """Return what a task of a class asks for."""

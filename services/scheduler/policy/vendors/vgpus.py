@@ -109,7 +109,7 @@ class VGpus(SharedCards[VGpuRequests]):
             return None
         return (request.requests, *request.preferences.items())
 
-    # --- questions ---------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------
 
     def registered(self, names: Sequence[str]) -> IntArray:
         """Return how many cards each node has that its device plugin answers for."""
