@@ -93,7 +93,7 @@ class Devices(PolicyState):
         before = self.claims.get(key)
         if before is not None and before.metadata.uid != claim.metadata.uid:
             self.remove_claim(key)
-        self._hold(key, self.allocation(key), held=False)
+        self._count(key, self.allocation(key), counts=False)
         self.claims[key] = claim
         if before is None or before.spec != claim.spec:
             self._asks.pop(key, None)
@@ -104,12 +104,12 @@ class Devices(PolicyState):
                 mapping.pop(key, None)
         else:
             self._recall(key)
-        self._hold(key, self.allocation(key), held=True)
+        self._count(key, self.allocation(key), counts=True)
         self._review(key)
 
     def remove_claim(self, key: str) -> None:
         """Forget a claim."""
-        self._hold(key, self.allocation(key), held=False)
+        self._count(key, self.allocation(key), counts=False)
         by_claim = (self.claims, self._asks, self._shapes, self._demands)
         for mapping in (*by_claim, self._decided, self._decided_for, self._promises.by_claim):
             mapping.pop(key, None)
@@ -177,7 +177,7 @@ class Devices(PolicyState):
         tasks.discard(uid)
         if not tasks:
             del self._decided_for[key]
-            self._hold(key, self._decided.pop(key).allocation, held=False)
+            self._count(key, self._decided.pop(key).allocation, counts=False)
 
     @override
     def assume(self, bind: PublishedBind) -> None:
@@ -201,7 +201,7 @@ class Devices(PolicyState):
     def _decide(self, key: str, decided: PromisedAllocation, tasks: set[str]) -> None:
         self._decided[key] = decided
         self._decided_for[key] = tasks
-        self._hold(key, decided.allocation, held=True)
+        self._count(key, decided.allocation, counts=True)
 
     # --- decisions ---------------------------------------------------------------------------
 
@@ -348,11 +348,12 @@ class Devices(PolicyState):
             return True
         return not has_room(offered.device, {}, self._sums[device])
 
-    def _hold(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
-        self._share(key, allocation, held=held)
+    def _count(self, key: str, allocation: AllocationResult | None, *, counts: bool) -> None:
+        """Add or remove a claim as a holder of its devices."""
+        self._count_shares(key, allocation, counts=counts)
         for device in _ids(allocation) if allocation is not None else ():
             claims = self._holders.setdefault(device, set())
-            if held:
+            if counts:
                 claims.add(key)
             else:
                 claims.discard(key)
@@ -361,11 +362,11 @@ class Devices(PolicyState):
             self.fits.note(device)
         self._in_future = None
 
-    def _share(self, key: str, allocation: AllocationResult | None, *, held: bool) -> None:
-        """Add a claim's shares of shared devices."""
+    def _count_shares(self, key: str, allocation: AllocationResult | None, *, counts: bool) -> None:
+        """Add or remove a claim's shares of shared devices."""
         for device, part in shared_parts(allocation).items():
             shares = self._shares.setdefault(device, {})
-            if held:
+            if counts:
                 shares[key] = part
             else:
                 shares.pop(key, None)
