@@ -210,7 +210,7 @@ class Scene:
         """Return the waits whose reason was stable for `PATIENCE_S`; to be called regularly.
 
         While the pods of a gang are made and bound one by one, scheduling may find for a moment
-        that some are lacking. That is true and of no interest.
+        that some are missing, which no user needs to know.
         """
         moments = []
         for gang in self.in_order():

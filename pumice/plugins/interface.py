@@ -183,7 +183,7 @@ class Job(Protocol):
     phase: str
     """Phase of the PodGroup that scheduling goes by; actions change it within a cycle."""
     reservation_expired: bool
-    """Whether it no longer reserves what it entered its queue with."""
+    """Whether the reservation that it got at admission has expired."""
     preemptable: bool
     annotations: Mapping[str, str]
     min_resources: IntArray | None

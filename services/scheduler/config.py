@@ -126,7 +126,7 @@ _KEYS: Final = frozenset(
 )
 _OF_OTHERS: Final = frozenset({"init-params"})
 """Entries of `configurations` for plugins of vendors: MindCluster's reads `init-params`."""
-_RETIRED: Final = ", nor has Volcano one any more: leave it out"
+_RETIRED: Final = "; Volcano has none any more either: remove it"
 _METRICS_KEYS: Final = frozenset(
     {
         "type",

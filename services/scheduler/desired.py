@@ -1,14 +1,13 @@
 """Extra status updates and retries that do not come from a scheduling plan. Pure.
 
-A status stays on the bus for a short time only, so that the stream holds what is on its way and not
-what has been; it needs no removal. A lost status (a binder was down for long, the bus lost its
-streams) is published again: after `FIRST_S`, then at intervals that double up to `LONGEST_S`. Each
-status lives on the bus twice as long as it takes until it would be published again, so that there
-is always one as long as one is needed. Only one that will be void soon lives shorter.
+A status expires from the bus after a short time, so that the stream holds only statuses that are
+not written yet. A lost status (a binder was down, the bus lost its streams) is published again:
+after `FIRST_S`, then at intervals that double up to `LONGEST_S`. Each status lives twice that
+interval, so that one is on the bus as long as it is needed. A status that will be void soon lives
+shorter.
 
-No session decides the status of the scheduler's own NodeShard (`OwnShard`, CA12), nor the
-conditions of objects that could not be folded (`QuarantineConditions`): these are in no session,
-and their owners have to learn why.
+No session decides the status of the scheduler's own NodeShard (`OwnShard`, CA12), or the conditions
+of objects that could not be folded (`QuarantineConditions`), which tell their owners why.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """A plugin of another distribution: built, and guarded against its errors.
 
-Only what it was asked fails with it: an exception of one of its functions, or an answer that
-cannot be used, is noted with the names of plugin and extension point, and a fixed answer stands in
-(`pumice.plugins.guarding`). When it fails before it has contributed, it is left out of this cycle.
+An exception of one of its functions, or a result that cannot be used, affects only that call: it is
+reported with the names of plugin and extension point, and a fixed result replaces it
+(`pumice.plugins.guarding`). A plugin that fails before it has contributed is skipped in this cycle.
 """
 
 from collections.abc import Callable, Mapping

@@ -95,7 +95,7 @@ class QuarantineEvents:
 
 
 _RECENT_S: Final = 100.0
-"""The stream drops what it has seen for two minutes; beyond that a repetition would show."""
+"""Seconds for which an event is remembered; the stream drops duplicates for two minutes."""
 
 
 class ControllerEvents:

@@ -49,12 +49,11 @@ class JobRecord:
         self.applied = 0
         """Digest of the plugins' objects that this process wrote last."""
         self.companions: dict[tuple[str, str], KnownCompanion] = {}
-        """(token of the kind, name) → what is known to be there beside the pods."""
+        """(token of the kind, name) → companion object that exists."""
         self.name_conflicts: Counter[str] = Counter()
-        """Name of a sealed object → how often another one of that name was met."""
+        """Name of a sealed object → how often an object of another owner had that name."""
         self.seen_from_start = False
-        """Whether this process has known the job since before it had any objects: what it does not
-        remember is not there."""
+        """Whether this process knew the job before its first object, and so knows all of them."""
         self.reported_pending = ""  # reason of its PodGroup's wait, as in the last event
         self.refused: defaultdict[str, list[str]] = defaultdict(list)
         """Reason of an event → the API server's message in the present stage."""
@@ -62,7 +61,7 @@ class JobRecord:
         """Consecutive reconciliations with a permanent refusal of the API server (J13)."""
         self.rejected = RejectedCreates()
         self.interrupted = False
-        """Whether the last reconciliation began and did not come to its end."""
+        """Whether the last reconciliation was interrupted."""
         self.completed: dict[str, set[int]] = {}
         """Task → indexes that have succeeded: what the status records, and what is newer."""
         self.ended: dict[str, PodView] = {}
@@ -88,7 +87,7 @@ class JobRecord:
         return self._problems
 
     def desired_group(self, priorities: Mapping[str, int]) -> DesiredGroupSpec | None:
-        """Return what the PodGroup should say (J27, J28), rebuilt when what it rests on changed.
+        """Return the desired spec of the PodGroup (J27, J28), rebuilt after a change of its inputs.
 
         `priorities` holds the value of each PriorityClass.
         """
@@ -115,7 +114,7 @@ class JobRecord:
             self.job = msgspec.structs.replace(job, spec=self.job.spec)
         after = self.job.status
         if (after.version, after.retry_count) != (before.version, before.retry_count):
-            self._unrecorded.clear()  # a restart: what it left standing is in this status
+            self._unrecorded.clear()  # a restart: the pods that it kept are in this status
             self.ended.clear()
         self._know_completed()
         return True

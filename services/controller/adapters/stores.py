@@ -253,8 +253,7 @@ class Stores:
         self._gone: dict[str, StoreKey] = {}
         """Uid → object whose deletion was confirmed, until STATE shows it."""
         self.quarantined: dict[StoreKey, str] = {}
-        """Objects that are there and in no store, with uid: pods of no concern, and what cannot be
-        read."""
+        """Existing objects that are in no store, with uid: other pods, and unreadable objects."""
         self._grouped: tuple[IndexedStore[Any], ...] = (self.pods, *self.owners.values())
         """Bare pods and their owners."""
 

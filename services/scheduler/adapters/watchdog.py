@@ -1,16 +1,15 @@
 """Watches decisions: quarantines objects that take too long, and ends a stuck process.
 
-A decision runs in the worker thread; this part watches it from the event loop, which Python lets
-in every few milliseconds. It adds up how much processor time the thread has spent on each object:
-a process that was frozen, or had no processor, says nothing about what it was handling. An object
-that takes the whole budget of a decision is quarantined: in a file for the next process of this
-pod, on the bus for standbys and other pods. When the decision takes longer than its limit, `/livez`
-fails.
+A decision runs in the worker thread; this part watches it from the event loop, which runs every few
+milliseconds. It sums the processor time of the thread per object, because the wall time of a
+process that was frozen, or had no processor, would blame the wrong object. An object that takes the
+whole budget of a decision is quarantined: in a file for the next process of this pod, on the bus
+for standbys and other pods. When the decision takes longer than its limit, `/livez` fails.
 
 A call that never lets other threads in stops this part as well, and the health pages with it. For
 that case, and where no kubelet asks for `/livez`, a timer outside of Python ends the process
-(`faulthandler`), with the stacks of all threads on stderr. The next process finds in the marker
-what it was doing.
+(`faulthandler`), with the stacks of all threads on stderr. The next process finds the last
+object in the marker.
 """
 
 import faulthandler

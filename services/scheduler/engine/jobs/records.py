@@ -129,9 +129,9 @@ class Job:
         self.preemptable = False
         """Whether the PodGroup says that it may be evicted; ⚠ pods may unless they say no (T05)."""
         self.non_preemptable = False
-        """Whether the PodGroup says that it may not; saying nothing is no objection (A08)."""
+        """Whether the PodGroup forbids preemption; without a statement it does not (A08)."""
         self.has_group = self.reservation_expired = False
-        """Whether it has been seen, and no longer reserves what it entered its queue with."""
+        """Whether its PodGroup exists, and whether the reservation of its admission has expired."""
         self.sub_jobs: SubJobs | None = None
         """Its subgroups; None for a job without policies and topology."""
         self.tasks: dict[str, Task] = {}

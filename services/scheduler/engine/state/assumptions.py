@@ -2,8 +2,8 @@
 
 A pod counts on its node from the moment its intent is published until STATE shows this uid bound,
 terminal or gone, or another uid under its name, or OUTCOME says conflict, gone or failed for the
-same intent. The result `bound` alone does not end it, nor does time. The same rule holds for a
-victim, which is Releasing.
+same intent. The result `bound` alone does not end it, and time does not either. The same rule holds
+for a victim, which is Releasing.
 """
 
 import enum
