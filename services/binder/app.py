@@ -11,6 +11,7 @@ from services.binder.adapters.deliveries import AckExtender, PartitionSource
 from services.binder.adapters.desired import DesiredStatuses
 from services.binder.adapters.devices import DeviceBinder, DeviceTimeouts
 from services.binder.adapters.execute import IntentExecutor
+from services.binder.adapters.notices import EvictionNotices
 from services.binder.adapters.outcomes import FinishedIntents, Outcomes
 from services.binder.adapters.recorder import BinderRecorder, PodEvents
 from services.binder.adapters.statuses import Statuses
@@ -233,6 +234,7 @@ class _BinderBuilder:
                 ),
                 waits=self._recorder.waits,
             ),
+            notices=EvictionNotices(cluster, env=context, most_s=self._settings.eviction_grace_max),
         )
 
     def _desired(

@@ -55,6 +55,14 @@ class BinderSettings(CommonSettings, frozen=True, kw_only=True):
             description="how long drivers may prepare a pod's devices before its bind fails", gt=0
         ),
     ] = Seconds(600.0)
+    eviction_grace_max: Annotated[
+        Seconds,
+        Meta(
+            description="maximum time that a pod with `pumice.dev/checkpoint-grace` has between the"
+            " notice of its eviction and its deletion; 0: no notice",
+            ge=0,
+        ),
+    ] = Seconds(0.0)
     attempts: Annotated[
         int, Meta(description="attempts of a bind or eviction before it fails", ge=1)
     ] = 8

@@ -15,10 +15,11 @@ from services.binder.metrics import BinderMetrics
 from shared.api import keys
 from shared.api.core import Pod
 from shared.api.kinds import POD, decode
-from shared.contracts.messages import Bind, ItemOutcome, Preemptor, Result
+from shared.contracts.messages import Bind, ItemOutcome, Preemptor, Result, Victim
 from shared.contracts.subjects import split_key
 from shared.kube.client import Kube
 from shared.kube.errors import Refusal
+from shared.model import durations
 from shared.runtime.clock import Clock
 from shared.runtime.errors import Conflict, Gone, Rejected, Retryable
 
@@ -104,6 +105,17 @@ class ApiServerClient:
             ),
         )
 
+    async def give_notice(self, victim: Victim, text: str, *, rv: str) -> ApiResponse:
+        """Write the notice of an eviction on a pod at version `rv`."""
+        namespace, name = split_key(victim.pod)
+        patch = {"metadata": {"annotations": {keys.EVICTION_NOTICE: text}}}
+        return await self._send(
+            "notice",
+            lambda: self._kube.patch(
+                POD, namespace, name, patch, uid=victim.uid, resource_version=rv
+            ),
+        )
+
     async def delete(self, pod: str, uid: str, *, rv: str) -> ApiResponse:
         """Delete the pod at version `rv` with its own grace period (D03)."""
         namespace, name = split_key(pod)
@@ -160,6 +172,8 @@ def snapshot_of(body: bytes, scheduler_names: Collection[str]) -> PodSnapshot:
         rv=pod.metadata.resource_version,
         phase=pod.status.phase,
         deleting=pod.metadata.deletion_timestamp is not None,
+        grace_s=durations.setting(pod.metadata.annotations.get(keys.CHECKPOINT_GRACE, "")) or 0.0,
+        notice=pod.metadata.annotations.get(keys.EVICTION_NOTICE, ""),
         foreign=_foreign(pod, scheduler_names),
     )
 

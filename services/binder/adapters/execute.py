@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from services.binder.adapters.cluster import ApiServerClient
 from services.binder.adapters.devices import DeviceBinder
+from services.binder.adapters.notices import EvictionNotices
 from services.binder.adapters.volumes import VolumeBinder
 from services.binder.intents import bind as bind_steps
 from services.binder.intents import evict as evict_steps
@@ -60,6 +61,7 @@ class IntentExecutor:
         delays: RetryDelays,
         volumes: VolumeBinder,
         devices: DeviceBinder,
+        notices: EvictionNotices,
         env: Env,
         metrics: BinderMetrics,
     ) -> None:
@@ -73,13 +75,15 @@ class IntentExecutor:
         self._delays = delays
         self._volumes = volumes
         self._devices = devices
+        self._notices = notices
 
     async def prepare(self, intent: BindGang | Evict) -> Mapping[int, ItemOutcome]:
-        """Prepare volumes, then devices, for the pods of an intent; may take minutes.
+        """Prepare volumes, then devices, of pods to bind, or give victims notice; may take minutes.
 
         Returns index of a pod → outcome, for the pods that `run` must not bind.
         """
         if not isinstance(intent, BindGang):
+            await self._notices.prepare(intent)
             return {}
         failed = await self._volumes.prepare(intent)
         return failed | await self._devices.prepare(intent, without=failed)

@@ -45,6 +45,10 @@ class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rv: str = ""
     phase: str = "Pending"
     deleting: bool = False
+    grace_s: float = 0.0
+    """Seconds that the pod asks for between notice and eviction."""
+    notice: str = ""
+    """The notice of an eviction that it has got."""
     foreign: str = ""
     """Why the pod must not be written to; empty if it belongs to a gang of our schedulers."""
 

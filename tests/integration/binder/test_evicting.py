@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.api.time import parse
 from shared.contracts import codec
 from shared.contracts.messages import Preemptor
 from tests.integration.binder.conftest import NODES, key, results
@@ -175,3 +176,26 @@ async def test_a_pod_of_another_scheduler_is_not_nominated_and_nothing_goes_for_
     await desk.send(intent)
     assert results(await desk.outcome(intent)) == ["evicted"]
     assert (await desk.read("ours"))["status"]["nominatedNodeName"] == NODES[0]
+
+
+async def test_a_victim_has_its_grace_from_the_notice_on_though_the_binder_dies(desk) -> None:
+    limit = {"eviction_grace_max": "60s"}
+    binder = await desk.binder(**limit)
+    asks = {"metadata": {"annotations": {"pumice.dev/checkpoint-grace": "8s"}}}
+    (victim,) = await running(desk, 1)
+    await desk.api.patch("pods", desk.namespace, "v-0", asks)
+    intent = desk.eviction([victim])
+    await desk.send(intent)
+
+    async def notice() -> str:
+        found = (await desk.read("v-0"))["metadata"]["annotations"]
+        return str(found.get("pumice.dev/eviction-notice", ""))
+
+    text = await until(notice, describe=desk.services.logs)
+    given, _, by = text.partition(" ")
+    assert by == intent.id
+    binder.kill()
+    await desk.binder(instance="b", **limit)
+    assert results(await desk.outcome(intent, deadline_s=60)) == ["evicted"]
+    (outcome,) = await desk.outcomes(intent.id)
+    assert outcome.time - parse(given) >= 8
