@@ -29,6 +29,10 @@ _RESERVING = (
     ", {name: reservation, arguments: {reservation.order: %s, reservation.defaultDuration: 9s}}"
 )
 _FAIR = ", {name: fairshare, arguments: {fairshare.resourceKey: cpu}}"
+_LIMITED = (
+    ", {name: limits, arguments: {limits: [{users: ['*'], resources: {cpu: 4}, jobs: 3}, "
+    "{queue: a, pods: 5}]}}"
+)
 CONFIGURATIONS = [
     configure(DEFAULT_TEXT),
     configure('actions: "allocate, backfill"' + _TIERS % ("", "proportion")),
@@ -43,6 +47,10 @@ CONFIGURATIONS = [
         for order in ("backfill", "strict")
     ),
     configure('actions: "enqueue, allocate, backfill"' + _TIERS % (_FAIR, "proportion")),
+    *(
+        configure(f'actions: "{actions}"' + _TIERS % (_LIMITED, "proportion"))
+        for actions in ("enqueue, allocate, backfill", "allocate, backfill", "allocate, preempt")
+    ),
 ]
 queues = st.sampled_from(["a", "b"])
 sizes = st.sampled_from(["1", "1", "2", "3"])

@@ -30,17 +30,21 @@ _REFUSING_BY_AMOUNTS: Final = frozenset(
         "fairshare",
         "autoscaling",
         "minruntime",
+        "limits",
     }
 )
 """Plugins whose refusals rest on amounts; predicates may refuse for any reason.
 
 `fairshare` changes the order of jobs with time: `SchedulerState` empties the pool when it does.
 `reservation` depends on the clock, and says for which jobs it does (`Hooks.job_watched`).
+`limits` gives users different answers, where tasks of different users are in different classes.
 """
 _EVICTING: Final = frozenset({"preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"})
 _EVICTS_FOR_NO_TASK: Final = "shuffle"
-_HOLDS_JOBS: Final = "reservation"
-"""Holds back jobs that have room, so that job order alone does not say which of them gets it."""
+_HOLDS_JOBS: Final = frozenset({"reservation", "limits"})
+"""Hold back jobs that have room, so that job order alone does not say which of them gets it."""
+_TELLS_USERS_APART: Final = "limits"
+"""Admits jobs of one user and refuses equal ones of another; they have no pods yet, so no class."""
 _DEVICES: Final = "capacity.DynamicResourceAllocationEnable"
 
 
@@ -68,8 +72,9 @@ def unschedulable_policy(
     gangs = any(
         option.name == "gang" and all(option.flags[flag] for flag in switches) for option in options
     )
+    by_user = any(option.name == _TELLS_USERS_APART for option in options)
     return UnschedulablePolicy(
-        at_enqueue="enqueue" in actions[:first],
+        at_enqueue="enqueue" in actions[:first] and not by_user,
         at_allocate=gangs
         and "allocate" in actions[:first]
         and (first == len(actions) or (contending and _asks_all(config, actions[first:]))),
@@ -80,7 +85,7 @@ def _asks_all(config: SchedulerConfig, actions: Sequence[str]) -> bool:
     """Tell whether amounts and victims alone decide what a gang can gain in these actions."""
     names = {option.name for tier in config.tiers for option in tier.plugins}
     return (
-        _HOLDS_JOBS not in names
+        _HOLDS_JOBS.isdisjoint(names)
         and "allocate" not in actions
         and _EVICTS_FOR_NO_TASK not in actions
     )

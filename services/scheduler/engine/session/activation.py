@@ -39,7 +39,7 @@ from shared.model.status import TaskStatus
 
 _STAGE = "activate"
 _key = attrgetter("key")
-_NO_PLACE = frozenset({"predicate", "quota", "queue"})
+_NO_PLACE = frozenset({"predicate", "quota", "queue", "limits"})
 
 
 class UnschedulableJob(NamedTuple):
