@@ -10,6 +10,8 @@ back once per job, but its turn has served them all by then).
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from pumice.plugins import Arguments, BoolArray
 from services.scheduler.engine.jobs.records import Job, Queue
 from services.scheduler.engine.placement.candidates import Candidates
@@ -133,17 +135,16 @@ class _Reclaimer:
         Finding candidates costs as much as several searches, and usually one of the first nodes
         suffices, unless there are known to be no victims.
         """
-        size, first, tried = len(mask), self._session.first, 0
+        columns = mask.nonzero()[0]
+        turn = int((columns < self._session.first).sum())
+        ordered = np.concatenate((columns[turn:], columns[:turn]))
         fruitless = 0 if self._reclaimable.is_known_empty(self._queue.name) else _FRUITLESS_NODES
-        for column in ((first + turn) % size for turn in range(size)):
-            if tried == fruitless:
-                tried += 1
-                # ⚠ Where there is room, candidates suffice, and no victim is needed (`_clear`).
-                has_victims = self._reclaimable.nodes(self._queue.name)
-                mask = mask & (has_victims | has_room(self._session, task_class))
-            if mask[column]:
-                tried += 1
-                yield column
+        yield from ordered[:fruitless].tolist()
+        left = ordered[fruitless:]
+        if len(left):
+            # ⚠ Where there is room, candidates suffice, and no victim is needed (`_clear`).
+            has_victims = self._reclaimable.nodes(self._queue.name)
+            yield from left[(has_victims | has_room(self._session, task_class))[left]].tolist()
 
     def _may_go(self, other: Task) -> bool:
         if other.status is not TaskStatus.RUNNING or not other.preemptable:
