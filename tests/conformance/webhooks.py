@@ -42,6 +42,7 @@ def _request(case: Case) -> AdmissionRequest:
         resource=case.get("resource", ""),
         name=case.get("name", metadata.get("name", "")),
         namespace=metadata.get("namespace", ""),
+        requester=case.get("requester", ""),
         object=stated,
         old=case.get("oldObject") or {},
     )

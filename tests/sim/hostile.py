@@ -119,7 +119,7 @@ def review(sim: "Simulation", planted: Planted) -> None:
     }
     whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
     for hook in HOOKS.values():
-        if hook.resource == planted.plural:
+        if planted.plural in {plural for _, _, plural in hook.resources}:
             uid, request = read_review(as_json(whole))
             answer(uid, hook.review(request, facts, Terms()))
 
