@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pumice.local.names import SERVICES
+from pumice.local.names import OPTIONAL, SERVICES
 from pumice.local.services import settings_type
 from services.scheduler.policy.catalog import ACTIONS, PLUGINS
 from shared.jobplugins.catalogue import PLUGINS as JOB_PLUGINS
@@ -49,7 +49,7 @@ def filled(page: str, name: str, lines: list[str]) -> str:
 
 
 def _tables() -> Iterator[tuple[str, list[str]]]:
-    fields = {name: fields_of(settings_type(name)) for name in (*SERVICES, "declarer")}
+    fields = {name: fields_of(settings_type(name)) for name in (*SERVICES, *OPTIONAL, "declarer")}
     first = next(iter(fields.values()))
     yield "common flags", _flags(field for field in first if field.common)
     several = _of_several(fields)

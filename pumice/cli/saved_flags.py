@@ -12,7 +12,7 @@ from typing import Final
 
 from pumice.cli import serving
 from pumice.local.errors import WrongSettingError
-from pumice.local.names import SERVICES
+from pumice.local.names import OPTIONAL, SERVICES
 
 SavedFlags = Mapping[str, str]
 """Flag without dashes → its value; those of services as `SERVICE.FLAG`."""
@@ -23,7 +23,7 @@ _FILE: Final = "nodes-file"
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     **dict.fromkeys(("nodes", "gpus", "rack", "port", "nats-port"), int),
     **dict.fromkeys(("nodes-file", "kubeconfig-out", "scheduler-conf", "log-dir"), Path),
-    **dict.fromkeys(("cpu", "memory", "cluster", "without"), str),
+    **dict.fromkeys(("cpu", "memory", "cluster", "with", "without"), str),
 }
 """Saved flags of `pumice up` itself, and the parsers of their values."""
 _REPLACED: Final = frozenset({"kubeconfig-out", "log-dir"})
@@ -93,7 +93,7 @@ def as_arguments(flags: SavedFlags, *, without: Iterable[str] = ()) -> str:
             service, _, flag = name.partition(".")
             values.setdefault(flag, {})[service] = value
     for flag, by_service in values.items():
-        if set(by_service) == set(SERVICES) and len(set(by_service.values())) == 1:
+        if set(by_service) == {*SERVICES, *OPTIONAL} and len(set(by_service.values())) == 1:
             shown.append(f"--{flag}={next(iter(by_service.values()))}")
         else:
             shown += [f"--{service}.{flag}={value}" for service, value in by_service.items()]

@@ -9,12 +9,13 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from pumice.cli.data_directory import directory
 from pumice.local.errors import WrongSettingError
-from pumice.local.names import ADD_ONS, SERVICES
+from pumice.local.names import ADD_ONS, OPTIONAL, SERVICES
 from pumice.local.services import settings_type
 from shared.runtime.errors import Rejected
 from shared.runtime.settings import Field, fields_of, load
@@ -118,6 +119,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without", choices=ADD_ONS, help="leave out a service that no other needs"
     )
+    parser.add_argument(
+        "--with", choices=OPTIONAL, help="run a service that is off otherwise (docs/accounting.md)"
+    )
     parser.add_argument("--flags", action="store_true", help="list the services' flags and end")
 
 
@@ -128,6 +132,12 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
     """
     routed = route(args.rest, fields(), own=args.own)
     routed.pop(args.without, None)
+    chosen = getattr(args, "with")
+    for service in OPTIONAL:
+        if service != chosen:
+            routed.pop(service, None)
+    if chosen and find_spec("sqlalchemy") is None:
+        raise WrongSettingError(f"--with {chosen}: run pip install 'pumice[{chosen}]' first")
     for service in routed:
         try:
             load(settings_type(service), service=service, argv=routed[service], environ=environ)
@@ -146,7 +156,7 @@ def flags_of(args: argparse.Namespace, environ: Mapping[str, str] = os.environ) 
 
 def fields() -> dict[str, tuple[Field, ...]]:
     """Return the settings of each service."""
-    return {service: fields_of(settings_type(service)) for service in SERVICES}
+    return {service: fields_of(settings_type(service)) for service in (*SERVICES, *OPTIONAL)}
 
 
 def existing(path: Path, flag: str) -> Path:

@@ -13,7 +13,7 @@ import msgspec
 from pumice.cli.data_directory import add_data_directory, events_hint
 from pumice.local import readiness, state
 from pumice.local.errors import LocalError
-from pumice.local.names import SERVICES
+from pumice.local.names import OPTIONAL, SERVICES
 from pumice.local.state import Program
 
 _NOTHING_RUNS: Final = 3
@@ -92,7 +92,7 @@ def _line(item: _Item) -> str:
 
 
 def _is_service(program: Program) -> bool:
-    return program.name.split("-")[0] in SERVICES
+    return program.name.split("-")[0] in (*SERVICES, *OPTIONAL)
 
 
 def _alive(pid: int) -> bool:

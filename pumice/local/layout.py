@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from pumice.directory import LOCK
-from pumice.local.names import PROGRAMS, SERVICES
+from pumice.local.names import OPTIONAL, PROGRAMS, SERVICES
 
 ORDER: Final = "up.json"
 HOLDER_LOG: Final = "holder.log"
@@ -48,12 +48,13 @@ _DIRECTORIES: Final = "|".join(
 _FILES: Final = "|".join(
     (
         r"holder\.(?:lock|log)",
+        r"usage\.db(?:-wal|-shm|-journal)?",
         r"objects\.(?:jsonl|new)",
         r"audit-policy\.yaml",
         rf"{_PRIVATE}|\.{_PRIVATE}\.{_DRAFT}",
         rf"pki/{_PKI}|pki/\.{_PKI}\.{_DRAFT}",
         rf"nats/{_NATS}|nats/\.{_NATS}\.{_DRAFT}",
-        rf"logs/(?:{'|'.join((*SERVICES, *PROGRAMS))})(?:-\d+)?\.log",
+        rf"logs/(?:{'|'.join((*SERVICES, *OPTIONAL, *PROGRAMS))})(?:-\d+)?\.log",
         r"nats/nats-server\.log",
         rf"{_WATCHDOG}/(?:handling|quarantine\.json(?:\.new)?)",
         r"logs/audit(?:-[\dT.:-]+)?\.log",

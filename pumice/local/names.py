@@ -13,6 +13,8 @@ SERVICES: Final = (
 """Our services, in the order in which they are started."""
 ADD_ONS: Final = ("visibility",)
 """Services without which the others schedule as well."""
+OPTIONAL: Final = ("accounting",)
+"""Services that run only where `--with` names them."""
 IN_PROCESS: Final = "services"
 """The process that all of them live in with `pumice run --in-process`."""
 PROGRAMS: Final = (

@@ -184,6 +184,8 @@ def flags_of(
         common.append(f"--kubeconfig={settings.kubeconfig}")
     if settings.data is not None and service == "scheduler":
         common.append(f"--watchdog-dir={settings.data / f'{name}-watchdog'}")
+    if settings.data is not None and service == "accounting":
+        common.append(f"--database=sqlite:///{settings.data / 'usage.db'}")
     own = (*_callback_address(service, name, flags), *flags)
     host, _, port = (_given(own, _LISTENS) or f"{LOOPBACK}:0").rpartition(":")
     taken = claim(int(port or 0), owner=name, flag=f"--{service}.{_LISTENS}")

@@ -1,0 +1,89 @@
+"""Reads sums of usage for a period: whole days from the daily sums, the rest from allocations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.sql.functions import sum as sum_of
+
+from services.accounting.books.rows import DAY_S, Allocation
+from services.accounting.schema import ALLOCATIONS, USAGE_DAYS
+
+GROUPS: Final = ("queue", "user", "namespace")
+"""What usage can be summed by."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of one group in a period."""
+
+    group: tuple[str, ...]
+    """Values of the columns that were asked for, in their order."""
+    resource: str
+    amount_hours: float
+    """CPU in cores, memory in bytes, others in units; each times hours."""
+
+
+class UsageReports:
+    """Sums of usage from one database."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def usage(self, by: Sequence[str], *, since_s: float, until_s: float) -> list[Usage]:
+        """Return the usage between two Unix times, `since_s` rounded down to a day (UTC).
+
+        Raises ValueError for a column that is not in `GROUPS`.
+        """
+        if not set(by) <= set(GROUPS):
+            raise ValueError(f"usage can be summed by {', '.join(GROUPS)}")
+        first_day, last_day = int(since_s // DAY_S), int(until_s // DAY_S)
+        begin_s = first_day * DAY_S
+        sums: dict[tuple[str, ...], float] = {}
+        async with self._engine.connect() as connection:
+            await _add_days(connection, sums, by, first_day, last_day)
+            await _add_open(connection, sums, by, float(begin_s), until_s)
+        return [
+            Usage(group=key[:-1], resource=key[-1], amount_hours=_in_units(key[-1], amount) / 3600)
+            for key, amount in sorted(sums.items())
+        ]
+
+
+async def _add_days(
+    connection: AsyncConnection,
+    sums: dict[tuple[str, ...], float],
+    by: Sequence[str],
+    first_day: int,
+    last_day: int,
+) -> None:
+    columns = [USAGE_DAYS.c[name] for name in (*by, "resource")]
+    found = await connection.execute(
+        select(*columns, sum_of(USAGE_DAYS.c.amount_seconds))
+        .where(USAGE_DAYS.c.day.between(first_day, last_day))
+        .group_by(*columns)
+    )
+    for *key, amount in found:
+        sums[tuple(key)] = float(amount)
+
+
+async def _add_open(
+    connection: AsyncConnection,
+    sums: dict[tuple[str, ...], float],
+    by: Sequence[str],
+    since_s: float,
+    until_s: float,
+) -> None:
+    """Add what still uses resources, up to `until_s`."""
+    is_open = ALLOCATIONS.c.ended.is_(None)
+    for row in (await connection.execute(select(ALLOCATIONS).where(is_open))).mappings():
+        allocation = Allocation(**row)
+        seconds = until_s - max(since_s, allocation.started)
+        fields: Mapping[str, str] = msgspec.structs.asdict(allocation)
+        for resource, amount in allocation.amounts() if seconds > 0.0 else ():
+            key = (*(fields[name] for name in by), resource)
+            sums[key] = sums.get(key, 0.0) + amount * seconds
+
+
+def _in_units(resource: str, amount: float) -> float:
+    return amount if resource == "memory" else amount / 1000.0
