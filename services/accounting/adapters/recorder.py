@@ -112,11 +112,19 @@ class Recorder:
     async def _open_events(self) -> "_Events":
         """Return a reader behind the last event that the rows contain."""
         position = await self._store.position(self._events.name)
-        created = (await self._info()).created
+        info = await self._info()
         gap_since_s = 0.0
-        if position.created != created:
-            gap_since_s = position.time if position.created else 0.0
-            position = StreamPosition(stream=self._events.name, created=created)
+        if not position.created:  # what was discarded before the first start is no gap
+            position = replace(
+                position,
+                created=info.created,
+                sequence=max(info.first_seq - 1, 0),
+                time=self._clock.now(),
+            )
+            await self._write(RowChanges(allocations=[], jobs=[], usage={}), position)
+        elif position.created != info.created:
+            gap_since_s = position.time
+            position = StreamPosition(stream=self._events.name, created=info.created)
         start = FromSequence(position.sequence + 1)
         stored = self._bus.stored(self._events.name, self._events.subjects, start=start)
         return _Events(stored=stored, position=position, gap_since_s=gap_since_s)
@@ -191,7 +199,7 @@ class _Events(msgspec.Struct):
         """Return the gap between the last message that was read and the next one, if any."""
         begin_s, reason = self.gap_since_s, "the stream was made anew"
         expected = self.position.sequence + 1
-        if not begin_s and self.position.sequence and first.sequence > expected:
+        if not begin_s and first.sequence > expected:
             begin_s = self.position.time
             reason = f"events {expected} to {first.sequence - 1} were no longer kept"
         self.gap_since_s = 0.0

@@ -152,3 +152,28 @@ async def test_killed_again_and_again_it_has_each_allocation_and_job_once(stage,
     )
     assert recorded == pytest.approx(expected)
     assert rows(database, "select * from gaps") == []
+
+
+@pytest.mark.nats
+async def test_events_that_were_discarded_while_it_was_away_leave_a_gap(stage, tmp_path):
+    database, usage = tmp_path / "usage.db", Usage(stage)
+    flags = {"database": f"sqlite:///{database}"}
+    service = await stage.fleet.start("accounting", instance="before", **flags)
+    await usage.job("a")
+    query = "select count(*) from allocations where approximate = 0"
+    await until(lambda: rows(database, query) == [(PODS_PER_JOB,)], describe=stage.fleet.logs)
+    service.kill()
+    await usage.end("a", deleted=True)
+    await usage.job("b")
+    await stage.bus.purge(STREAMS.events.name, "pumice.local.events.>")
+    await usage.end("b", deleted=False)
+    await stage.fleet.start("accounting", instance="after", **flags)
+
+    def ended() -> bool:
+        query = "select count(*) from allocations where ended is not null"
+        return rows(database, query) == [(PODS_PER_JOB,)]
+
+    await until(ended, describe=stage.fleet.logs)
+    ((begin, end, reason),) = rows(database, 'select "begin", "end", reason from gaps')
+    assert begin < end
+    assert "no longer kept" in reason
