@@ -341,7 +341,7 @@ class QueryClient:
             return ""
         if "NotReached" in states:
             return f"has no forecast yet: {found.next_event}"
-        return f"does not wait, its phase is {found.phase}"
+        return f"does not wait, {found.next_event or f'its phase is {found.phase}'}"
 
     async def _group_of_pod(self, namespace: str, name: str) -> str:
         """Return the PodGroup of a pod of that name, "" where there is none."""

@@ -59,6 +59,7 @@ _GATES: Final = ("enqueue", "gang", "queue", "quota", "binder", "topology", "pre
 """In the order in which a job meets them."""
 _REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
+_STARTS: Final = "its pods have nodes and start there"
 _BOUND_AGAIN: Final = "the pod is bound once more"
 _BEFORE_THE_QUEUE: Final = frozenset({"", PodGroupPhase.PENDING.value})
 _UNDECIDED: Final = (
@@ -124,6 +125,8 @@ def explain(
     finally:
         session.close()
     found, event = Helps(), _PREPARED if awaits else _UNDECIDED if undecided else ""
+    if stated is None and _is_starting(job):
+        event = _STARTS
     if decided is not None and decided.why.gate == "binder":
         event = _BOUND_AGAIN
     if why is not None:
@@ -254,6 +257,11 @@ def _is_unplaced(subject: ExplainedJob) -> bool:
     if subject.task is not None:
         return subject.task.status is TaskStatus.PENDING
     return subject.job is not None and waits(subject.job)
+
+
+def _is_starting(job: Job) -> bool:
+    """Return whether a gang has its nodes and none of its pods runs yet."""
+    return job.is_ready and job.allocated_count > 0 and not job.by_status[TaskStatus.RUNNING]
 
 
 def _gates(job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool) -> Iterator[Gate]:

@@ -315,6 +315,16 @@ def test_a_job_that_the_scheduler_has_not_handled_has_passed_only_what_its_group
     assert answer(world, "job-0").next_event == found.next_event
 
 
+def test_a_job_that_has_its_nodes_says_that_its_pods_start() -> None:
+    world = World().queue("default").node("n1", cpu="4").group("job", phase="Inqueue")
+    world.pod("job-0", "job", cpu="1", node="n1", phase="Pending")
+
+    found = answer(world, "job")
+
+    assert set(states(found).values()) == {"Passed"}
+    assert found.next_event == "its pods have nodes and start there"
+
+
 def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
     world = World().queue("default").node("n1", cpu="1").node("n2", cpu="1")
     world.group("train-uid", phase="Inqueue", owner="train").pod("train-0", "train-uid", cpu="2")
