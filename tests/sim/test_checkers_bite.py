@@ -216,9 +216,9 @@ def test_a_service_that_keeps_what_is_gone_finds_it_and_reads_the_state_anew(
     plant(monkeypatch)
     reports = (simulate(seed, workload="ladder", nemesis_names=[]) for seed in SEEDS)
     violations = next(report.violations for report in reports if not report.ok)
-    assert re.search(
-        rf"{service}.*: \d+ objects are held otherwise than STATE says", "\n".join(violations)
-    ), violations
+    assert re.search(rf"{service}.*: \d+ objects differ from STATE", "\n".join(violations)), (
+        violations
+    )
 
 
 @pytest.mark.parametrize(("plant", "scene", "wanted"), LEFT)
