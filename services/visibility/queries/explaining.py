@@ -260,8 +260,9 @@ def _is_unplaced(subject: ExplainedJob) -> bool:
 
 
 def _is_starting(job: Job) -> bool:
-    """Return whether a gang has its nodes and none of its pods runs yet."""
-    return job.is_ready and job.allocated_count > 0 and not job.by_status[TaskStatus.RUNNING]
+    """Return whether a gang has its nodes, and its phase does not show yet that it runs."""
+    has_nodes = job.is_ready and job.allocated_count > 0
+    return has_nodes and job.phase in {*_BEFORE_THE_QUEUE, PodGroupPhase.INQUEUE.value}
 
 
 def _gates(job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool) -> Iterator[Gate]:

@@ -140,6 +140,18 @@ async def a_job_never_passes_all_gates_before_it_has_a_node(scene: Scene) -> Non
 
 
 @scenarios
+async def a_job_says_what_comes_next_until_it_runs(scene: Scene) -> None:
+    await scene.submit("starts", task("a", 2))
+
+    def says(explained: Object) -> bool:
+        is_running = explained["phase"] == "Running"
+        assert is_running or explained.get("nextEvent"), explained
+        return is_running
+
+    await answer(scene, "explanations/starts", says)
+
+
+@scenarios
 async def its_place_in_line_follows_the_order_of_the_scheduler(scene: Scene) -> None:
     queue = await full_queue(scene)
     urgent = await scene.priority("urgent", 1000)
