@@ -25,6 +25,25 @@ async def control_plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
         yield plane
 
 
+PREEMPTING = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: predicates}, {name: nodeorder}]
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def preempting(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The services, whose scheduler preempts."""
+    conf = tmp_path / "volcano-scheduler.conf"
+    conf.write_text(PREEMPTING)
+    async with fleet(control_plane, tmp_path) as running:
+        await running.start("scheduler", wait=False, scheduler_conf=str(conf))
+        await running.start_all("cache", "binder", "controller")
+        yield running
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def services(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Fleet]:
     """The services, with their defaults."""

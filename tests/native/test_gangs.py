@@ -33,10 +33,10 @@ class Groups:
         path = f"{self._path}/{name}"
         await self.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
-    async def pods(self, group: str, count: int, *, cpu: str = "1", first: int = 0) -> None:
+    async def pods(self, group: str, count: int, *, cpu: str = "1", **spec: Any) -> None:
         """Create pods of a native PodGroup."""
-        for number in range(first, first + count):
-            pod = world.pod(f"{group}-{number}", cpu=cpu, **member(group))
+        for number in range(count):
+            pod = world.pod(f"{group}-{number}", cpu=cpu, **member(group), **spec)
             await self.api.create("pods", pod, self.namespace)
 
     async def placed(self, count: int) -> dict[str, str]:
@@ -135,3 +135,42 @@ async def test_a_job_of_kubernetes_with_a_gang_policy_starts_whole(groups: Group
     assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 3
     await groups.condition(group["metadata"]["name"], "PodGroupInitiallyScheduled", status="True")
     assert await groups.volcanos() == []
+
+
+async def test_a_gang_with_a_topology_key_is_placed_in_one_domain(groups: Groups) -> None:
+    await groups.group("first", min_count=1)
+    await groups.pods("first", 1, cpu="2")
+    (taken,) = (await groups.placed(1)).values()
+    await groups.group("g", min_count=2, key="rack")
+    await groups.pods("g", 2, cpu="2")
+    nodes = await groups.placed(3)
+    assert {nodes["g-0"], nodes["g-1"]} == {"node-0", "node-1"} - {taken}
+
+
+async def test_an_important_gang_gets_the_places_of_pods_beyond_another_ones_minimum(
+    api: Api, namespace: str, preempting: Fleet
+) -> None:
+    groups = Groups(api, namespace, preempting)
+    for name, value in (("unimportant", 10), ("important", 1000)):
+        body = {"metadata": {"name": f"{namespace}-{name}"}, "value": value}
+        await api.create("priorityclasses", body)
+    low = {"priorityClassName": f"{namespace}-unimportant"}
+    high = {"priorityClassName": f"{namespace}-important"}
+    await groups.group("low", min_count=2, **low)
+    await groups.pods("low", 4, cpu="2", **low)
+    await groups.placed(4)
+    await groups.group("high", min_count=2, **high)
+    await groups.pods("high", 2, cpu="2", **high)
+
+    async def both() -> bool:
+        names = sorted(name.partition("-")[0] for name in await groups.nodes())
+        return names == ["high", "high", "low", "low"]
+
+    await until(both, describe=preempting.logs)
+
+    async def told() -> bool:
+        events = await api.items("events", namespace)
+        about = [e["involvedObject"] for e in events if e["reason"] == "Evict"]
+        return any(o["name"] == "low" and o["apiVersion"].startswith("scheduling") for o in about)
+
+    await until(told, describe=preempting.logs)

@@ -151,10 +151,17 @@ class BinderRecorder(EventWriter):
         return True
 
     async def _with_uid(self, note: Note) -> Note:
+        """Return a note with the uid of its object; an eviction tells no kind of the PodGroup."""
         if note.uid:
             return note
-        found = decode(note.kind, await self._kube.get(note.kind, note.namespace, note.about))
-        return msgspec.structs.replace(note, uid=found.metadata.uid)
+        try:
+            found = await self._kube.get(note.kind, note.namespace, note.about)
+        except Gone:
+            if note.kind is not PODGROUP:
+                raise
+            note = msgspec.structs.replace(note, kind=NATIVEPODGROUP)
+            found = await self._kube.get(note.kind, note.namespace, note.about)
+        return msgspec.structs.replace(note, uid=decode(note.kind, found).metadata.uid)
 
     def _remember(self, name: str, written: _Written) -> None:
         self._written[name] = written

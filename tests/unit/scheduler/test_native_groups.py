@@ -76,7 +76,10 @@ def test_pods_of_a_group_with_the_basic_policy_are_placed_one_by_one():
 
 def test_pods_that_name_a_group_which_is_not_there_wait():
     world = member(Cluster().node("n1"), "a", "nowhere")
-    assert binds_of(world.decide()) == {}
+    plan = world.decide()
+    assert binds_of(plan) == {}
+    (pod,) = plan.pods
+    assert pod.condition.message == "there is no PodGroup 'nowhere'"
     assert binds_of(native(world, "nowhere", min_count=1).decide()) == {"a": "n1"}
 
 

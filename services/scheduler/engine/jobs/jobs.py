@@ -295,7 +295,7 @@ class Jobs:
                 self._active[key] = job
             else:
                 self._active.pop(key, None)
-            if job.has_group and not member:
+            if not member and (job.has_group or job.by_status[TaskStatus.PENDING]):
                 self._stray[key] = job
             else:
                 self._stray.pop(key, None)
@@ -344,7 +344,7 @@ class Jobs:
             self.activate(job)
 
     def stray(self) -> list[Job]:
-        """Return the jobs that no session visits because their queue does not exist, by key."""
+        """Return the jobs without a PodGroup or without its queue, which no session visits."""
         self.refresh()
         return [job for _, job in sorted(self._stray.items())]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pumice.plugins import Condition
 from services.scheduler.engine.jobs.records import Job
-from services.scheduler.engine.plan import DesiredPodCondition, bounded
+from services.scheduler.engine.plan import NAME_LETTERS, DesiredPodCondition, bounded, shortened
 from services.scheduler.engine.session.session import Session
 from services.scheduler.engine.status.messages import Wording, no_queue, same
 from services.scheduler.engine.tasks.task import Task
@@ -80,11 +80,11 @@ def _pod_reason(
 
 
 def stray_pod_conditions(session: Session) -> Iterator[DesiredPodCondition]:
-    """Return the conditions of pods whose group's queue is unknown."""
+    """Return the conditions of pods whose PodGroup, or its queue, does not exist."""
     for job in session.cluster_state.jobs.stray():
-        condition = bounded(
-            Condition("PodScheduled", "False", "Unschedulable", no_queue(job.queue))
-        )
+        missing = f"there is no PodGroup {shortened(job.name, NAME_LETTERS)!r}"
+        message = no_queue(job.queue) if job.has_group else missing
+        condition = bounded(Condition("PodScheduled", "False", "Unschedulable", message))
         for task in sorted(job.by_status[TaskStatus.PENDING].values(), key=Task.order):
             if task.ours and not task.gated and task.last_condition != condition:
                 yield DesiredPodCondition(key=task.key, uid=task.uid, condition=condition)

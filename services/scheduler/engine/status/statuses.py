@@ -347,6 +347,8 @@ def stray_group_statuses(
 ) -> Iterator[tuple[JobExplanation, DesiredPodGroupStatus | None]]:
     """Return the statuses of jobs whose queue does not exist; Volcano gives them none."""
     for job in session.cluster_state.jobs.stray():
+        if not job.has_group:
+            continue
         message = no_queue(job.queue)
         condition = Condition("Unschedulable", "True", "QueueNotFound", message)
         running, succeeded, failed = job.last_status.counters
