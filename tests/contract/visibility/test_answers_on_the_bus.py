@@ -23,8 +23,8 @@ from tests.support import world
 from tests.support.wait import until
 from tests.unit.visibility.mirrors import job_of_tasks
 
-FOLLOWERS = 3
-"""Those of STATE, OUTCOME and WAITING."""
+FOLLOWERS = 4
+"""Those of STATE, OUTCOME, WAITING and USAGE."""
 
 
 async def test_the_first_question_after_a_quiet_time_sees_what_has_just_come(
