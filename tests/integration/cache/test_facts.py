@@ -150,3 +150,13 @@ async def test_a_missing_right_is_named_and_the_rest_goes_on(
     assert "nodes" not in marker.complete
     await made(kube, POD, namespace, pod("p"))
     await state.says("put", "pods", f"{namespace}/p")
+
+
+async def test_native_podgroups_that_the_api_server_does_not_serve_disturb_nobody(
+    caches: Fleet, state: State
+) -> None:
+    """The parts are of a Kubernetes that does not serve scheduling.k8s.io/v1beta1."""
+    await caches.start("cache", instance="a")
+    marker = await state.marked_by("cache-a")
+    assert "nativepodgroups" in marker.complete
+    assert not [line for line in caches.lines() if "watch_interrupted" in line]
