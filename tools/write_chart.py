@@ -21,6 +21,7 @@ from tools.write_manifests import AGENT_FILE, CRD_FOLDER, NAMESPACE, agent_sched
 _ROOT: Final = Path(__file__).parents[1]
 BASE: Final = _ROOT / "k8s" / "base"
 WORKLOAD_GROUPS: Final = _ROOT / "k8s" / "overlays" / "workload-groups"
+ACCOUNTING: Final = _ROOT / "k8s" / "overlays" / "accounting"
 CHART: Final = _ROOT / "k8s" / "chart"
 SOURCES: Final = Path(__file__).with_name("chart")
 """Files of the chart that the base has nothing of: they are copied, values.yaml is filled in."""
@@ -119,6 +120,7 @@ OF_FIRST: Final = frozenset(
 LEASES: Final = ("volcano", "vc-controller-manager")
 """Leases of the cache, as the base names them."""
 ONLY_IF: Final = {
+    "accounting.yaml": "accounting_enable",
     "rbac/admission.yaml": "admission_enable",
     "services/admission.yaml": "admission_enable",
     "services/agent-scheduler.yaml": "agent_scheduler_enable",
@@ -145,6 +147,7 @@ def templates() -> dict[str, str]:
     apart = {"../crds", "namespace.yaml"}
     texts = {name: _read(name) for name in listed if name not in apart}
     texts["services/agent-scheduler.yaml"] = agent_scheduler()
+    texts["accounting.yaml"] = _read("accounting.yaml", folder=ACCOUNTING)
     texts["rbac/workload-groups.yaml"] = _read("role.yaml", folder=WORKLOAD_GROUPS)
     return {name: template(name, text) for name, text in texts.items()}
 
@@ -197,6 +200,8 @@ def template(name: str, text: str) -> str:
         text = _service(service, text)
     elif file == "statefulset.yaml":
         text = _nats(text)
+    elif file == "accounting.yaml":
+        text = _pod_of("accounting", text, image="pumice.image")
     elif file == "settings.yaml":
         text = replaced(text, "LOG_LEVEL: info", "LOG_LEVEL: {{ .Values.custom.log_level }}")
     elif file == "scheduler-config.yaml":
@@ -410,7 +415,8 @@ def values() -> str:
         "NATS_REGISTRY": registry,
         "NATS_NAME": server_name,
         "NATS_TAG": server_tag,
-        "RESOURCES": "".join(_resources(each, f"services/{each}.yaml") for each in SERVICES)
+        "RESOURCES": _resources("accounting", "../overlays/accounting/accounting.yaml")
+        + "".join(_resources(each, f"services/{each}.yaml") for each in SERVICES)
         + _resources(AGENT, "services/scheduler.yaml")
         + _resources("nats", "nats/statefulset.yaml"),
         "SECRETS": "".join(f"  {value}: {secret}\n" for secret, value in SECRETS.items()),

@@ -1,15 +1,16 @@
 """Reads sums of usage for a period: whole days from the daily sums, the rest from allocations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import String, case, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql.functions import sum as sum_of
 
-from services.accounting.books.rows import DAY_S, Allocation
+from services.accounting.books.rows import DAY_S
 from services.accounting.schema import ALLOCATIONS, USAGE_DAYS
+from shared.model.resources import CPU, MEMORY, PODS
 
 GROUPS: Final = ("queue", "user", "namespace")
 """What usage can be summed by."""
@@ -74,16 +75,27 @@ async def _add_open(
     since_s: float,
     until_s: float,
 ) -> None:
-    """Add what still uses resources, up to `until_s`."""
-    is_open = ALLOCATIONS.c.ended.is_(None)
-    for row in (await connection.execute(select(ALLOCATIONS).where(is_open))).mappings():
-        allocation = Allocation(**row)
-        seconds = until_s - max(since_s, allocation.started)
-        fields: Mapping[str, str] = msgspec.structs.asdict(allocation)
-        for resource, amount in allocation.amounts() if seconds > 0.0 else ():
-            key = (*(fields[name] for name in by), resource)
-            sums[key] = sums.get(key, 0.0) + amount * seconds
+    """Add what still uses resources, up to `until_s`; the database sums pods with equal amounts."""
+    row = ALLOCATIONS.c
+    begin = case((row.started > since_s, row.started), else_=since_s)
+    alike = [
+        *(row[name] for name in by),
+        row.cpu_milli,
+        row.memory_bytes,
+        cast(row.scalars, String),
+    ]
+    found = await connection.execute(
+        select(*alike, sum_of(until_s - begin))
+        .where(row.ended.is_(None), row.started < until_s)
+        .group_by(*alike)
+    )
+    for *group, cpu_milli, memory_bytes, scalars, seconds in found:
+        amounts = {PODS: 1000, CPU: cpu_milli, MEMORY: memory_bytes, **msgspec.json.decode(scalars)}
+        for resource, amount in amounts.items():
+            if amount:
+                key = (*group, resource)
+                sums[key] = sums.get(key, 0.0) + amount * seconds
 
 
 def _in_units(resource: str, amount: float) -> float:
-    return amount if resource == "memory" else amount / 1000.0
+    return amount if resource == MEMORY else amount / 1000.0

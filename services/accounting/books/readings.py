@@ -10,7 +10,7 @@ from shared.api.kinds import JOB
 from shared.api.scheduling import PodGroup
 from shared.contracts.messages import Fact
 from shared.model.quantity import is_quantity, milli
-from shared.model.resources import CPU, MEMORY, PODS
+from shared.model.resources import CPU, MEMORY, PODS, is_counted
 
 
 def job_uid(gang: str, uid: str, job: str) -> str:
@@ -31,7 +31,7 @@ def amounts(listed: Mapping[str, str | int]) -> dict[str, int]:
     return {
         name: -(-milli(text) // 1000) if name == MEMORY else milli(text)
         for name, text in sorted(listed.items())
-        if name != PODS and is_quantity(text)
+        if name != PODS and is_counted(name) and is_quantity(text)
     }
 
 

@@ -91,13 +91,19 @@ async def test_nothing_is_written_of_a_transaction_that_fails(store):
 async def test_usage_is_summed_by_group_and_contains_what_still_runs(store, engine):
     ended = allocation("a", ended=T + DAY + 3600)
     other = allocation("b", user="bob", ended=T + 3600)
-    await store.write(changes(ended, other, allocation("c", started=T + DAY)), AT)
+    running = [
+        allocation("c", started=T + DAY),
+        allocation("d", user="cy", started=T - DAY, cpu_milli=0, scalars={"nvidia.com/gpu": 4000}),
+    ]
+    await store.write(changes(ended, other, *running), AT)
     found = await UsageReports(engine).usage(["user"], since_s=T, until_s=T + DAY + 7200)
     assert found == [
         Usage(group=("ann",), resource="cpu", amount_hours=54.0),
         Usage(group=("ann",), resource="pods", amount_hours=27.0),
         Usage(group=("bob",), resource="cpu", amount_hours=2.0),
         Usage(group=("bob",), resource="pods", amount_hours=1.0),
+        Usage(group=("cy",), resource="nvidia.com/gpu", amount_hours=4 * 26.0),
+        Usage(group=("cy",), resource="pods", amount_hours=26.0),
     ]
     with pytest.raises(ValueError, match="summed by queue"):
         await UsageReports(engine).usage(["node"], since_s=T, until_s=T)

@@ -66,7 +66,15 @@ def test_waits_are_counted_by_gate():
     gang = {"gang": GROUP, "uid": "uid-group", "queue": "research", "job": "ns/train"}
     database = recorded(
         event(JobPhaseChanged(job="ns/train", uid="uid-train", phase="Pending"), T),
-        event(GangAdmitted(**gang, created=created, min_member=2), T + 10),
+        event(
+            GangAdmitted(
+                **gang,
+                created=created,
+                min_member=2,
+                min_resources={"cpu": "4", "memory": "2Gi", "count/pods": "2", "requests.cpu": "4"},
+            ),
+            T + 10,
+        ),
         event(GangUnschedulable(**gang, gate="quota", message="…"), T + 15),
         bound(at_s=T + 45),
         event(
@@ -77,6 +85,7 @@ def test_waits_are_counted_by_gate():
     assert row.waits == {"admission": 10.0, "placement": 5.0, "quota": 30.0}
     assert (row.submitted, row.admitted, row.started, row.ended) == (T, T + 10, T + 45, T + 90)
     assert (row.gate, row.restarts, row.phase) == ("", 1, "Completed")
+    assert row.requested == {"cpu": 4000, "memory": 2 << 30}
 
 
 def test_the_user_and_queue_of_a_pod_without_them_are_those_of_its_group():

@@ -51,7 +51,9 @@ def test_every_default_is_asked_for_by_a_template() -> None:
     names = [name for part in VALUES.values() for name in part]
     ends = [name for name in names if any(name.endswith(end) for end in by_service)]
     assert not [name for name in names if name not in templates and name not in ends]
-    assert len(ends) == 3 * (len(write_chart.SERVICES) + 3), "each service, single pods, NATS, all"
+    assert len(ends) == 3 * (len(write_chart.SERVICES) + 4), (
+        "and accounting, single pods, NATS, all"
+    )
 
 
 def test_the_default_values_are_those_of_the_base() -> None:
