@@ -23,11 +23,11 @@ from pumice.local.control_plane import ControlPlane
 from pumice.local.process import Process, ProcessSpec
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
+from tests.native.gang_states import NODE_CPU, NODES, RACK, DrawnGang, GangState, draw
+from tests.native.native_groups import GATES, GROUP, member, native_plane, podgroup
 from tests.support import world
 from tests.support.api import Api, connect
-from tests.support.gang_states import NODE_CPU, NODES, RACK, DrawnGang, GangState, draw
 from tests.support.goprograms import next_kubernetes
-from tests.support.native_groups import GATES, GROUP, member, native_plane, podgroup
 from tools import suite
 
 STATES: Final = 200

@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
+from tests.native.native_groups import native_plane
 from tests.support import world
 from tests.support.api import connect
 from tests.support.fleet import Fleet, fleet
-from tests.support.native_groups import native_plane
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

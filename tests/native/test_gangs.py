@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.native.native_groups import GROUP, member, podgroup
 from tests.support import world
 from tests.support.api import Api
 from tests.support.fleet import Fleet
-from tests.support.native_groups import GROUP, member, podgroup
 from tests.support.wait import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

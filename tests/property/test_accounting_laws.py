@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.accounting.books.rows import usage_of
 from tests.support import world
-from tests.support.usage import Database, T, bound, pod_fact, recorded
+from tests.unit.accounting.usage import Database, T, bound, pod_fact, recorded
 
 PODS = ("ns/p0", "ns/p1")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pumice.testing import Cluster, binds_of
 from shared.api import kinds
-from tests.support.gang_states import NODE_CPU, NODES, DrawnGang, GangState, draw
+from tests.native.gang_states import NODE_CPU, NODES, DrawnGang, GangState, draw
 
 CONF = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"

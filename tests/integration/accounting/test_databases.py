@@ -16,7 +16,7 @@ from services.accounting.adapters.store import AccountingDatabase, Gap, StreamPo
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import Allocation, JobRow, usage_of
 from shared.runtime.values import Secret
-from tests.support.postgres import postgres, programs
+from tests.integration.accounting.postgres import postgres, programs
 from tests.support.wait import until
 
 DAY = 86_400.0

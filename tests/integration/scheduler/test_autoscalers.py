@@ -14,11 +14,12 @@ import pytest
 import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
-from tests.support import provisioning, world
+from tests.support import world
 from tests.support.api import Api, connect
 from tests.support.fleet import Fleet, fleet
 from tests.support.stack import real_plane
 from tests.support.wait import until
+from tests.unit.controller import provisioning
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 

@@ -10,8 +10,8 @@ from pumice.events import (
 )
 from services.accounting.books.rows import Allocation, EndReason, days_of
 from tests.support import world
-from tests.support.usage import DAY, GROUP, T, bound, event, pod_fact, recorded
 from tests.support.world import stored_group, stored_pod
+from tests.unit.accounting.usage import DAY, GROUP, T, bound, event, pod_fact, recorded
 
 
 def test_a_pod_uses_its_resources_from_its_bind_to_its_end():

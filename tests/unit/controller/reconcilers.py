@@ -48,12 +48,12 @@ from shared.runtime.metrics import Metrics
 from shared.runtime.quarantine import QuarantineRegistry
 from shared.runtime.supervise import Part
 from shared.runtime.workqueue import WorkQueue, WorkQueueMetrics
-from tests.support import provisioning
 from tests.support.api_server import ApiServer
 from tests.support.clock import VirtualClock
 from tests.support.env import env_of_a_test
 from tests.support.manifests import LOADER
 from tests.support.world import fact
+from tests.unit.controller import provisioning
 
 CRDS = Path(__file__).parents[3] / "k8s" / "crds"
 KEPT = (

@@ -22,7 +22,7 @@ from shared.api.autoscaling import (
     stage_of,
 )
 from shared.api.scheduling import PodGroup
-from tests.support.provisioning import condition
+from tests.unit.controller.provisioning import condition
 from tests.unit.controller.reconcilers import NAMESPACE, Died, Process, Stage
 
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -7,7 +7,7 @@ from services.scheduler.config import BadConfig
 from services.scheduler.decide import configure
 from services.scheduler.engine.plan import Plan
 from shared.api import kinds
-from tests.support.provisioning import condition
+from tests.unit.controller.provisioning import condition
 
 CONF = """
 actions: "enqueue, allocate, backfill"
