@@ -16,8 +16,8 @@ GROUPS: Final = ("queue", "user", "namespace")
 """What usage can be summed by."""
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of one group in a period."""
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """UsageSum of one group in a period."""
 
     group: tuple[str, ...]
     """Values of the columns that were asked for, in their order."""
@@ -32,7 +32,7 @@ class UsageReports:
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def usage(self, by: Sequence[str], *, since_s: float, until_s: float) -> list[Usage]:
+    async def usage(self, by: Sequence[str], *, since_s: float, until_s: float) -> list[UsageSum]:
         """Return the usage between two Unix times, `since_s` rounded down to a day (UTC).
 
         Raises ValueError for a column that is not in `GROUPS`.
@@ -46,7 +46,9 @@ class UsageReports:
             await _add_days(connection, sums, by, first_day, last_day)
             await _add_open(connection, sums, by, float(begin_s), until_s)
         return [
-            Usage(group=key[:-1], resource=key[-1], amount_hours=_in_units(key[-1], amount) / 3600)
+            UsageSum(
+                group=key[:-1], resource=key[-1], amount_hours=_in_units(key[-1], amount) / 3600
+            )
             for key, amount in sorted(sums.items())
         ]
 

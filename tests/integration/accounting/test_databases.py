@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.accounting.adapters.database import engine_of
-from services.accounting.adapters.reports import Usage, UsageReports
+from services.accounting.adapters.reports import UsageReports, UsageSum
 from services.accounting.adapters.store import AccountingDatabase, Gap, StreamPosition
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import Allocation, JobRow, usage_of
@@ -98,12 +98,12 @@ async def test_usage_is_summed_by_group_and_contains_what_still_runs(store, engi
     await store.write(changes(ended, other, *running), AT)
     found = await UsageReports(engine).usage(["user"], since_s=T, until_s=T + DAY + 7200)
     assert found == [
-        Usage(group=("ann",), resource="cpu", amount_hours=54.0),
-        Usage(group=("ann",), resource="pods", amount_hours=27.0),
-        Usage(group=("bob",), resource="cpu", amount_hours=2.0),
-        Usage(group=("bob",), resource="pods", amount_hours=1.0),
-        Usage(group=("cy",), resource="nvidia.com/gpu", amount_hours=4 * 26.0),
-        Usage(group=("cy",), resource="pods", amount_hours=26.0),
+        UsageSum(group=("ann",), resource="cpu", amount_hours=54.0),
+        UsageSum(group=("ann",), resource="pods", amount_hours=27.0),
+        UsageSum(group=("bob",), resource="cpu", amount_hours=2.0),
+        UsageSum(group=("bob",), resource="pods", amount_hours=1.0),
+        UsageSum(group=("cy",), resource="nvidia.com/gpu", amount_hours=4 * 26.0),
+        UsageSum(group=("cy",), resource="pods", amount_hours=26.0),
     ]
     with pytest.raises(ValueError, match="summed by queue"):
         await UsageReports(engine).usage(["node"], since_s=T, until_s=T)
