@@ -5,12 +5,14 @@ from typing import Final
 
 from pumice.events.tls import TlsClient
 from services.accounting.adapters.database import engine_of
+from services.accounting.adapters.past_usage import PastUsagePublisher, UsageSums
 from services.accounting.adapters.recorder import KINDS, Recorder
 from services.accounting.adapters.store import AccountingDatabase
 from services.accounting.settings import AccountingSettings
 from shared.bus.client import Dial
 from shared.bus.service import BusComponents, bus_of
 from shared.contracts.streams import streams
+from shared.contracts.subjects import Subjects
 from shared.runtime.service import Context
 from shared.runtime.supervise import Part
 
@@ -34,10 +36,20 @@ async def build(
         gate=context.readiness.gate("database"),
         env=context,
     )
+    past_usage = PastUsagePublisher(
+        UsageSums(engine, settings.usage_half_life),
+        bus,
+        half_life_s=settings.usage_half_life,
+        streams=needed,
+        subjects=Subjects(cluster=settings.cluster),
+        is_complete=recorder.complete,
+        env=context,
+    )
     return [
         bus,
         on_bus.leases,
-        on_bus.check(needed.state, needed.events, needed.lease),
+        on_bus.check(needed.state, needed.events, needed.lease, needed.usage),
         on_bus.members(),
         recorder,
+        past_usage,
     ]

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from shared.runtime.common import CommonSettings
-from shared.runtime.values import Secret
+from shared.runtime.values import Seconds, Secret, seconds
 
 
 class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
@@ -16,6 +16,10 @@ class AccountingSettings(CommonSettings, frozen=True, kw_only=True):
         Meta(description="URL of the database: sqlite:///PATH or postgresql://USER@HOST/NAME"),
     ] = "sqlite:///usage.db"
     database_password: Annotated[Secret, Meta(description="password for the database")] = Secret()
+    usage_half_life: Annotated[
+        Seconds,
+        Meta(description="time after which past usage counts half (plugin fairshare)", gt=0),
+    ] = seconds("168h")
     scheduler_name: Annotated[
         tuple[str, ...],
         Meta(description="spec.schedulerName values whose pods are recorded", min_length=1),

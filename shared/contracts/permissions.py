@@ -169,7 +169,14 @@ def permissions(cluster: str, namespaces: Sequence[str] = ()) -> dict[str, Permi
             _follow(s.waiting),
             _follow(s.usage),
         ),
-        "accounting": service("accounting", (), _follow(s.state), _get(s.events)),
+        "accounting": service(
+            "accounting",
+            (),
+            _follow(s.state),
+            _get(s.events),
+            _info(s.usage),
+            (subjects.usages,),
+        ),
         DECLARER: _user(DECLARER, _declare(cluster, namespaces)),
         EVENTS: _reader(EVENTS, s.events, f"{prefix}.events.>"),
         **{

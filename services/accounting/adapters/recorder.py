@@ -5,6 +5,7 @@ on behind the last message that its rows contain. STATE is read from its beginni
 it says which allocations still exist.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -62,6 +63,8 @@ class Recorder:
         self._log = env.log
         self._faults = env.faults
         self._quarantine = env.quarantine
+        self.complete = asyncio.Event()
+        """Set once the rows contain what happened before the start."""
         self._rows = env.metrics.counter(
             "pumice_accounting_rows", "Rows written into the database", ["table"]
         )
@@ -104,6 +107,7 @@ class Recorder:
                             written_s = ledger.observed_s
                         self._behind.set(self._clock.now() - ledger.observed_s)
                         self._gate.set(ok=True)
+                        self.complete.set()
                     case Reset():
                         ledger.forget_facts()
                     case _:

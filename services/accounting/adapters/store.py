@@ -83,6 +83,24 @@ class AccountingDatabase:
                 found += await _rows(connection, schema.JOBS, JobRow, schema.JOBS.c.uid.in_(some))
         return allocations, found
 
+    async def submitted(
+        self, *, since: float, until: float, most: int
+    ) -> tuple[list[JobRow], list[Allocation]]:
+        """Return the first jobs that were submitted in a period and started, and allocations.
+
+        The allocations are those of all jobs that were submitted in the period.
+        """
+        jobs = schema.JOBS.c
+        where = (jobs.submitted >= since) & (jobs.submitted < until) & jobs.started.is_not(None)
+        first = select(schema.JOBS).where(where).order_by(jobs.submitted, jobs.uid).limit(most)
+        own = schema.ALLOCATIONS.c.job_uid.in_(select(jobs.uid).where(where))
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(first)).mappings()
+            return (
+                [JobRow(**row) for row in rows],
+                await _rows(connection, schema.ALLOCATIONS, Allocation, own),
+            )
+
     async def write(
         self, changes: RowChanges, position: StreamPosition, gaps: Sequence[Gap] = ()
     ) -> None:

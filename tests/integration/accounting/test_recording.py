@@ -15,7 +15,9 @@ pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
 from pumice.events import Event, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode, subject
 from pumice.local.nats import NatsServer
-from tests.contract.scheduler.scheduler_stage import STREAMS, Stage, scheduler_stage
+from shared.contracts import codec
+from shared.contracts.messages import QueueUsage
+from tests.contract.scheduler.scheduler_stage import STREAMS, SUBJECTS, Stage, scheduler_stage
 from tests.support.wait import until
 from tests.support.world import stored_group, stored_pod
 
@@ -177,3 +179,20 @@ async def test_events_that_were_discarded_while_it_was_away_leave_a_gap(stage, t
     ((begin, end, reason),) = rows(database, 'select "begin", "end", reason from gaps')
     assert begin < end
     assert "no longer kept" in reason
+
+
+@pytest.mark.nats
+async def test_what_users_have_used_is_published_with_decay(stage, tmp_path):
+    usage = Usage(stage)
+    await usage.job("j0")
+    await stage.fleet.start("accounting", database=f"sqlite:///{tmp_path}/usage.db")
+
+    async def published() -> QueueUsage | None:
+        message = await stage.bus.last(STREAMS.usage.name, SUBJECTS.usage("research"))
+        return None if message is None else codec.decode_usage(message.payload)
+
+    found = await until(published, describe=stage.fleet.logs)
+    assert found is not None
+    assert found.half_life_s == 7 * 86400
+    held_s = sum(found.at - at_s for at_s in usage.bound.values())
+    assert found.users["ann"]["cpu"] == pytest.approx(2 * held_s, rel=0.01)
