@@ -223,6 +223,10 @@ bench-openb: $(READY) ## replay a GPU trace through the engine: make bench-openb
 bench-forecast: $(READY) ## how well forecasts of starts hold on traces: make bench-forecast TRACES="folder file…"
 	$(PY) -m benchmarks.forecast $(TRACES) $(FLAGS)
 
+.PHONY: bench-fair-share
+bench-fair-share: $(READY) ## what the plugin fairshare changes on traces: make bench-fair-share TRACES="folder file…"
+	$(PY) -m benchmarks.fair_share $(TRACES) $(FLAGS)
+
 # A folder with Volcano's programs and CRDs (benchmarks/churn.py), to have these play instead.
 PROGRAMS ?=
 

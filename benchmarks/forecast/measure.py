@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from benchmarks.forecast.replay import EPOCH, Replay
-from benchmarks.forecast.traces import Trace
+from benchmarks.forecast.traces import Trace, replay_of
+from pumice.replays.engine import EPOCH
 from services.scheduler.engine.jobs.records import Job
 from services.visibility.forecast.arrivals import JobArrivals
 from services.visibility.forecast.calibration import Calibration
@@ -71,7 +71,7 @@ def waiting_jobs(trace: Trace, most: int) -> tuple[list[str], dict[str, float]]:
     Two of them are submitted at least a mean gap between arrivals apart: the jobs of a burst wait
     for the same ends, and would count as one question asked many times.
     """
-    replay = Replay(trace)
+    replay = replay_of(trace)
     replay.run(lambda _: None, lambda _: None, ())
     gap_s, last = trace.jobs[-1].at / len(trace.jobs), -math.inf
     late = []
@@ -87,7 +87,7 @@ class Asker:
     """Asks about jobs while a trace is replayed."""
 
     def __init__(self, trace: Trace, *, draws: int, bounds: SimulationBounds) -> None:
-        self._replay = Replay(trace)
+        self._replay = replay_of(trace)
         self._history = History()
         self._believing = History()
         """Without ratios: what is stated is believed to the second."""

@@ -18,6 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pumice.replays.engine import Amounts, Replay, ReplayedJob, node_object, queue_object
+from services.scheduler.config import DEFAULT_TEXT
+
 GPU = "nvidia.com/gpu"
 _DAY_S = 86_400.0
 _HOUR_S = 3_600.0
@@ -28,29 +31,19 @@ _CARDS = 8
 _OFF = 0.2
 """Standard deviation of the logarithm of a stated duration."""
 
-Amounts = dict[str, int]
-"""Resource → amount; CPU and GPUs in thousandths, memory in bytes."""
-
-
-class TraceJob(NamedTuple):
-    """A job of a trace."""
-
-    name: str
-    at: float
-    seconds: float
-    pods: int
-    asks: Amounts
-    """Of each pod."""
-    says: float = 0.0
-    """How long its user says that it will run; 0 if nothing is said."""
-
 
 class Trace(NamedTuple):
     """Jobs in the order in which they come, and the cluster that they come to."""
 
     name: str
     nodes: dict[str, Amounts]
-    jobs: Sequence[TraceJob]
+    jobs: Sequence[ReplayedJob]
+
+
+def replay_of(trace: Trace, configuration: str = DEFAULT_TEXT) -> Replay:
+    """Return a replay of a trace in one queue."""
+    nodes = (node_object(name, amounts) for name, amounts in trace.nodes.items())
+    return Replay(trace.jobs, [queue_object("default"), *nodes], configuration)
 
 
 def read(path: Path, *, load: float, most: int, skip: int = 0) -> Trace:
@@ -76,7 +69,7 @@ def stating(trace: Trace, part: float, *, seed: int) -> Trace:
     return trace._replace(jobs=jobs)
 
 
-def _openb(folder: Path) -> tuple[dict[str, Amounts], list[TraceJob]]:
+def _openb(folder: Path) -> tuple[dict[str, Amounts], list[ReplayedJob]]:
     with (folder / "openb_pod_list_default.csv").open(encoding="utf-8", newline="") as file:
         rows = sorted(
             csv.DictReader(file), key=lambda row: (int(row["creation_time"]), row["name"])
@@ -92,12 +85,12 @@ def _openb(folder: Path) -> tuple[dict[str, Amounts], list[TraceJob]]:
         asks = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) << 20}
         if cards := int(row["num_gpu"]) * int(row["gpu_milli"] or 0):
             asks[GPU] = cards
-        jobs.append(TraceJob(f"kind{kind}x-{len(jobs)}", at, end - at, 1, asks))
+        jobs.append(ReplayedJob(f"kind{kind}x-{len(jobs)}", at, end - at, 1, asks))
     node = {"cpu": 96_000, "memory": 393_216 << 20, GPU: 1_000 * _CARDS}
     return {f"n{number}": node for number in range(_OPENB_NODES)}, jobs
 
 
-def _gavel(file: Path) -> tuple[dict[str, Amounts], list[TraceJob]]:
+def _gavel(file: Path) -> tuple[dict[str, Amounts], list[ReplayedJob]]:
     rows = [line.split("\t") for line in file.read_text("utf-8").splitlines()]
     steps = defaultdict(list)
     for row in rows:
@@ -110,12 +103,14 @@ def _gavel(file: Path) -> tuple[dict[str, Amounts], list[TraceJob]]:
         seconds = max(10.0, _HOUR_S * float(row[4]) / median[row[0]])
         # The letter keeps the batch size from being taken for a generated part of the name.
         name = f"{kind}x-{len(jobs)}"
-        jobs.append(TraceJob(name, float(row[5]), seconds, int(row[6]), asks))
+        jobs.append(ReplayedJob(name, float(row[5]), seconds, int(row[6]), asks))
     node = {"cpu": 64_000, "memory": 1 << 38, GPU: 1_000 * _CARDS}
     return {f"n{number}": node for number in range(_GAVEL_NODES)}, jobs
 
 
-def _paced(jobs: Iterable[TraceJob], nodes: dict[str, Amounts], load: float) -> list[TraceJob]:
+def _paced(
+    jobs: Iterable[ReplayedJob], nodes: dict[str, Amounts], load: float
+) -> list[ReplayedJob]:
     """Return the jobs with their arrivals drawn apart or together for a load."""
     fitting = [job for job in jobs if _fits(job, nodes)]
     first, last = fitting[0].at, fitting[-1].at
@@ -132,7 +127,7 @@ def _paced(jobs: Iterable[TraceJob], nodes: dict[str, Amounts], load: float) -> 
     return [job._replace(at=(job.at - first) * pace) for job in fitting]
 
 
-def _fits(job: TraceJob, nodes: dict[str, Amounts]) -> bool:
+def _fits(job: ReplayedJob, nodes: dict[str, Amounts]) -> bool:
     places = sum(
         min(node.get(name, 0) // amount for name, amount in job.asks.items())
         for node in nodes.values()

@@ -71,6 +71,11 @@ COMMANDS: Final = {
         help="tell what would happen: with a job, another queue, other nodes",
         extra="services",
     ),
+    "replay-week": CommandEntry(
+        module="pumice.cli.replay_week",
+        help="replay recorded jobs with another configuration",
+        extra="services",
+    ),
     "queue": CommandEntry(
         module="pumice.cli.queue", help="show the tree of queues, or one's line", extra="services"
     ),

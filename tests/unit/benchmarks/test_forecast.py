@@ -7,8 +7,8 @@ import pytest
 from benchmarks.forecast import __main__ as command
 from benchmarks.forecast.__main__ import chart
 from benchmarks.forecast.measure import Answer, Asker, calibrated, score, waiting_jobs
-from benchmarks.forecast.replay import Replay
-from benchmarks.forecast.traces import GPU, Trace, TraceJob, read, stating
+from benchmarks.forecast.traces import GPU, Trace, read, replay_of, stating
+from pumice.replays.engine import ReplayedJob
 from services.visibility.forecast.simulation import SimulationBounds
 
 NODE = {"cpu": 8_000, "memory": 1 << 34, GPU: 8_000}
@@ -18,7 +18,7 @@ def trace(*jobs: tuple[float, float, int]) -> Trace:
     """Return a trace on one node of eight cards: jobs by arrival, duration and pods."""
     asks = {"cpu": 1_000, GPU: 1_000}
     made = [
-        TraceJob(f"train-{number}", at, seconds, pods, asks)
+        ReplayedJob(f"train-{number}", at, seconds, pods, asks)
         for number, (at, seconds, pods) in enumerate(jobs)
     ]
     return Trace("drawn", {"n0": NODE}, made)
@@ -49,7 +49,7 @@ def openb_folder(folder: Path) -> Path:
 
 
 def test_a_job_waits_until_the_cards_that_it_needs_are_free() -> None:
-    replay = Replay(trace((0, 100, 8), (10, 50, 4), (20, 50, 4), (30, 10, 8)))
+    replay = replay_of(trace((0, 100, 8), (10, 50, 4), (20, 50, 4), (30, 10, 8)))
     replay.run(lambda _: None, lambda _: None, ())
     assert replay.waits == {
         "ns/train-0": 0.0, "ns/train-1": 90.0, "ns/train-2": 80.0, "ns/train-3": 120.0,
@@ -59,7 +59,7 @@ def test_a_job_waits_until_the_cards_that_it_needs_are_free() -> None:
 
 def test_questions_are_asked_at_the_submission_of_jobs_that_wait() -> None:
     asked: list[tuple[str, float]] = []
-    replay = Replay(trace((0, 100, 8), (10, 50, 4), (200, 5, 1)))
+    replay = replay_of(trace((0, 100, 8), (10, 50, 4), (200, 5, 1)))
     begun = replay.now
     replay.run(lambda _: None, lambda key: asked.append((key, replay.now - begun)), replay.jobs)
     assert asked == [("ns/train-1", 10.0)]

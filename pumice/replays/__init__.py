@@ -1,0 +1,1 @@
+"""Replays of recorded jobs through the scheduling engine in virtual time."""

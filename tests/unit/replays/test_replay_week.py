@@ -1,0 +1,103 @@
+"""`pumice replay-week`: what another configuration would have changed for recorded jobs."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
+
+from sqlalchemy import insert
+
+from pumice.cli.main import main
+from pumice.replays.engine import node_object, queue_object
+from services.accounting.adapters.database import engine_of, migrate
+from services.accounting.schema import ALLOCATIONS, JOBS
+from shared.runtime.values import Secret
+
+HOUR = 3600.0
+GPU = "nvidia.com/gpu"
+FAIR = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: fairshare}]
+- plugins: [{name: overcommit}, {name: predicates}, {name: proportion}]
+"""
+
+
+def job(name, user, submitted, started):
+    row = {
+        "uid": name, "namespace": "ns", "name": name, "kind": "Job", "queue": "default",
+        "user": user, "submitted": submitted, "admitted": submitted, "started": started,
+        "ended": started + HOUR, "phase": "Completed", "reason": "", "restarts": 0,
+        "min_member": 1, "requested": {}, "waits": {}, "gate": "", "gate_since": None,
+    }  # fmt: skip
+    pod = {
+        "pod_uid": f"{name}-0", "pod": f"{name}-0", "namespace": "ns", "job": name,
+        "job_uid": name, "queue": "default", "user": user, "node": "n0", "cpu_milli": 1000,
+        "memory_bytes": 1 << 30, "scalars": {GPU: 1000}, "started": started,
+        "ended": started + HOUR, "reason": "", "approximate": False,
+    }  # fmt: skip
+    return row, pod
+
+
+@pytest.fixture
+async def recorded(tmp_path):
+    """One GPU: ann submitted thirty jobs of an hour at once, bob three an hour later."""
+    begin = time.time() - 48 * HOUR
+    rows = [job(f"a{n}", "ann", begin + n, begin + n * HOUR) for n in range(30)]
+    rows += [job(f"b{n}", "bob", begin + HOUR + n, begin + (30 + n) * HOUR) for n in range(3)]
+    url = f"sqlite:///{tmp_path}/usage.db"
+    engine = engine_of(url, Secret())
+    await migrate(engine)
+    async with engine.begin() as connection:
+        await connection.execute(insert(JOBS), [row for row, _ in rows])
+        await connection.execute(insert(ALLOCATIONS), [pod for _, pod in rows])
+    await engine.dispose()
+    objects = [
+        {"kind": "Node", **node_object("n0", {"cpu": 8000, "memory": 1 << 34, GPU: 1000})[1]},
+        {"kind": "Queue", **queue_object("default")[1]},
+    ]
+    (tmp_path / "cluster.json").write_text(json.dumps({"items": objects}))
+    (tmp_path / "fair.conf").write_text(FAIR)
+    return tmp_path, url
+
+
+def words(recorded, *more):
+    folder, url = recorded
+    files = ["--cluster", str(folder / "cluster.json"), "--conf", str(folder / "fair.conf")]
+    return ["replay-week", "--database", url, *files, *more]
+
+
+def test_the_user_who_used_little_would_have_waited_less(recorded, capsys):
+    assert main(words(recorded, "-o", "json")) == 0
+    rows = {row["user"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {"", "ann", "bob"}
+    assert rows["bob"]["jobs"] == 3
+    assert rows["bob"]["gpu_hours"] == 3.0
+    assert rows["bob"]["recorded_h"] > 28
+    assert rows["bob"]["baseline_h"] > 25
+    assert rows["bob"]["changed_h"] < 6
+    assert rows[""]["unstarted"] == 0
+
+
+def test_the_table_has_a_line_per_queue_and_user(recorded, capsys):
+    assert main(words(recorded, "--fairshare", "half-life=14d")) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    page = (Path(__file__).parents[3] / "docs/fair-share.md").read_text("utf-8")
+    assert f"\n{head}\n" in page
+    assert [line.split()[1] for line in lines] == ["*", "ann", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        (("--fairshare", "days=3"), "half-life"),
+        (("--cluster", "/dev/null"), "nodes and queues"),
+        (("--database", "mysql://db/x"), "sqlite"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(recorded, capsys, more, wrong):
+    assert main(words(recorded, *more)) == 2
+    assert wrong in capsys.readouterr().err
