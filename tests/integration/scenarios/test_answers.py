@@ -21,13 +21,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 scenarios = Scenarios()
 
 
-async def imagined(scene: Scene, job: Object, accept: Callable[[Object], Any]) -> Object:
+async def imagined(
+    scene: Scene, job: Object, accept: Callable[[Object], Any], **more: Any
+) -> Object:
     """Ask what would happen to a job until the answer is accepted; return the answer."""
     seen: Object = {}
 
     async def found() -> Object | None:
         nonlocal seen
-        body = {"apiVersion": API_VERSION, "kind": "WhatIf", "spec": {"job": job}}
+        body = {"apiVersion": API_VERSION, "kind": "WhatIf", "spec": {"job": job, **more}}
         made = await scene.api.request("POST", f"{ROOT}/namespaces/{scene.namespace}/whatifs", body)
         seen = made["status"]
         return seen if accept(seen) else None
@@ -57,6 +59,18 @@ async def why_does_it_wait_names_gate_shortage_and_holder_until_it_starts(scene:
     await scene.api.delete("jobs", scene.namespace, "holder")
     await scene.phase("waits", "Running")
     await answer(scene, "explanations/waits", lambda said: not failed(said))
+
+
+@scenarios
+async def what_if_counts_the_nodes_that_a_job_needs(scene: Scene) -> None:
+    pool = {"pool": scene.namespace}
+    template = {"spec": {"nodeSelector": pool}}
+    wide = world.bare_task("w", 5, {"cpu": "2"}, template=template)
+    shape = world.node("four", cpu="4")
+    shape["metadata"]["labels"] = pool
+    told = await imagined(scene, world.job("j", wide), lambda said: True, shapes=[shape])
+    assert told["startsNow"] is True
+    assert told["neededNodes"] == [{"shape": "four", "count": 3}]
 
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"

@@ -198,7 +198,8 @@ async def test_a_tenant_asks_what_if_about_jobs_and_not_about_the_cluster(
         assert (namespace, spec.job.spec.tasks[0].replicas) == ("asking", 2)
         drained = {**head, "spec": {"job": job, "drainNodes": ["n"]}}
         changed = {**head, "spec": {"job": job, "changeQueue": {"name": "q", "weight": 2}}}
-        for of_cluster in (drained, changed):
+        shapes = {**head, "spec": {"job": job, "shapes": [{"metadata": {"name": "large"}}]}}
+        for of_cluster in (drained, changed, shapes):
             assert "whatifs/cluster" in await refusal(his.request("POST", url, of_cluster))
         wrong = {**head, "spec": {"jbo": job, "job": job}}
         strict = f"{url}?fieldValidation=Strict"
