@@ -27,6 +27,7 @@ WRITTEN = {
         SUBJECTS.waiting("ns/g"),
     ],
     "binder": [SUBJECTS.outcome(0), SUBJECTS.poison],
+    "accounting": [SUBJECTS.usage("research")],
 }
 SHARED = [SUBJECTS.lease("cache"), SUBJECTS.member("cache", "c-1")]
 EVENT = SUBJECTS.event("gang.placed", "ns/j")
@@ -74,6 +75,18 @@ def test_the_declarer_alone_may_change_a_stream(verb):
             if any(matches(p, f"$JS.API.STREAM.{verb}.{spec.name}") for p in granted.publish)
         ]
         assert allowed == (["declarer"] if verb in ("CREATE", "UPDATE") else [])
+
+
+def test_scheduler_and_visibility_alone_may_read_what_users_have_used():
+    name = streams("c1").usage.name
+    for verb in ("CONSUMER.CREATE", "CONSUMER.MSG.NEXT", "STREAM.MSG.GET", "DIRECT.GET"):
+        subject = f"$JS.API.{verb}.{name}" + (".x" if verb.startswith("CONSUMER") else "")
+        allowed = [
+            user
+            for user, granted in permissions("c1").items()
+            if any(matches(pattern, subject) for pattern in granted.publish)
+        ]
+        assert allowed == ["scheduler", "visibility"], subject
 
 
 def test_the_declarer_alone_may_make_and_no_user_delete_a_durable_consumer():
