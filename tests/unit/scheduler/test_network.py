@@ -283,3 +283,19 @@ def test_a_subgroup_that_failed_is_not_looked_at_again_in_the_session_a02():
     for number, (part, cpu) in enumerate([("0", "3"), ("0", "3"), ("1", "1"), ("1", "1")]):
         world.pod(f"g-{number}", "g", cpu=cpu, metadata={"labels": {"part": part}})
     assert sorted(binds_of(world.decide())) == ["g-2", "g-3"]
+
+
+AUTOSCALED = CONF.replace(
+    "{name: gang}", "{name: gang}, {name: autoscaling, arguments: {autoscaling.by: pods}}"
+)
+
+
+def test_a_gang_that_no_hypernode_takes_waits_for_nodes_and_is_shown_to_autoscalers_whole():
+    plan = add_job(two_racks(conf=AUTOSCALED), 5, networkTopology=HARD).decide()
+    assert [each.condition.reason for each in plan.pods] == ["Unschedulable"] * 5
+
+
+def test_a_gang_whose_hypernodes_form_no_tree_does_not_wait_for_nodes():
+    world = hypernode(two_racks(conf=AUTOSCALED), "s3", 2, "s0", kind="HyperNode")
+    plan = add_job(world, 5, networkTopology=HARD).decide()
+    assert {each.condition.reason for each in plan.pods} == {"NotWaitingForNodes"}

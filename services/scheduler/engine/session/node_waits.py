@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from services.scheduler.engine.jobs.records import Job
 from services.scheduler.engine.plan import JobExplanation
 from services.scheduler.engine.session.failures import JobFailures
+from services.scheduler.engine.session.network import Network
 from services.scheduler.engine.session.view import ClusterView
 from services.scheduler.engine.tasks.task import Task
 from shared.model.status import TaskStatus
 
-_NODES = "predicate"
-"""The gate of jobs that nodes refused."""
+_NODES = frozenset({"predicate", "topology"})
+"""The gates of jobs that nodes, or each HyperNode, refused."""
 
 
 def tasks_for_nodes(
@@ -18,6 +19,7 @@ def tasks_for_nodes(
     job: Job,
     explanations: Mapping[str, JobExplanation],
     failures: Callable[[Job], JobFailures],
+    network: Network,
 ) -> list[Task]:
     """Return the pending tasks of a job for which its queue has a share, in their order.
 
@@ -25,8 +27,10 @@ def tasks_for_nodes(
     share for the whole minimum: nodes alone would not start it.
     """
     why, queue = explanations.get(job.key), view.queue(job.queue)
-    if why is None or why.gate != _NODES or queue is None:
+    if why is None or why.gate not in _NODES or queue is None:
         return []
+    if why.gate == "topology" and not network.ready:
+        return []  # it waits for HyperNodes that form a tree
     refused = failures(job)
     room = view.room_of(queue)
     found = []

@@ -135,7 +135,8 @@ class Session(ClusterView):
 
     def waiting_for_nodes(self, job: plugins.Job) -> list[Task]:
         """Return the tasks that would start if there were nodes for all, as far as was tried."""
-        return tasks_for_nodes(self, engine_record(job, Job), self.explanations, self.failures)
+        record = engine_record(job, Job)
+        return tasks_for_nodes(self, record, self.explanations, self.failures, self.network)
 
     def fit_error(self, job: plugins.Job) -> str:
         """Return why tasks of a job are not placed, as a message to users."""
