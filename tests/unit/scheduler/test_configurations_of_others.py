@@ -95,7 +95,7 @@ def test_arguments_for_an_action_that_is_none_have_no_effect_and_are_named() -> 
 def test_an_action_that_volcano_gave_up_is_refused_with_what_to_do(action: str) -> None:
     said = refused(f"actions: 'enqueue, {action}, allocate'\n")
     assert f"no action '{action}'" in said
-    assert "leave it out" in said
+    assert "remove it" in said
 
 
 def test_commas_spaces_and_quoted_numbers_are_read_as_volcano_reads_them() -> None:
