@@ -23,7 +23,7 @@ from shared.api.topology import HyperNode
 from shared.api.workloads import Workload
 from shared.kube.decode import PartialObject
 from shared.model.numbers import whole
-from shared.model.quantity import milli
+from shared.model.quantity import BadQuantity, milli
 
 _OWNERS: Final = {(kind.api_version, kind.kind): kind for kind in (kinds.CRONJOB, kinds.JOBFLOW)}
 _TARGET_KINDS: Final = (kinds.JOB, kinds.QUEUE)
@@ -375,7 +375,11 @@ def _has_more_room(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> b
 
 
 def _room(status: ResourceQuotaStatus, name: str) -> int:
-    return milli(status.hard[name]) - milli(status.used.get(name, 0))
+    """Return what a quota leaves of a resource; 0 for amounts that cannot be read."""
+    try:
+        return milli(status.hard[name]) - milli(status.used.get(name, 0))
+    except BadQuantity:
+        return 0
 
 
 def request_changed(change: ObjectChange[ProvisioningRequest], touched: Touched) -> None:
