@@ -31,7 +31,7 @@ from tests.sim.valid_objects import VALID_OBJECTS
 from tests.support.laws import count_hits, needs_hits
 
 NAMES = ["a", "n1"]
-COUNTERS = frozenset({"version", "_version", "epoch", "changes"})
+COUNTERS = frozenset({"version", "_version", "epoch", "changes", "serial"})
 """Attributes that say how often something changed, not what it is."""
 
 History = list[Fact]
@@ -85,9 +85,9 @@ def content(found: Any, seen: frozenset[int] = frozenset()) -> Any:
         return dict(sorted(items, key=lambda item: item[0]))
     if isinstance(found, set | frozenset):
         return sorted(repr(content(each, seen)) for each in found)
-    if isinstance(found, list | tuple):
+    if isinstance(found, list | tuple) and not hasattr(found, "_fields"):
         return [content(each, seen) for each in found]
-    names = [*getattr(found, "__dict__", ())]
+    names = [*getattr(found, "__dict__", ()), *getattr(found, "_fields", ())]
     for kind in type(found).__mro__:
         names += [*getattr(kind, "__slots__", ())]
     held = {name: getattr(found, name, None) for name in names if name not in COUNTERS}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 
 import pytest
 
@@ -13,6 +14,7 @@ from services.accounting.adapters.store import AccountingDatabase, StreamPositio
 from services.accounting.books.ledger import RowChanges
 from services.accounting.books.rows import Allocation, usage_of
 from shared.runtime.values import Secret
+from tests.support import pages
 
 T = 20_759 * 86_400.0  # 2026-11-02
 
@@ -50,6 +52,15 @@ def test_usage_is_printed_as_csv_and_json(url, capsys):
     assert cpu == {"user": "ann", "queue": "q", "resource": "cpu", "amountHours": 1.0}
     assert report.main([*words[:-1], "2026-11-03"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_the_command_of_the_page_prints_the_sums(url, capsys):
+    page = (pages.ROOT / "docs" / "accounting.md").read_text("utf-8")
+    line = page.partition("```sh\npython -m services.accounting.report")[2].partition("```")[0]
+    words = shlex.split(line.replace("\\\n", " "))
+    words[words.index("--database") + 1] = url
+    assert report.main(words) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["q,ann,cpu,1.0", "q,ann,pods,2.0"]
 
 
 def test_an_unknown_column_is_refused(url, capsys):

@@ -292,7 +292,7 @@ class Fits:
         return found
 
     def _keep_up(self, attributes: NodeAttributes) -> None:
-        versions = (self._inventory.generation, attributes.generation, len(attributes.names))
+        versions = (self._inventory.version, attributes.generation, len(attributes.names))
         if versions != self._versions:
             self._versions = versions
             self._columns = {name: at for at, name in enumerate(attributes.names) if name}

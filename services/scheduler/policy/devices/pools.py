@@ -84,7 +84,7 @@ class Inventory:
     """All slices."""
 
     def __init__(self) -> None:
-        self.generation = 0
+        self.version = 0
         """Grows with every change."""
         self._slices: dict[str, SliceRecord] = {}
         self._pools: dict[PoolKey, dict[str, SliceRecord]] = {}
@@ -99,9 +99,9 @@ class Inventory:
 
     def put(self, name: str, found: ResourceSlice) -> None:
         """Store a slice. Raises `BadQuantity`."""
-        record = _read(name, found, self.generation + 1)
+        record = _read(name, found, self.version + 1)
         self.remove(name)
-        self.generation += 1
+        self.version += 1
         self._slices[name] = record
         self._pools.setdefault(record.pool, {})[name] = record
         self._newest.pop(record.pool, None)
@@ -112,10 +112,15 @@ class Inventory:
         record = self._slices.pop(name, None)
         if record is None:
             return
-        self.generation += 1
-        del self._pools[record.pool][name]
+        self.version += 1
         self._newest.pop(record.pool, None)
         del self._home(record)[name]
+        del self._pools[record.pool][name]
+        if not self._pools[record.pool]:
+            del self._pools[record.pool]
+        node = record.slice.spec.node_name
+        if not self._by_node.get(node, True):
+            del self._by_node[node]
 
     def _home(self, record: SliceRecord) -> dict[str, SliceRecord]:
         node = record.slice.spec.node_name
