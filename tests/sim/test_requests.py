@@ -11,8 +11,8 @@ from tests.sim.simulation import Simulation, simulate
 from tests.sim.wire import CoreTransport
 from tests.support import world
 
-MOST_PER_SECOND = 43
-"""Of one process, at its start: the declarer looks for eight streams and eight consumers, makes
+MOST_PER_SECOND = 44
+"""Of one process, at its start: the declarer looks for all streams and consumers, makes
 them, and looks at the streams again."""
 MOST_LATER = 16
 """Who declares streams and consumers looks at all of them every few seconds."""
