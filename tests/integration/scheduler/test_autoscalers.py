@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from pumice.local.control_plane import ControlPlane
 from tests.support import world
-from tests.support.api import Api, connect
+from tests.support.api import Api, connect, refusal
 from tests.support.fleet import Fleet, fleet
 from tests.support.stack import real_plane
 from tests.support.wait import until
@@ -219,17 +219,30 @@ async def test_where_provisioning_requests_are_not_served_the_gang_says_so(
         await wait_placed(api, "r", 2, services)
 
 
+@asynccontextmanager
+async def provisioning_requests(api: Api) -> AsyncIterator[None]:
+    """Have the API server serve ProvisioningRequests, and no longer than that."""
+
+    async def served() -> bool:
+        return not await refusal(api.items("provisioningrequests", NAMESPACE))
+
+    async def not_served() -> bool:
+        return "404" in await refusal(api.items("provisioningrequests", NAMESPACE))
+
+    crd = provisioning.definition()
+    await api.create("customresourcedefinitions", crd)
+    try:
+        await until(served, deadline_s=30)
+        yield
+    finally:
+        await api.delete("customresourcedefinitions", "", crd["metadata"]["name"])
+        await until(not_served, deadline_s=30)
+
+
 async def test_a_gang_gets_its_nodes_by_one_provisioning_request(
     plane: ControlPlane, services: Fleet
 ) -> None:
-    async with connect(plane.kubeconfig) as api:
-        await api.create("customresourcedefinitions", provisioning.definition())
-
-        async def served() -> bool:
-            await api.items("provisioningrequests", NAMESPACE)
-            return True
-
-        await until(served, deadline_s=30)
+    async with connect(plane.kubeconfig) as api, provisioning_requests(api):
         autoscaler = Autoscaler(api)
         tasks = (world.task("head", 1, cpu="2"), world.task("w", 3, cpu="3"))
         await api.create("jobs", world.job("gang", *tasks, queue="req"), NAMESPACE)
