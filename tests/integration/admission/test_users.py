@@ -107,3 +107,11 @@ async def test_the_policy_refuses_another_user_without_admission(
             note = {"metadata": {"annotations": {keys.USER: "bob"}}}
             assert ours in await refusal(ann.patch("jobs", own, about, note))
         await ann.patch("jobs", own, "mine", {"metadata": {"labels": {"a": "b"}}})
+
+    async def is_lifted() -> bool:
+        if await refusal(ann.create("jobs", job("probe", "bob"), own)):
+            return False
+        await ann.delete("jobs", own, "probe")
+        return True
+
+    await until(is_lifted, deadline_s=30, describe="the policy counts no longer")
