@@ -227,12 +227,9 @@ bench-forecast: $(READY) ## how well forecasts of starts hold on traces: make be
 bench-fair-share: $(READY) ## what the plugin fairshare changes on traces: make bench-fair-share TRACES="folder file…"
 	$(PY) -m benchmarks.fair_share $(TRACES) $(FLAGS)
 
-# A folder with Volcano's programs and CRDs (benchmarks/churn.py), to have these play instead.
-PROGRAMS ?=
-
 .PHONY: bench-churn
-bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed; PROGRAMS=folder: by Volcano
-	$(PY) -m benchmarks.churn $(if $(PROGRAMS),--volcano $(PROGRAMS))
+bench-churn: go ## a minute of a full cluster of gangs: pods placed, evicted and completed; CHECKOUT=folder: by Volcano of that checkout
+	$(PY) -m benchmarks.churn $(if $(CHECKOUT),--volcano $(CHECKOUT))
 
 # Further flags of the comparison: FLAGS="--cases gang pod --rounds 1".
 .PHONY: bench-volcano

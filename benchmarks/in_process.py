@@ -13,21 +13,14 @@ import asyncio
 import os
 import statistics
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from benchmarks.report.observe import Load, cpu_s, gangs, observe
-from benchmarks.stack import clear, fake_cluster, many, services
-from pumice.local.control_plane import ControlPlane
-from pumice.local.ports import LOOPBACK, free_port
-from pumice.local.process import Process
-from pumice.local.services import InProcessServices, ServiceSettings
+from benchmarks.stack import clear, fake_cluster, many
+from benchmarks.volcano.systems import one_process, pumice
 from tests.support.api import Api
-from tests.support.fleet import SERVICES
 
 
 class Seen(NamedTuple):
@@ -45,31 +38,6 @@ class Seen(NamedTuple):
             f"bound {self.bound_s:.1f} s, running {self.running_s:.1f} s, ours "
             f"{self.ours_ms:.2f} ms per pod, API server {self.api_s:.1f} s, {self.mib:.0f} MiB"
         )
-
-
-@asynccontextmanager
-async def processes(plane: ControlPlane, directory: Path) -> AsyncIterator[dict[str, int]]:
-    """Run a process per service; yields them and nats-server."""
-    async with services(plane, directory) as (_, pids):
-        yield {**pids, "nats-server": plane.processes["nats-server"].pid}
-
-
-@asynccontextmanager
-async def one_process(plane: ControlPlane, directory: Path) -> AsyncIterator[dict[str, int]]:
-    """Run all services in one process, at the priority of the others."""
-    settings = ServiceSettings(
-        kubeconfig=plane.kubeconfig,
-        nats_url=f"nats://{LOOPBACK}:{free_port()}",
-        logs=directory,
-    )
-    together = InProcessServices(settings, directory / "bus", flags=dict.fromkeys(SERVICES, ()))
-    process = Process(msgspec.structs.replace(together.process.spec, nice=0))
-    process.start()
-    try:
-        await process.ready(together.probe, deadline_s=60)
-        yield {"services": process.pid}
-    finally:
-        await process.stop()
 
 
 async def measure(api: Api, load: Load, pids: Mapping[str, int], server: int) -> Seen:
@@ -95,14 +63,14 @@ async def run(options: argparse.Namespace) -> None:
     """Run the comparison and print it."""
     directory = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
     load = gangs(options)
-    modes = {"processes": processes, "one process": one_process}
+    modes = {"processes": pumice(webhooks=False), "one process": one_process}
     seen: dict[str, list[Seen]] = {name: [] for name in modes}
     async with fake_cluster(options.nodes, directory) as (plane, api):
         server = plane.processes["kube-apiserver"].pid
         for number in range(options.runs):
             for name in sorted(modes, reverse=number % 2 == 0):
-                async with modes[name](plane, directory) as pids:
-                    found = await measure(api, load, pids, server)
+                async with modes[name](plane, directory, "") as running:
+                    found = await measure(api, load, running.pids, server)
                 await clear(api)
                 seen[name].append(found)
                 busy = os.getloadavg()[0]

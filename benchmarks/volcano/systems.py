@@ -1,7 +1,7 @@
 """Starts Volcano or Pumice on a control plane, with or without webhooks.
 
-Volcano's programs are built from a checkout of its repository and run with its default flags; 2,000
-requests a second are allowed to each. Its webhooks are those of the checkout's chart.
+Volcano's programs are built from a checkout of its repository. Its webhooks are those of the
+checkout's chart.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ from tests.support.goprograms import from_checkout, helm
 from tests.support.wait import until
 
 CRDS: Final = Path(__file__).parents[2] / "k8s" / "crds"
-_REQUESTS: Final = ("--kube-api-qps=2000", "--kube-api-burst=2000")
+MANY_REQUESTS: Final = ("--kube-api-qps=2000", "--kube-api-burst=2000")
+"""Flags of Volcano's programs that allow 2,000 requests a second to each."""
 _PROGRAMS: Final = {
     "vc-scheduler": "./cmd/scheduler",
     "vc-controller-manager": "./cmd/controller-manager",
@@ -44,7 +45,7 @@ class Running(NamedTuple):
 
 
 System = Callable[[ControlPlane, Path, str], AbstractAsyncContextManager[Running]]
-"""Control plane, folder for logs and files, scheduler configuration → the system."""
+"""Control plane, folder for logs and files, scheduler configuration or "" → the system."""
 
 
 def pumice(*, webhooks: bool = True) -> System:
@@ -53,10 +54,10 @@ def pumice(*, webhooks: bool = True) -> System:
     @asynccontextmanager
     async def system(plane: ControlPlane, folder: Path, conf: str) -> AsyncIterator[Running]:
         await plane.apply_crds(CRDS)
-        file = _written(folder / "scheduler.yaml", conf)
+        named = {"scheduler_conf": _written(folder / "scheduler.yaml", conf)} if conf else {}
         async with fleet(plane, folder, forked=False) as services:
             started = await services.start_all(*(name for name in SERVICES if name != "scheduler"))
-            started["scheduler"] = await services.start("scheduler", scheduler_conf=file)
+            started["scheduler"] = await services.start("scheduler", **named)
             if webhooks:
                 port = str(free_port())
                 where = {"port": port, "bind_address": LOOPBACK}
@@ -64,11 +65,12 @@ def pumice(*, webhooks: bool = True) -> System:
                 started["admission"] = await services.start("admission", webhook_url=url, **where)
             pids = {name: service.process.pid for name, service in started.items()}
             pids["nats-server"] = plane.processes["nats-server"].pid
-            named = {"scheduler_conf": file, "instance": "b"}
 
             async def replace_scheduler() -> None:
                 started["scheduler"].kill()
-                started["scheduler"] = await services.start("scheduler", wait=False, **named)
+                started["scheduler"] = await services.start(
+                    "scheduler", instance="b", wait=False, **named
+                )
                 pids["scheduler"] = started["scheduler"].process.pid
 
             yield Running(pids, replace_scheduler)
@@ -80,8 +82,10 @@ def pumice(*, webhooks: bool = True) -> System:
 async def one_process(plane: ControlPlane, folder: Path, conf: str) -> AsyncIterator[Running]:
     """Run the core of Pumice in one process, with the bus in memory and without webhooks."""
     await plane.apply_crds(CRDS)
-    file = _written(folder / "scheduler.yaml", conf)
-    flags = dict.fromkeys(SERVICES, ()) | {"scheduler": (f"--scheduler-conf={file}",)}
+    flags: dict[str, tuple[str, ...]] = dict.fromkeys(SERVICES, ())
+    if conf:
+        file = _written(folder / "scheduler.yaml", conf)
+        flags["scheduler"] = (f"--scheduler-conf={file}",)
     settings = ServiceSettings(
         kubeconfig=plane.kubeconfig, nats_url=f"nats://{LOOPBACK}:{free_port()}", logs=folder
     )
@@ -107,7 +111,9 @@ async def one_process(plane: ControlPlane, folder: Path, conf: str) -> AsyncIter
         await process.stop()
 
 
-def volcano(checkout: Path, *, webhooks: bool = True) -> System:
+def volcano(
+    checkout: Path, *, webhooks: bool = True, more_flags: tuple[str, ...] = MANY_REQUESTS
+) -> System:
     """Return Volcano, built from a checkout. Go builds again only what changed there."""
     names = [name for name in _PROGRAMS if webhooks or name != "vc-webhook-manager"]
     programs = {name: from_checkout(name, _PROGRAMS[name], checkout) for name in names}
@@ -119,7 +125,7 @@ def volcano(checkout: Path, *, webhooks: bool = True) -> System:
         for crds in folders_of_crds:
             await plane.apply_crds(crds)
         file = _written(folder / "scheduler.yaml", conf)
-        common = (f"--kubeconfig={plane.kubeconfig}", *_REQUESTS)
+        common = (f"--kubeconfig={plane.kubeconfig}", *more_flags)
         flags: dict[str, tuple[str, ...]] = {
             "vc-controller-manager": ("--leader-elect=false", *_listening()),
             "vc-scheduler": ("--leader-elect=false", f"--scheduler-conf={file}", *_listening()),
