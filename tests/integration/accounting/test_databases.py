@@ -4,9 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-
-pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
-
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
-
 from pumice.events import Event, JobPhaseChanged, PodBound
 from pumice.events.envelope import encode, subject
 from pumice.local.nats import NatsServer

@@ -1,9 +1,6 @@
 """The migrations make the tables that the code uses."""
 
 import pytest
-
-pytest.importorskip("alembic", reason="needs the extra `accounting`")
-
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 

@@ -1,9 +1,6 @@
 """What accounting's database says that users have used, with decay."""
 
 import pytest
-
-pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
-
 from sqlalchemy import insert, update
 
 from services.accounting.adapters.database import engine_of, migrate

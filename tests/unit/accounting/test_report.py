@@ -6,8 +6,6 @@ import shlex
 
 import pytest
 
-pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
-
 from services.accounting import report
 from services.accounting.adapters.database import engine_of
 from services.accounting.adapters.store import AccountingDatabase, StreamPosition

@@ -5,9 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("sqlalchemy", reason="needs the extra `accounting`")
-
 from sqlalchemy import insert
 
 from pumice.cli.main import main
