@@ -2,7 +2,7 @@
 
 The pods of a job count as alike: each asks for the mean of what its pods had, and runs from the
 first start to the last end. A job that was started anew counts with the pods of all its runs. Jobs
-that never started are left out, since nobody knows how long they would have run.
+that never started are left out: their run time is unknown.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,8 @@ import msgspec
 
 from pumice.replays.engine import Amounts, ReplayedJob
 from services.accounting.adapters.store import AccountingDatabase
-from services.accounting.books.rows import Allocation
+from services.accounting.books.rows import Allocation, amounts_of
 from shared.api.kinds import NODE, QUEUE, Kind
-from shared.model.resources import CPU, MEMORY
 
 _BY_TOKEN: Final = {"Node": NODE, "Queue": QUEUE}
 
@@ -65,10 +64,9 @@ async def recorded_jobs(
 def _mean(pods: Sequence[Allocation]) -> Amounts:
     total: dict[str, int] = {}
     for pod in pods:
-        held = {CPU: pod.cpu_milli, MEMORY: pod.memory_bytes, **pod.scalars}
-        for name, amount in held.items():
+        for name, amount in amounts_of(pod.cpu_milli, pod.memory_bytes, pod.scalars):
             total[name] = total.get(name, 0) + amount
-    return {name: -(-amount // len(pods)) for name, amount in total.items() if amount}
+    return {name: -(-amount // len(pods)) for name, amount in total.items()}
 
 
 def cluster_objects(text: bytes) -> list[tuple[Kind, dict[str, Any]]]:

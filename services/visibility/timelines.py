@@ -18,7 +18,7 @@ from shared.api import time as times
 from shared.api.batch import ENDED
 from shared.api.kinds import JOB, POD, PODGROUP
 from shared.api.meta import ObjectMeta
-from shared.api.scheduling import PodGroupConditionType
+from shared.api.scheduling import PodGroupConditionType, uid_of_job
 from shared.api.visibility import ObjectRef, Timeline, TimelineEntry
 from shared.trace import Objects, PodTimes, Span, trace
 
@@ -84,9 +84,8 @@ def _known(job: Job, *, is_job: bool) -> KnownJob:
 
 
 def _uid(job: Job) -> str:
-    """Return the uid of a group's Job, which the group's name ends in (J27)."""
-    _, _, name = job.owner_job.partition("/")
-    return job.name.removeprefix(f"{name}-") if job.name.startswith(f"{name}-") else ""
+    """Return the uid of a group's Job."""
+    return uid_of_job(job.name, job.owner_job.partition("/")[2])
 
 
 def timeline(

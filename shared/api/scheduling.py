@@ -35,6 +35,11 @@ def podgroup_of(job: str, uid: str) -> str:
     return f"{job}-{uid}"
 
 
+def uid_of_job(podgroup: str, job: str) -> str:
+    """Return the uid in the name of a PodGroup made for a job (J27); "" if it was not."""
+    return podgroup.removeprefix(f"{job}-") if job and podgroup.startswith(f"{job}-") else ""
+
+
 class QueueOrder(enum.StrEnum):
     """How jobs of a queue may pass those before them: annotation `pumice.dev/order`."""
 

@@ -24,9 +24,9 @@ ACTIONS: Final = frozenset(
 Annotations = Mapping[str, str]
 
 
-def max_runtime_s(job: Annotations) -> float | None:
-    """Return how many seconds a job may run; None without a limit that is a duration."""
-    return parse(job.get(keys.MAX_RUNTIME, ""))
+def max_runtime_s(annotations: Annotations) -> float | None:
+    """Return the limit of a job, or a queue's maximum, in seconds; None if none is a duration."""
+    return parse(annotations.get(keys.MAX_RUNTIME, ""))
 
 
 def limit_by_queue(job: Annotations, queue: Annotations) -> str:
@@ -35,7 +35,7 @@ def limit_by_queue(job: Annotations, queue: Annotations) -> str:
     A job without a limit gets the default, else the maximum. One with a larger limit gets the
     maximum.
     """
-    own_s, most_s = max_runtime_s(job), parse(queue.get(keys.MAX_RUNTIME, ""))
+    own_s, most_s = max_runtime_s(job), max_runtime_s(queue)
     if own_s is None and parse(queue.get(keys.DEFAULT_MAX_RUNTIME, "")) is not None:
         return queue[keys.DEFAULT_MAX_RUNTIME]
     if most_s is not None and (own_s is None or own_s > most_s):
@@ -46,7 +46,7 @@ def limit_by_queue(job: Annotations, queue: Annotations) -> str:
 def job_problems(job: Annotations, queue: Annotations, queue_name: str) -> Problems:
     """Return what is wrong with the annotations of a new job."""
     yield from _no_duration(job, keys.MAX_RUNTIME)
-    limit_s, most_s = parse(job.get(keys.MAX_RUNTIME, "")), parse(queue.get(keys.MAX_RUNTIME, ""))
+    limit_s, most_s = max_runtime_s(job), max_runtime_s(queue)
     if limit_s is not None and most_s is not None and limit_s > most_s:
         yield Problem(
             _at(keys.MAX_RUNTIME),
@@ -62,7 +62,7 @@ def job_problems(job: Annotations, queue: Annotations, queue_name: str) -> Probl
 def change_problems(before: Annotations, after: Annotations) -> Problems:
     """Return what is wrong with a change of the limit of a job: it may only become shorter."""
     yield from _no_duration(after, keys.MAX_RUNTIME)
-    old_s, new_s = parse(before.get(keys.MAX_RUNTIME, "")), parse(after.get(keys.MAX_RUNTIME, ""))
+    old_s, new_s = max_runtime_s(before), max_runtime_s(after)
     if old_s is not None and (new_s is None or new_s > old_s):
         yield Problem(
             _at(keys.MAX_RUNTIME), f"it may only become shorter than {_text(old_s)} after creation"
@@ -74,7 +74,7 @@ def queue_problems(queue: Annotations) -> Problems:
     for key in (keys.MAX_RUNTIME, keys.DEFAULT_MAX_RUNTIME):
         yield from _no_duration(queue, key)
     default_s = parse(queue.get(keys.DEFAULT_MAX_RUNTIME, ""))
-    most_s = parse(queue.get(keys.MAX_RUNTIME, ""))
+    most_s = max_runtime_s(queue)
     if default_s is not None and most_s is not None and default_s > most_s:
         yield Problem(
             _at(keys.DEFAULT_MAX_RUNTIME),

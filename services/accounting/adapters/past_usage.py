@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, String, cast, func, literal, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from services.accounting.books.rows import amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS
 from shared.bus.nats import NatsBus
 from shared.contracts import codec
@@ -21,7 +22,6 @@ from shared.contracts.messages import QueueUsage
 from shared.contracts.streams import Streams
 from shared.contracts.subjects import Subjects
 from shared.model.decayed_usage import decay
-from shared.model.resources import CPU, MEMORY
 from shared.runtime.env import Env
 from shared.runtime.errors import PumiceError
 
@@ -75,9 +75,8 @@ class UsageSums:
             held_s = weight * self._half_life_s / math.log(2.0)
             used = usage.setdefault((queue, user or namespace), {})
             others = msgspec.json.decode(text, type=dict[str, int])
-            amounts = {CPU: cpu / 1000, MEMORY: memory} | {n: v / 1000 for n, v in others.items()}
-            for name, amount in amounts.items():
-                used[name] = used.get(name, 0.0) + amount * held_s
+            for name, amount in amounts_of(cpu, memory, others):
+                used[name] = used.get(name, 0.0) + in_units(name, amount) * held_s
         return usage
 
     def _weight(self, when: ColumnElement[float], at: float) -> ColumnElement[float]:

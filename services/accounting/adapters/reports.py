@@ -8,16 +8,16 @@ from sqlalchemy import String, case, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql.functions import sum as sum_of
 
-from services.accounting.books.rows import DAY_S
+from services.accounting.books.rows import DAY_S, amounts_of, in_units
 from services.accounting.schema import ALLOCATIONS, USAGE_DAYS
-from shared.model.resources import CPU, MEMORY, PODS
+from shared.model.resources import PODS
 
 GROUPS: Final = ("queue", "user", "namespace")
 """What usage can be summed by."""
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
-    """UsageSum of one group in a period."""
+    """Usage of one group in a period."""
 
     group: tuple[str, ...]
     """Values of the columns that were asked for, in their order."""
@@ -47,7 +47,7 @@ class UsageReports:
             await _add_open(connection, sums, by, float(begin_s), until_s)
         return [
             UsageSum(
-                group=key[:-1], resource=key[-1], amount_hours=_in_units(key[-1], amount) / 3600
+                group=key[:-1], resource=key[-1], amount_hours=in_units(key[-1], amount) / 3600
             )
             for key, amount in sorted(sums.items())
         ]
@@ -92,12 +92,7 @@ async def _add_open(
         .group_by(*alike)
     )
     for *group, cpu_milli, memory_bytes, scalars, seconds in found:
-        amounts = {PODS: 1000, CPU: cpu_milli, MEMORY: memory_bytes, **msgspec.json.decode(scalars)}
-        for resource, amount in amounts.items():
-            if amount:
-                key = (*group, resource)
-                sums[key] = sums.get(key, 0.0) + amount * seconds
-
-
-def _in_units(resource: str, amount: float) -> float:
-    return amount if resource == MEMORY else amount / 1000.0
+        others = msgspec.json.decode(scalars)
+        for resource, amount in ((PODS, 1000), *amounts_of(cpu_milli, memory_bytes, others)):
+            key = (*group, resource)
+            sums[key] = sums.get(key, 0.0) + amount * seconds

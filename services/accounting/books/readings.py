@@ -7,7 +7,7 @@ from services.accounting.books.rows import JobRow
 from shared.api import time as times
 from shared.api.core import Pod
 from shared.api.kinds import JOB
-from shared.api.scheduling import PodGroup
+from shared.api.scheduling import PodGroup, uid_of_job
 from shared.contracts.messages import Fact
 from shared.model.quantity import is_quantity, milli
 from shared.model.resources import CPU, MEMORY, PODS, is_counted
@@ -15,7 +15,7 @@ from shared.model.resources import CPU, MEMORY, PODS, is_counted
 
 def job_uid(gang: str, uid: str, job: str) -> str:
     """Return the uid of a gang's Job, in which the gang's name ends (J27), else `uid`."""
-    return gang.removeprefix(f"{job}-") if job and gang.startswith(f"{job}-") else uid
+    return uid_of_job(gang, job) or uid
 
 
 def owner_of(fact: Fact, group: PodGroup) -> tuple[str, str]:

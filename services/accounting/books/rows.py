@@ -1,7 +1,7 @@
 """Rows of the tables `allocations` and `jobs`, and what an allocation adds to daily sums."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -44,11 +44,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     def amounts(self) -> Iterator[tuple[str, int]]:
         """Yield the amount of each resource, `pods` as 1,000."""
         yield PODS, 1000
-        if self.cpu_milli:
-            yield CPU, self.cpu_milli
-        if self.memory_bytes:
-            yield MEMORY, self.memory_bytes
-        yield from self.scalars.items()
+        yield from amounts_of(self.cpu_milli, self.memory_bytes, self.scalars)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +78,20 @@ def scalars_of(resource: Resource) -> dict[str, int]:
     """Return the amounts other than CPU, memory and pods."""
     found = resource.scalars or {}
     return {name: int(amount) for name, amount in found.items() if name != PODS and amount}
+
+
+def amounts_of(
+    cpu_milli: int, memory_bytes: int, scalars: Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    """Yield the amount of each resource of a row but `pods`; none that is 0."""
+    for name, amount in {CPU: cpu_milli, MEMORY: memory_bytes, **scalars}.items():
+        if amount:
+            yield name, amount
+
+
+def in_units(resource: str, amount: float) -> float:
+    """Return an amount of a row in the units of reports: memory in bytes, all else in units."""
+    return amount if resource == MEMORY else amount / 1000.0
 
 
 def usage_of(allocation: Allocation | None) -> Iterator[tuple[UsageKey, float]]:

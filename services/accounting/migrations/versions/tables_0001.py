@@ -88,8 +88,3 @@ def _create_jobs() -> None:
     op.create_index("jobs_submitted", "jobs", ["submitted"])
     op.create_index("jobs_queue", "jobs", ["queue", "submitted"])
     op.create_index("jobs_user", "jobs", ["user", "submitted"])
-
-
-def downgrade() -> None:
-    """Refuse: a database with recorded usage is never dropped."""
-    raise NotImplementedError

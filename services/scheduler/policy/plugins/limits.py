@@ -127,7 +127,7 @@ class LimitsPlugin:
 
     def _may_run(self, account: Account, job: Job) -> bool:
         """Return whether a job runs already, or may run beside the others."""
-        if account.limit.jobs is None or account.running < account.limit.jobs:
+        if account.has_room_for_a_job:
             return True
         held = self._pods.get(job.key)
         return (job.allocated_count + job.waiting_count if held is None else held) > 0

@@ -38,7 +38,7 @@ class MinRuntime:
         }
 
     def contribute(self, hooks: Hooks, cluster: Cluster) -> None:
-        """Add the protection to all actions that evict for somebody."""
+        """Add the protection to all actions that evict."""
         self._cluster = cluster
         self._known: dict[tuple[str, str], float] = {}
         hooks.preemptable(lambda _, candidates: self._unprotected(_PREEMPT, candidates))
