@@ -61,6 +61,8 @@ _REASONS_MAX: Final = 50
 _PREPARED: Final = "drivers prepare the devices"
 _STARTS: Final = "its pods have nodes and start there"
 _BOUND_AGAIN: Final = "the pod is bound once more"
+_TRIED_AGAIN: Final = "the scheduler tries again when the cluster changes"
+_PASSED_SINCE: Final = "the scheduler handles it in its next cycle; nothing stops it any more"
 _BEFORE_THE_QUEUE: Final = frozenset({"", PodGroupPhase.PENDING.value})
 _UNDECIDED: Final = (
     "the scheduler has not handled it yet and does so in its next cycle; nothing is known that "
@@ -124,15 +126,17 @@ def explain(
         short = tuple(_short(session, job, stated)) if stated else ()
     finally:
         session.close()
-    found, event = Helps(), _PREPARED if awaits else _UNDECIDED if undecided else ""
-    if stated is None and _is_starting(job):
-        event = _STARTS
-    if decided is not None and decided.why.gate == "binder":
-        event = _BOUND_AGAIN
+    found = Helps()
     if why is not None:
         stop = BlockedJob(job=job.key, why=why, holders=[each.key for each in named])
         found = helps(mirror, policy, stop, now=now, out_of_time=out_of_time)
-        event = _next_event(job, why, found) or _refused_bind(mirror, job)
+        event = _next_event(job, why, found) or _refused_bind(mirror, job) or _TRIED_AGAIN
+    elif decided is not None and decided.why.gate == "binder":
+        event = _BOUND_AGAIN
+    elif awaits:
+        event = _PREPARED
+    else:
+        event = _next_without_gate(subject, job, is_decided=decided is not None)
     return Explanation(
         metadata=meta_of(job) if subject.task is None else meta,
         about=subject.about,
@@ -256,13 +260,17 @@ def _is_unplaced(subject: ExplainedJob) -> bool:
     """Return whether the gang, or the pod, still has to be placed."""
     if subject.task is not None:
         return subject.task.status is TaskStatus.PENDING
-    return subject.job is not None and waits(subject.job)
+    return subject.job is not None and (waits(subject.job) or _has_no_place(subject.job))
+
+
+def _has_no_place(job: Job) -> bool:
+    """Return whether a gang of pods without requests, which needs no room, is not placed yet."""
+    return bool(job.by_status[TaskStatus.PENDING]) and not job.allocated_count
 
 
 def _is_starting(job: Job) -> bool:
     """Return whether a gang has its nodes, and its phase does not show yet that it runs."""
-    has_nodes = job.is_ready and job.allocated_count > 0
-    return has_nodes and job.phase in {*_BEFORE_THE_QUEUE, PodGroupPhase.INQUEUE.value}
+    return job.is_ready and job.phase in {*_BEFORE_THE_QUEUE, PodGroupPhase.INQUEUE.value}
 
 
 def _gates(job: Job, why: Why | None, order: Sequence[str], *, is_decided: bool) -> Iterator[Gate]:
@@ -331,6 +339,16 @@ def _next_event(job: Job, why: Why, found: Helps) -> str:
     if NEVER in why.details:
         return f"nothing that ends helps: {NEVER}"
     return ""
+
+
+def _next_without_gate(subject: ExplainedJob, job: Job, *, is_decided: bool) -> str:
+    """Return what is to happen next of a job that nothing stops in the state that is known.
+
+    What the leader has published last may still name the gate that it has passed since.
+    """
+    if _is_unplaced(subject):
+        return _PASSED_SINCE if is_decided else _UNDECIDED
+    return _STARTS if _is_starting(job) else ""
 
 
 def _refused_bind(mirror: ClusterMirror, job: Job) -> str:
