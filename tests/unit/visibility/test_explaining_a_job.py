@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from services.scheduler.decide import configure
-from services.scheduler.engine.plan import JobExplanation as Why
 from services.visibility.forecast import shapes
 from services.visibility.queries import remedies
 from services.visibility.queries.explaining import explain, subject_of
 from services.visibility.queries.holders import HOLDERS_MAX
-from services.visibility.queries.pending import PublishedWait
 from services.visibility.queries.rehearsal import Rehearsal
 from services.visibility.queries.survey import DecisionPolicy, survey
 from shared.api.kinds import Kind
@@ -36,15 +34,13 @@ def policy(sharing: str = CAPACITY) -> DecisionPolicy:
     return DecisionPolicy(config=configure(TIERS.replace("SHARING", sharing)))
 
 
-def answer(
-    world: World, name: str, sharing: str = CAPACITY, decided: PublishedWait | None = None
-) -> Explanation:
+def answer(world: World, name: str, sharing: str = CAPACITY) -> Explanation:
     rules = policy(sharing)
     found = survey(world.mirror.state, rules, now=1e9)
     subject = subject_of(world.mirror, "ns", name)
     assert subject is not None
     why = found.explanations.get(subject.job.key) if subject.job else None
-    return explain(world.mirror, rules, subject, why, now=1e9, decided=decided)
+    return explain(world.mirror, rules, subject, why, now=1e9)
 
 
 def states(found: Explanation) -> dict[str, str]:
@@ -327,32 +323,6 @@ def test_a_job_that_has_its_nodes_says_that_its_pods_start() -> None:
 
     assert set(states(found).values()) == {"Passed"}
     assert found.next_event == "its pods have nodes and start there"
-
-
-@pytest.mark.parametrize("published", ["", "gang", "predicate", "binder"])
-@pytest.mark.parametrize("phase", ["", "Pending", "Inqueue"])
-@pytest.mark.parametrize("room", ["1", "4"])
-@pytest.mark.parametrize("cpu", ["0", "2"])
-@pytest.mark.parametrize("bound", [0, 1, 2])
-def test_a_job_that_does_not_run_yet_says_in_each_state_what_comes_next(
-    published: str, phase: str, room: str, cpu: str, bound: int
-) -> None:
-    """The answers mix what the leader has published with what has happened since."""
-    world = World().queue("default").node("n1", cpu="4").node("n2", cpu=room)
-    world.group("job", phase=phase, minMember=2)
-    for index in range(2):
-        node = {"node": "n1", "phase": "Pending"} if index < bound else {}
-        world.pod(f"job-{index}", "job", cpu=cpu, **node)
-    subject = subject_of(world.mirror, "ns", "job")
-    assert subject is not None
-    assert subject.job is not None
-    why = Why(job=subject.job.key, job_uid="u", queue="default", gate=published, message="then")
-
-    for decided in (None, PublishedWait(why, at=1e9 - 1))[: 2 if published else 1]:
-        found = answer(world, "job", decided=decided)
-
-        assert found.next_event
-        assert bound > 0 or found.gates[-1].state != "Passed"
 
 
 def test_a_job_is_found_by_its_own_name_and_by_that_of_a_pod() -> None:
