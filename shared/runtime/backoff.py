@@ -5,8 +5,12 @@ list/watch, by reconnects and by the binder's retries.
 """
 
 import random
+from typing import Final
 
 from shared.model.backoff import delay_s
+
+LONGEST_OF_COSTLY_S: Final = 300.0
+"""The longest delay after an attempt that itself took long, in seconds."""
 
 
 class Backoff:
@@ -32,11 +36,16 @@ class Backoff:
         self._rng = rng
         self.attempts = 0
 
-    def delay_s(self, attempt: int) -> float:
-        """Return the delay after the `attempt`-th failure (from 0); counts no attempt."""
+    def delay_s(self, attempt: int, *, took_s: float = 0.0) -> float:
+        """Return the delay after the `attempt`-th failure (from 0); counts no attempt.
+
+        An operation that fails after `took_s` seconds has kept the API server busy for so long.
+        From the second failure on it waits `attempt` times as long, up to `LONGEST_OF_COSTLY_S`.
+        """
         own_s = delay_s(attempt, first_s=self._first_s, cap_s=self._cap_s)
         swing = 1 + self._jitter * (2 * self._rng.random() - 1)
-        return min(own_s * swing, self._cap_s)
+        costly_s = min(attempt * took_s, LONGEST_OF_COSTLY_S)
+        return max(min(own_s * swing, self._cap_s), costly_s)
 
     def next_s(self) -> float:
         """Return the next delay, and count an attempt."""

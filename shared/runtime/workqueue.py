@@ -175,13 +175,13 @@ class WorkQueue(Generic[K]):
                     self._enqueue(key)
 
     async def _handle(self, handler: Callable[[K], Awaitable[None]], key: K) -> None:
-        kind, stage = self._kind, self._stage
+        kind, stage, began = self._kind, self._stage, self._clock.monotonic()
         try:
             with self._quarantine.isolate(kind, str(key), stage=stage) as isolated:
                 await handler(key)
         except Retryable as error:
             self._log.info("key_requeued", work_queue=self._name, key=str(key), reason=str(error))
-            self._retry(key, error.retry_after_s)
+            self._retry(key, began, error.retry_after_s)
             return
         except PumiceError as error:
             self._quarantine.failed(kind, str(key), stage=stage, error=error)
@@ -190,14 +190,15 @@ class WorkQueue(Generic[K]):
             failed = isolated.error is not None
         if failed:
             self._metrics.failures.labels(self._name).inc()
-            self._retry(key, None)
+            self._retry(key, began)
         else:
             self._attempts.pop(key, None)
 
-    def _retry(self, key: K, after_s: float | None) -> None:
+    def _retry(self, key: K, began: float, after_s: float | None = None) -> None:
         attempt = self._attempts.get(key, 0)
         self._attempts[key] = attempt + 1
         self._metrics.retries.labels(self._name).inc()
-        delay_s = self._backoff.delay_s(attempt) if after_s is None else after_s
+        took_s = self._clock.monotonic() - began
+        delay_s = self._backoff.delay_s(attempt, took_s=took_s) if after_s is None else after_s
         self._due.pop(key, None)
         self._delay(key, delay_s)

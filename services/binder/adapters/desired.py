@@ -85,10 +85,12 @@ class DesiredStatuses:
                     group.create_task(self._process(group, item), name=name)
 
     async def _process(self, group: TaskGroup, delivery: Delivery) -> None:
+        began = self._clock.monotonic()
         try:
             async with self._source.acks.extended(group, delivery):
                 mark = term_of(delivery.message.headers)
                 await self._installation.settled()
+                began = self._clock.monotonic()
                 if self._installation.refusal(mark):
                     await delivery.ack()
                     return
@@ -99,9 +101,9 @@ class DesiredStatuses:
                     await self._handle(delivery)
         except (Retryable, Conflict) as error:
             asked_s = error.retry_after_s if isinstance(error, Retryable) else None
-            await self._retry_later(delivery, str(error), asked_s)
+            await self._retry_later(delivery, str(error), asked_s, began)
         except Rejected as error:
-            await self._retry_later(delivery, str(error), None)
+            await self._retry_later(delivery, str(error), None, began)
         finally:
             self._slots.release()
 
@@ -203,10 +205,13 @@ class DesiredStatuses:
         await delivery.term(reason)
         return None
 
-    async def _retry_later(self, delivery: Delivery, reason: str, asked_s: float | None) -> None:
+    async def _retry_later(
+        self, delivery: Delivery, reason: str, asked_s: float | None, began: float | None = None
+    ) -> None:
         self._log.info("status_postponed", subject=delivery.message.subject, reason=reason)
-        delay_s = self._backoff.delay_s(delivery.attempt - 1) if asked_s is None else asked_s
-        await redeliver_later(delivery, delay_s, self._log)
+        took_s = 0.0 if began is None else self._clock.monotonic() - began
+        own_s = self._backoff.delay_s(delivery.attempt - 1, took_s=took_s)
+        await redeliver_later(delivery, own_s if asked_s is None else asked_s, self._log)
 
 
 def deferral_left_s(

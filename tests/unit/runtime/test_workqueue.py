@@ -28,6 +28,8 @@ class Bench:
         self.running: list[str] = []
         self.hold: dict[str, asyncio.Event] = {}
         self.fail: dict[str, list[Exception]] = {}
+        self.costs: dict[str, int] = {}
+        """Seconds that the handler takes for a key."""
         self.workers = workers
         self.queue: WorkQueue[str] = WorkQueue(
             "test",
@@ -44,6 +46,8 @@ class Bench:
         try:
             if key in self.hold:
                 await self.hold[key].wait()
+            if key in self.costs:
+                await self.clock.sleep(self.costs[key])
             self.handled.append((key, self.clock.monotonic() - 1_000_000))
             if self.fail.get(key):
                 raise self.fail[key].pop(0)
@@ -134,6 +138,23 @@ async def test_failures_back_off_per_key_and_a_success_resets() -> None:
     page = bench.metrics.render().decode()
     assert 'pumice_work_queue_failures_total{name="test"} 1.0' in page
     assert 'pumice_work_queue_retries_total{name="test"} 4.0' in page
+
+
+async def test_a_key_whose_attempts_take_long_to_fail_is_tried_less_often() -> None:
+    """The API server works that long for one object of one tenant."""
+    bench = Bench()
+    bench.costs["a"] = took_s = 10
+    bench.fail["a"] = [Retryable("no answer in 10 s") for _ in range(500)]
+    hour = 3600
+    async with bench.served():
+        bench.queue.add("a")
+        await bench.clock.advance(3 * took_s)
+        assert len(bench.handled) == 2, "the second attempt comes soon: a restart takes as long"
+        await bench.clock.advance(hour)
+        before = len(bench.handled)
+        await bench.clock.advance(10 * hour)
+    assert (len(bench.handled) - before) * took_s <= hour / 2
+    assert len(bench.handled) > before, "it is never given up"
 
 
 async def test_an_add_does_not_shorten_a_back_off_and_the_other_side_sets_its_length() -> None:
