@@ -57,6 +57,14 @@ def test_every_decision_that_is_named_has_its_page() -> None:
     assert named <= known
 
 
+def test_every_decision_has_one_number_and_begins_with_it() -> None:
+    pages = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    numbers = [int(page.name.partition("-")[0]) for page in pages]
+    assert numbers == sorted(set(numbers))
+    titles = [page.read_text("utf-8").partition(".")[0] for page in pages]
+    assert titles == [f"# {number}" for number in numbers]
+
+
 def defines(text: str, name: str) -> bool:
     statement = rf'(?:def|class|import.*) {name}\b|^ *"?{name}"?(?:[:,]| =)'
     found = re.search(statement, text, re.MULTILINE)
